@@ -347,6 +347,79 @@ class WorkerRecord:
     sync: SyncFacts = field(default_factory=SyncFacts)
 
 
+@dataclass(frozen=True, slots=True)
+class EmulatorFacts:
+    """The emulator that a target runs in."""
+
+    name: str
+    version: str
+    machine: str
+    """Board that it emulates, by the emulator's own name."""
+    instruction_ns: float | None = None
+    """Virtual time of one instruction, where the emulator counts them; None: its clock follows that
+    of the machine it runs on, and tells nothing of the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirmwareFacts:
+    """The program on a target."""
+
+    name: str
+    """Name that it gives itself."""
+    version: str
+    sha256: str | None = None
+    """Digest of its image; None where it was on the board already."""
+    clock_hz: float | None = None
+    """Rate of the counter that times single inferences; None where it has none."""
+    emulator: EmulatorFacts | None = None
+    """None for a real board."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMemory:
+    """What a model and its firmware take on a target, bytes; None where nobody tells."""
+
+    flash_bytes: int | None
+    ram_bytes: int | None
+    arena_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Inferences in a row, which the target timed itself."""
+
+    begin_ns: int
+    """Arrival of the target's first timestamp, on the monotonic clock of the machine beside it …"""
+    end_ns: int
+    """… and of its second one."""
+    count: int
+    ticks: int
+    """Difference of the two timestamps on the target's own counter."""
+    tick_rate_hz: float
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """The account of a run by the process that drove a target."""
+
+    model: ModelFacts
+    runtime: RuntimeFacts
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    firmware: FirmwareFacts
+    memory: TargetMemory
+    output: OutputFacts
+    warmup_count: int
+    """Inferences before each window."""
+    windows: tuple[Window, ...]
+    is_interrupted: bool
+    cycles: tuple[int, ...] = ()
+    """Cycles of single inferences, as the firmware counted them in the last window; empty where it
+    counts none."""
+    upload_s: float | None = None
+    """Time for which the model was sent to the target; None where it was there."""
+
+
 TOO_HOT = "too_hot"
 """Kind of the event by which the temperature guard ends a run; its detail is the reason."""
 UNWATCHED = "unwatched"
@@ -458,3 +531,10 @@ class RunRecord:
     simulated: bool = False
     confinement: Confinement | None = None
     """Confinement of the worker; None where it did not get so far, and from older agents."""
+    target: TargetRecord | None = None
+    """Record of a device that timed itself, which has no `worker`; None for all others."""
+
+    @property
+    def has_measured(self) -> bool:
+        """Whether there is anything to compute a number from."""
+        return self.worker is not None or self.target is not None

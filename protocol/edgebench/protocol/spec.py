@@ -103,6 +103,8 @@ class Engine(Enum):
     """The timed loop of this program."""
     LOADGEN = "loadgen"
     """MLPerf's LoadGen, which also writes its own logs."""
+    TARGET = "target"
+    """The device itself, which times windows of inferences, as a microcontroller does."""
 
 
 class Priority(Enum):
@@ -223,6 +225,11 @@ class RunSpec:
         _require(
             not self.is_profiled or self.scenario.traits.is_single,
             "a profile is taken in the single_stream scenario only",
+        )
+        _require(
+            self.engine is not Engine.TARGET or self.scenario.traits.is_single,
+            "a device that times itself knows the single_stream scenario only, "
+            f"got {self.scenario.value}",
         )
         _require(
             self.telemetry_rate_hz == 0

@@ -6,13 +6,17 @@ a stored one was changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.judge import judge, judge_failure
+from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_target
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
+from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import EnergyRequest, HostFacts
 from edgebench.host.result.latency import WarmupCut
@@ -31,6 +35,7 @@ from edgebench.host.result.run import (
     RuntimeUse,
     TelemetrySummary,
 )
+from edgebench.host.result.windows import TargetMemoryBytes
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.errors import ErrorCode, MeasurementError
 from edgebench.protocol.record import BindingFacts, Phase, RunRecord, SyncFacts, WorkerRecord
@@ -86,6 +91,63 @@ def analyse_run(
     )
 
 
+def analyse_target(
+    record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
+) -> Run:
+    """The result of a run of a device that timed itself.
+
+    Raises:
+        MeasurementError: it timed nothing, or what cannot be true.
+    """
+    target = record.target
+    if target is None:
+        raise MeasurementError("the device did not time itself")
+    try:
+        measured = measure_windows(target)
+        verdict = judge_target(TargetEvidence(record, target, measured, facts))
+    except MeasurementError:
+        raise
+    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
+        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+    conditions = _conditions(record, None, facts, clock)
+    memory = target.memory
+    return Run(
+        schema_version=SCHEMA_VERSION,
+        run_id=record.run_id,
+        created_utc=created_utc,
+        kind="measurement",
+        pair=facts.pair,
+        member=facts.member,
+        simulated=record.simulated,
+        emulated=record.emulated or target.firmware.emulator is not None,
+        spec=record.spec,
+        model=target.model,
+        device=record.device,
+        runtime=RuntimeUse(name=target.runtime.name, version=target.runtime.version),
+        metrics=replace(
+            NO_METRICS,
+            latency_ns=measured.latency,
+            throughput_per_s=measured.throughput_per_s,
+            instructions_per_inference=measured.instructions_per_inference,
+            windows=measured.summary,
+            target_memory_bytes=TargetMemoryBytes(
+                flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
+            ),
+            upload_s=target.upload_s,
+        ),
+        environment=record.environment,
+        conditions=replace(
+            conditions,
+            sample_count=target.output.sample_count,
+            output_sha256=target.output.sha256,
+            inputs=target.inputs,
+            outputs=target.outputs,
+            firmware=target.firmware,
+        ),
+        verdict=verdict,
+    )
+
+
 NO_METRICS = Metrics(
     throughput_per_s=None, warmup=None, cold_start_ns=None, memory_bytes=None, harness_ns=None
 )
@@ -100,7 +162,7 @@ def analyse_failure(
     Raises:
         MeasurementError: the run measured something.
     """
-    if record.worker is not None:
+    if record.has_measured:
         raise MeasurementError("the run measured something")
     spec = record.spec
     entered = [_PHASES[event.kind] for event in record.events if event.kind in _PHASES]

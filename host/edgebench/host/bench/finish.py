@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
 
-from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
+from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
 from edgebench.host.result.document import created_utc, from_document
 from edgebench.host.result.run import Run
 from edgebench.host.show.sentences import described
@@ -76,7 +76,11 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
-    if record.worker is None:
+    if record.target is not None:
+        unpack_telemetry(directory, record)
+        facts = read_facts(directory)
+        run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+    elif record.worker is None:
         # What a meter recorded stays under raw/: there is no inference that it could be divided by.
         unpack_telemetry(directory, record)
         facts = read_facts(directory)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.analysis.run import analyse_failure, analyse_run, fit_clock
+from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
 from edgebench.host.power.trace import trace_trouble
 from edgebench.host.result.document import created_utc, to_document
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
@@ -132,7 +132,10 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
     """
     clock = fit_clock(read_clock(directory), record)
     try:
-        if record.worker is None:
+        if record.target is not None:
+            facts = read_facts(directory)
+            run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+        elif record.worker is None:
             facts = read_facts(directory)
             run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
         else:

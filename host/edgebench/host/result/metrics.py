@@ -14,6 +14,7 @@ from edgebench.host.result.latency import PERCENTILES, LatencySummary
 from edgebench.host.result.run import Run
 
 GROSS_ENERGY = "energy.gross_j_per_inference"
+INSTRUCTIONS = "instructions_per_inference"
 LATENCY_SPANS = ("latency_ns", "end_to_end_ns")
 """Keys of the latency summaries of a run."""
 
@@ -33,6 +34,7 @@ class Quantity(Enum):
     SIZE_BYTES = "bytes"
     RATIO = "ratio"
     COUNT = "count"
+    INSTRUCTIONS = "instructions"
     RATE = "per_s"
     ENERGY_J = "j"
     POWER_W = "w"
@@ -63,6 +65,8 @@ class Metric:
     """Name for those who type."""
     column: str | None = None
     """Key in the list of runs."""
+    is_exact: bool = False
+    """A count that does not scatter between runs: one run a side decides."""
 
     def value(self, run: Run) -> float | int | None:
         """The number of a run; None where it was not measured."""
@@ -126,7 +130,14 @@ def headline_latency(run: Run) -> LatencySummary | None:
 
 
 def headline(run: Run) -> Metric:
-    """The number that a run is about; the median of its latencies, where too few bound the tail."""
+    """The number that a run is about; the median of its latencies, where too few bound the tail.
+
+    Of a target that times windows as a whole there is no latency of a single inference.
+    """
+    if run.metrics.instructions_per_inference is not None:
+        return METRICS[INSTRUCTIONS]
+    if run.metrics.windows is not None and run.metrics.latency_ns is None:
+        return METRICS["throughput_per_s"]
     traits = run.spec.scenario.traits
     metric = METRICS[traits.compared]
     is_unbounded = metric.path.endswith(".p99") and metric.interval(run) is None
@@ -156,6 +167,10 @@ def _lower(quantity: Quantity, group: str, *names: str) -> list[Metric]:
 _ALL = (
     *_latencies(),
     Metric("throughput_per_s", Quantity.RATE, Better.HIGHER, column="throughput_per_s"),
+    Metric(INSTRUCTIONS, Quantity.INSTRUCTIONS, Better.LOWER, column=INSTRUCTIONS, is_exact=True),
+    Metric("windows.ns_per_inference", Quantity.DURATION_NS, Better.LOWER),
+    *_lower(Quantity.SIZE_BYTES, "target_memory_bytes", "flash", "ram", "arena"),
+    Metric("upload_s", Quantity.DURATION_S, Better.LOWER),
     *_lower(Quantity.DURATION_NS, "early_stopping", "p90_ns", "p99_ns"),
     *_lower(Quantity.DURATION_NS, "cold_start_ns", "import", "load", "first_inference"),
     Metric("memory_bytes.peak_rss", Quantity.SIZE_BYTES, Better.LOWER, column="peak_rss_bytes"),

@@ -22,10 +22,12 @@ from edgebench.host.result.latency import (
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.verdict import Verdict
+from edgebench.host.result.windows import TargetMemoryBytes, WindowSummary
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.record import (
     Confinement,
+    FirmwareFacts,
     MeterFacts,
     ModelFacts,
     Moment,
@@ -126,7 +128,8 @@ class Metrics:
     stability: Stability | None = None
     """None in runs of schema version 6 and older, and for a profile."""
     warmup: WarmupCut | None
-    """None, as the next three, only in a run that failed; the keys are always there."""
+    """None, as the next three, only in a run that failed, or of a target that timed itself; the
+    keys are always there."""
     cold_start_ns: ColdStartNs | None
     memory_bytes: MemoryBytes | None
     harness_ns: HarnessNs | None
@@ -137,6 +140,13 @@ class Metrics:
     profile: ProfileResult | None = None
     energy: EnergyResult | None = None
     """None: no meter was asked for."""
+    instructions_per_inference: float | None = None
+    """Median over the windows of an emulated target; None for every other device."""
+    windows: WindowSummary | None = None
+    """None for a device on which the timed loop measured."""
+    target_memory_bytes: TargetMemoryBytes | None = None
+    upload_s: float | None = None
+    """Time for which the model was sent to the target; None where it was there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +194,8 @@ class Conditions:
     outputs: tuple[TensorSpec, ...]
     power_source: str | None
     ambient_c: float | None = None
+    firmware: FirmwareFacts | None = None
+    """Program of a target that timed itself; None for every other device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

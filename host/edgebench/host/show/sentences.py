@@ -62,6 +62,7 @@ _STALL = {
     "": "a task waited for {resource} during {value:.1%} of the run, limit {limit:.0%}",
     "not_told": "the kernel has no pressure stall information",
 }
+_COUNTED = "one count of instructions is as good as many"
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
@@ -70,19 +71,27 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "the CPU is real",
         "behind": "the CPU is real; the run was made in {layers}",
         "emulated": "the CPU is emulated: times mean nothing",
+        "counted": "instructions are counted, and no time is claimed",
     },
     "real_device": {
         "": "the device is real",
         "simulated": "the device is simulated, and so are its times",
+        "counted": "the device is emulated: its instructions are counted, and no time is claimed",
     },
     "enough_queries": {
         "": "{value:.0f} {counted}, at least {limit:.0f}",
         "max_duration": "{value:.0f} {counted}, at least {limit:.0f}: the run ended at its maximum "
         "of {max_duration_s:g} s",
+        "counted": _COUNTED,
     },
     "enough_time": {
         "": "{value:.3f} s, at least {limit:g} s",
         "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",
+        "counted": _COUNTED,
+    },
+    "enough_windows": {
+        "": "{value:.0f} windows timed by the device, at least {limit:.0f}",
+        "counted": _COUNTED,
     },
     "keeps_up": {
         "": "{mean} per query at {qps:g} queries per second: {value:.1%} of the time, "
@@ -152,6 +161,15 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "steady_share": {
         "": "{value:.1%} of the timed inferences come after the warm-up, at least {limit:.0%}"
     },
+    "window_range": {
+        "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
+        "one": "one window is too few to tell",
+    },
+    "target_clock": {
+        "": "the device's counter and the clock of the machine beside it differ by {value:.3%}, "
+        "limit {limit:.0%}",
+        "emulated": "an emulator's counter follows no clock",
+    },
     "precision_floor": _PRECISION,
     "precision": _PRECISION,
     "spread": {"": "interquartile range {value:.1%} of the median, limit {limit:.0%}"},
@@ -210,6 +228,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "not_heat": "not throttled; see interference",
         "unknown": "{why}",
         "not_looked_at": "no telemetry",
+        "no_sensor": "the device has no sensor of temperature that can be read",
+        "counted": "heat changes no count of instructions",
     },
     "interference": {
         "": "{why}",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from string import Formatter
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.host.analysis.verdict.table import RULES, Rule
+from edgebench.host.analysis.verdict.table import ALL_RULES, RULES, TARGET_RULES, Rule
 from edgebench.host.result.verdict import Fact, Finding, RuleOutcome, State
 from edgebench.host.show.sentences import SENTENCES, _more_words, sentence
 
@@ -130,7 +131,7 @@ def given_to(name: str, function: ast.FunctionDef, use: ast.expr) -> Iterator[as
                 pass
 
 
-def returned_by(rule: Rule) -> Iterator[Returned]:
+def returned_by(rule: Rule[Any]) -> Iterator[Returned]:
     """Every ruling in the source of a rule."""
     module = inspect.getmodule(rule.check)
     assert module is not None
@@ -156,17 +157,20 @@ def returned_by(rule: Rule) -> Iterator[Returned]:
                 yield Returned(rule.id, reason, frozenset(words), place)
 
 
-RETURNED = [one for rule in RULES for one in returned_by(rule)]
+RETURNED = [one for rule in ALL_RULES for one in returned_by(rule)]
 
 
 def test_rules_and_sentences_are_of_the_same_names() -> None:
     """A rule is added, and the first run that it looks at ends in a traceback."""
-    assert list(SENTENCES) == [rule.id for rule in RULES]
+    assert SENTENCES.keys() == {rule.id for rule in ALL_RULES}
+    for rules in (RULES, TARGET_RULES):
+        ids = [rule.id for rule in rules]
+        assert [name for name in SENTENCES if name in ids] == ids, "in the order of their table"
     assert {one.rule for one in RETURNED} == SENTENCES.keys(), "the sources were read"
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_reason_of_a_rule_has_its_sentence(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
+def test_every_reason_of_a_rule_has_its_sentence(rule: Rule[Any]) -> None:
     """A rare run has a finding that nobody can print."""
     missing = {
         f"{one.place}: {one.reason!r}"
@@ -176,16 +180,16 @@ def test_every_reason_of_a_rule_has_its_sentence(rule: Rule) -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_sentence_of_a_rule_is_the_one_of_a_reason(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
+def test_every_sentence_of_a_rule_is_the_one_of_a_reason(rule: Rule[Any]) -> None:
     """A reason is renamed, and its sentence is kept for nobody."""
     # Rules that look at the same thing with two limits share their sentences.
-    same = {one.id for one in RULES if SENTENCES[one.id] is SENTENCES[rule.id]}
+    same = {one.id for one in ALL_RULES if SENTENCES[one.id] is SENTENCES[rule.id]}
     assert SENTENCES[rule.id].keys() == {one.reason for one in RETURNED if one.rule in same}
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_every_word_of_a_sentence_is_given(rule: Rule) -> None:
+@pytest.mark.parametrize("rule", ALL_RULES, ids=lambda rule: rule.id)
+def test_every_word_of_a_sentence_is_given(rule: Rule[Any]) -> None:
     """A sentence names a fact that the rule does not return, and printing it fails."""
     missing = {
         f"{one.place}: {one.reason!r} has no {word}"

@@ -21,6 +21,10 @@ change that is significant, but within that error, is inconclusive.
 The margin is taken on the logarithm, from 1/(1+m) to 1+m, so that swapping the sides swaps the
 answer. Without a margin nothing can be equivalent.
 
+A count that does not scatter, as the instructions of an emulated target, needs no test: one run a
+side decides, within the resolution of the counter. Runs of one side that differ by more refute that
+it does not scatter, and nothing is decided.
+
 Source: Kalibera & Jones, Rigorous benchmarking in reasonable time (2013), for runs and ratios;
 Schuirmann (1987) for the two one-sided tests; Holm (1979).
 """
@@ -60,6 +64,8 @@ class Design(str, Enum):
     PAIRED = "paired"
     """Runs with the same index were measured side by side, in random order."""
     INDEPENDENT = "independent"
+    EXACT = "exact"
+    """The metric is a count that does not scatter."""
 
 
 class ComparisonOutcome(str, Enum):
@@ -87,6 +93,8 @@ class Rules:
     """Size of the changes that do not matter: 0.03 is 3 %."""
     instrument_ratio: float = 0.0
     """Standard uncertainty of the ratio by the instrument, which no number of runs reduces."""
+    resolution_ratio: float = 0.0
+    """For the exact design: the ratio of two counts that may be the same is off 1 by no more."""
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha < 0.5:
@@ -114,6 +122,7 @@ class Comparison:
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
+    """Of counts that do not scatter 0 or 1: chance has no part in them."""
     p_adjusted: float
     """P value after Holm, over all comparisons that were made together."""
     smallest_p: float
@@ -156,13 +165,21 @@ def compare_many(
     """
     given = rules if isinstance(rules, Mapping) else dict.fromkeys(sides, rules or Rules())
     logs = {name: (_logs(a, name), _logs(b, name)) for name, (a, b) in sides.items()}
-    tests = {name: _test(a, b, given[name].design) for name, (a, b) in logs.items()}
+    exact = {
+        name: _compare_exact(sides[name], both, given[name])
+        for name, both in logs.items()
+        if given[name].design is Design.EXACT
+    }
+    tests = {
+        name: _test(a, b, given[name].design) for name, (a, b) in logs.items() if name not in exact
+    }
     adjusted = holm([test.p_value for test in tests.values()])
     smallest = holm([test.smallest_p for test in tests.values()])
-    return {
+    tested = {
         name: _compare(sides[name], test, given[name], p_adjusted=p, smallest_p=least)
         for (name, test), p, least in zip(tests.items(), adjusted, smallest, strict=True)
     }
+    return {name: exact[name] if name in exact else tested[name] for name in sides}
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -280,6 +297,66 @@ def _compare(
         minimum_detectable_ratio=_detectable(np.log(baseline), np.log(candidate), rules),
         outcome=outcome,
         reason=reason,
+    )
+
+
+def _compare_exact(
+    sides: tuple[Floats, Floats], logs: tuple[Floats, Floats], rules: Rules
+) -> Comparison:
+    """Compare counts that do not scatter."""
+    baseline, candidate = (np.asarray(side, np.float64) for side in sides)
+    before, after = (float(np.median(side)) for side in (baseline, candidate))
+    effect, resolution = math.log(after / before), math.log1p(rules.resolution_ratio)
+    bounds = effect - resolution, effect + resolution
+    spread = max(float(np.ptp(side)) for side in logs)
+    outcome, reason = _judge_exact(effect, spread, resolution, rules)
+    absolute = max(before, after) * rules.resolution_ratio
+    superiority = probability_of_superiority(baseline, candidate)
+    p_value = 1.0 if abs(effect) <= resolution else 0.0
+    return Comparison(
+        rules=rules,
+        baseline_count=baseline.size,
+        candidate_count=candidate.size,
+        baseline_median=before,
+        candidate_median=after,
+        shift=after - before,
+        shift_interval=(after - before - absolute, after - before + absolute),
+        ratio=after / before,
+        ratio_interval=_ratios(bounds),
+        equivalence_interval=_ratios(bounds),
+        p_value=p_value,
+        p_adjusted=p_value,
+        smallest_p=0.0,
+        superiority=superiority,
+        cliffs_delta=2 * superiority - 1,
+        minimum_detectable_ratio=rules.resolution_ratio,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _judge_exact(
+    effect: float, spread: float, resolution: float, rules: Rules
+) -> tuple[ComparisonOutcome, str]:
+    """Outcome of an effect on the logarithm, where nothing should scatter."""
+    if spread > resolution:
+        return ComparisonOutcome.INCONCLUSIVE, (
+            f"runs of one side differ by {math.expm1(spread):.2g}, limit "
+            f"{rules.resolution_ratio:.2g}: something scatters that should not"
+        )
+    if abs(effect) <= resolution:
+        return ComparisonOutcome.EQUIVALENT, "the counts are the same within the counter's ticks"
+    certain = "a count that does not scatter: one run a side decides"
+    limit = math.log1p(rules.margin_ratio) if rules.margin_ratio else 0.0
+    if abs(effect) + resolution < limit:
+        return ComparisonOutcome.EQUIVALENT, f"within {rules.margin_ratio:.2%}; {certain}"
+    harm = effect if rules.better is Better.LOWER else -effect
+    if harm < 0:
+        return ComparisonOutcome.BETTER, certain
+    if harm >= limit:
+        return ComparisonOutcome.WORSE, certain
+    return ComparisonOutcome.INCONCLUSIVE, (
+        f"worse by {math.expm1(harm):.2%}, within a tick of the margin of {rules.margin_ratio:.2%}"
     )
 
 

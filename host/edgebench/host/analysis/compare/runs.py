@@ -24,6 +24,7 @@ from edgebench.host.result.metrics import (
     Better,
     Metric,
     NoSuchPath,
+    headline,
     value_at,
 )
 from edgebench.host.result.run import Run
@@ -86,17 +87,17 @@ def compare_groups(
         groups: Baseline and candidate runs.
         metrics: Numbers under `metrics` in run.json, as `latency_ns.p50`; None: what the
             scenario is about.
-        margin_ratio: Changes smaller than this do not matter; None: 1 %.
+        margin_ratio: Changes smaller than this do not matter; None: 1 %, and every change of a
+            count that does not scatter matters.
         allowed: Keys in which the sides may differ.
 
     Raises:
         UsageError: the runs differ in more than the model, or the metric does not exist.
         MeasurementError: a run is invalid, or has no such number.
     """
-    margin = DEFAULT_MARGIN_RATIO if margin_ratio is None else margin_ratio
     allowed = tuple(allowed)
     prepared = [
-        _prepare(group, metric, margin, allowed)
+        _prepare(group, metric, margin_ratio, allowed)
         for group in groups
         for metric in metrics or [_default_metric(group)]
     ]
@@ -138,7 +139,7 @@ class _PreparedComparison:
 
 
 def _prepare(
-    sides: Sides, name: str, margin_ratio: float, allowed: tuple[str, ...]
+    sides: Sides, name: str, margin_ratio: float | None, allowed: tuple[str, ...]
 ) -> _PreparedComparison:
     if not all(sides):
         raise UsageError("a comparison needs runs on both sides")
@@ -147,20 +148,30 @@ def _prepare(
     _refuse_twice([*baseline, *candidate])
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
-    design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     before, after = pairs or (list(baseline), list(candidate))
     # A metric that does not exist is told before one without direction.
     values = _values(before, name), _values(after, name)
     metric = _metric(name)
     is_positive = min(values[0].min(), values[1].min()) > 0
+    design = Design.INDEPENDENT if pairs is None else Design.PAIRED
+    if margin_ratio is None and not metric.is_exact:
+        margin_ratio = DEFAULT_MARGIN_RATIO
     rules = Rules(
-        design=design,
+        design=Design.EXACT if metric.is_exact else design,
         better=_better(metric, before),
         margin_ratio=margin_ratio,
+        resolution_ratio=_resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
         # An energy that is not positive is refused where the ratio is made.
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
     )
     return _PreparedComparison(before, after, metric, rules, found, values)
+
+
+def _resolution_ratio(runs: Sequence[Run]) -> float:
+    """Of the counts of these runs: that of the coarsest."""
+    return max(
+        (run.metrics.windows.resolution_ratio for run in runs if run.metrics.windows), default=0
+    )
 
 
 def _full_name(metric: str) -> str:
@@ -249,6 +260,9 @@ def _by_pair(runs: Sequence[Run]) -> dict[tuple[str, int], Run] | None:
 
 
 def _default_metric(group: Sides) -> str:
+    measured = [run for side in group for run in side if run.failure is None]
+    if any(run.metrics.windows for run in measured):
+        return headline(measured[0]).path
     scenarios = {run.spec.scenario.value for side in group for run in side}
     return Scenario(min(scenarios)).traits.compared if scenarios else "latency_ns.p50"
 

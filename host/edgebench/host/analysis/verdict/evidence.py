@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.result.energy import EnergyResult
@@ -51,7 +52,8 @@ class Ruling:
     facts: Mapping[str, Fact]
 
 
-RuleCheck = Callable[[Evidence], Ruling]
+EvidenceT = TypeVar("EvidenceT")
+RuleCheck = Callable[[EvidenceT], Ruling]
 
 
 def at_most(

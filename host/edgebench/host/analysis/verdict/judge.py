@@ -6,8 +6,19 @@ cannot tell is unknown, and shown; one that was never asked is not applicable.
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict.evidence import Evidence
-from edgebench.host.analysis.verdict.table import BY_ID, RULES, WatchedQuantity
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from edgebench.host.analysis.verdict.evidence import Evidence, Ruling
+from edgebench.host.analysis.verdict.table import (
+    BY_ID,
+    RULES,
+    TARGET_RULES,
+    Rule,
+    WatchedQuantity,
+)
+from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.run import Failure
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.record import Outcome
@@ -17,30 +28,41 @@ _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
 
 def judge(evidence: Evidence) -> Verdict:
     """Apply every rule."""
-    findings: list[Finding] = []
-    for rule in RULES:
-        ruling = rule.check(evidence)
-        findings.append(
-            Finding(
-                id=rule.id,
-                outcome=ruling.outcome,
-                severity=rule.severity,
-                value=_real(ruling.value),
-                limit=_real(ruling.limit),
-                unit=ruling.unit,
-                reason=ruling.reason,
-                facts=ruling.facts,
-            )
+    return _verdict([(rule, rule.check(evidence)) for rule in RULES])
+
+
+def judge_target(evidence: TargetEvidence) -> Verdict:
+    """Apply every rule for targets; neither clock nor heat changes a count of instructions."""
+    verdict = _verdict([(rule, rule.check(evidence)) for rule in TARGET_RULES])
+    return replace(verdict, unwatched=()) if evidence.is_counted else verdict
+
+
+def _verdict(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
+    findings = tuple(
+        Finding(
+            id=rule.id,
+            outcome=ruling.outcome,
+            severity=rule.severity,
+            value=_real(ruling.value),
+            limit=_real(ruling.limit),
+            unit=ruling.unit,
+            reason=ruling.reason,
+            facts=ruling.facts,
         )
+        for rule, ruling in rulings
+    )
     failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
     worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
-    outcomes = {one.id: one.outcome for one in findings}
+    watching: dict[WatchedQuantity, list[RuleOutcome]] = {}
+    for rule, ruling in rulings:
+        if rule.watches is not None:
+            watching.setdefault(rule.watches, []).append(ruling.outcome)
     unwatched = tuple(
         subject.value
         for subject in WatchedQuantity
-        if all(outcomes[rule.id] in _UNSEEN for rule in RULES if rule.watches is subject)
+        if subject in watching and all(one in _UNSEEN for one in watching[subject])
     )
-    return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=unwatched)
+    return Verdict(state=worst or State.VALID, rules=findings, unwatched=unwatched)
 
 
 def judge_failure(failure: Failure) -> Verdict:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any, Generic
 
-from edgebench.host.analysis.verdict import energy, machine, outputs, placement, run, thermal
-from edgebench.host.analysis.verdict.evidence import RuleCheck
+from edgebench.host.analysis.verdict import (
+    energy,
+    machine,
+    outputs,
+    placement,
+    run,
+    target,
+    thermal,
+)
+from edgebench.host.analysis.verdict.evidence import Evidence, EvidenceT, RuleCheck
+from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.verdict import State
 
 
@@ -28,12 +38,12 @@ class WatchedQuantity(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Generic[EvidenceT]):
     """One row: what is looked at, and what the run becomes when it fails."""
 
     id: str
     severity: State
-    check: RuleCheck
+    check: RuleCheck[EvidenceT]
     includes: str | None = None
     """Rule with a milder limit on the same number: said once is enough."""
     cause: Cause | None = None
@@ -46,7 +56,7 @@ _BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
 _SCATTER = Cause.SCATTER
 _CLOCK, _TEMPERATURE, _LOAD = WatchedQuantity.CLOCK, WatchedQuantity.HEAT, WatchedQuantity.LOAD
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Rule[Evidence], ...] = (
     Rule("complete", _INVALID, run.complete),
     Rule("real_time", _INVALID, run.real_time),
     Rule("real_device", _SUSPECT, run.real_device),
@@ -95,4 +105,19 @@ RULES: tuple[Rule, ...] = (
     Rule("energy_idle", _SUSPECT, energy.idle),
     Rule("energy", _SUSPECT, energy.energy),
 )
-BY_ID = {rule.id: rule for rule in RULES}
+TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
+    Rule("complete", _INVALID, target.complete),
+    Rule("real_time", _INVALID, target.real_time),
+    Rule("real_device", _SUSPECT, target.real_device),
+    Rule("enough_queries", _INVALID, target.enough_queries),
+    Rule("enough_time", _INVALID, target.enough_time),
+    Rule("enough_windows", _SUSPECT, target.enough_windows),
+    Rule("finite_outputs", _INVALID, target.finite_outputs),
+    Rule("window_range", _SUSPECT, target.window_range),
+    Rule("target_clock", _INVALID, target.target_clock, watches=_CLOCK),
+    Rule("thermal", _SUSPECT, target.thermal, watches=_TEMPERATURE),
+)
+"""Rules for a target that timed itself; one of the same name as above looks at the same thing."""
+
+ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES)
+BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in reversed(ALL_RULES)}

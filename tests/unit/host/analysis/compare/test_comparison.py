@@ -28,7 +28,9 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 
 Floats = NDArray[np.float64]
 PAIRED = Rules(margin_ratio=0.03)
-DESIGNS = st.sampled_from(list(Design))
+TESTED = (Design.PAIRED, Design.INDEPENDENT)
+"""Designs whose runs scatter."""
+DESIGNS = st.sampled_from(TESTED)
 runs = st.lists(st.floats(1e3, 1e9), min_size=6, max_size=14)
 
 
@@ -86,7 +88,7 @@ def test_detectable_effects_are_the_known_ones() -> None:
 
 
 @pytest.mark.parametrize("instrument", [0.0, 0.004, 0.02])
-@pytest.mark.parametrize("design", list(Design))
+@pytest.mark.parametrize("design", TESTED)
 def test_detectable_change_is_detected_with_the_promised_power(
     design: Design, instrument: float
 ) -> None:
@@ -114,7 +116,7 @@ def test_detectable_change_is_detected_with_the_promised_power(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("design", list(Design))
+@pytest.mark.parametrize("design", TESTED)
 def test_same_runs_alarm_as_often_as_alpha_says(design: Design) -> None:
     """A gate fails one build in ten although nothing changed."""
     draw = np.random.default_rng(4)
@@ -137,7 +139,7 @@ OUTCOMES = [
 ]
 
 
-@pytest.mark.parametrize("design", list(Design))
+@pytest.mark.parametrize("design", TESTED)
 @pytest.mark.parametrize(
     ("change", "rules", "outcome"),
     [case[1:] for case in OUTCOMES],
@@ -182,7 +184,7 @@ def test_change_within_the_meter_is_not_called_chance(change: float) -> None:
 
 def test_detectable_change_is_not_less_than_the_meter_may_be_off_by() -> None:
     """Quiet runs promise to find 0.1 % with a meter whose own errors are 2 %."""
-    for design in Design:
+    for design in TESTED:
         found = compare(*sides(1.0, noise=1e-6), Rules(design, instrument_ratio=0.01))
         assert found.minimum_detectable_ratio is not None
         assert 0.028 < found.minimum_detectable_ratio < 0.031
@@ -297,6 +299,53 @@ def test_identical_runs_are_equivalent() -> None:
         assert found.outcome is ComparisonOutcome.EQUIVALENT
         assert (found.ratio, found.p_value, found.minimum_detectable_ratio) == (1.0, 1.0, 0.0)
         assert found.cliffs_delta == 0.0
+
+
+EXACT = Rules(Design.EXACT, resolution_ratio=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "margin_ratio", "outcome"),
+    [
+        (1.001, None, ComparisonOutcome.WORSE),
+        (1.02, None, ComparisonOutcome.WORSE),
+        (0.999, None, ComparisonOutcome.BETTER),
+        (1.0, None, ComparisonOutcome.EQUIVALENT),
+        (1 + 1e-5, None, ComparisonOutcome.EQUIVALENT),
+        (1.02, 0.03, ComparisonOutcome.EQUIVALENT),
+        (1.04, 0.03, ComparisonOutcome.WORSE),
+        (1.03 - 1e-5, 0.03, ComparisonOutcome.INCONCLUSIVE),
+    ],
+)
+def test_count_that_does_not_scatter_is_judged_by_one_run_a_side(
+    candidate: float, margin_ratio: float | None, outcome: ComparisonOutcome
+) -> None:
+    """A kernel that takes a thousandth more instructions needs six pairs, or passes."""
+    rules = Rules(Design.EXACT, margin_ratio=margin_ratio, resolution_ratio=2e-5)
+    found = compare(np.array([12.7e6]), np.array([12.7e6 * candidate]), rules)
+    assert found.outcome is outcome, found.reason
+    assert found.ratio == pytest.approx(candidate)
+    assert found.ratio_interval is not None
+    assert found.ratio_interval[0] < candidate < found.ratio_interval[1]
+
+
+def test_count_that_does_scatter_decides_nothing() -> None:
+    """An emulator that follows the clock of a busy machine is taken for an exact counter."""
+    found = compare(np.array([1e6, 1.1e6]), np.array([2e6]), EXACT)
+    assert found.outcome is ComparisonOutcome.INCONCLUSIVE
+    assert "scatters" in found.reason
+
+
+def test_exact_counts_cost_tested_metrics_nothing() -> None:
+    """A metric that needs no test makes the others of its table less likely to be significant."""
+    values = sides(1.02)
+    alone = compare(*values, PAIRED)
+    both = compare_many(
+        {"count": (np.array([5.0]), np.array([6.0])), "latency": values},
+        {"count": EXACT, "latency": PAIRED},
+    )
+    assert list(both) == ["count", "latency"]
+    assert both["latency"].p_adjusted == alone.p_adjusted
 
 
 WRONG = [

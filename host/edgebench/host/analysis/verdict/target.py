@@ -1,0 +1,130 @@
+"""Rules for a target that timed itself.
+
+A microcontroller has no governor, no swap and nobody else's processes, so the rules about these
+are not among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgebench.host.analysis.verdict.evidence import (
+    Ruling,
+    at_least,
+    at_most,
+    holds,
+    not_applicable,
+    unknown,
+)
+from edgebench.host.analysis.windows import WindowMeasurement
+from edgebench.host.result.facts import HostFacts
+from edgebench.protocol.record import Outcome, RunRecord, TargetRecord
+
+MIN_WINDOWS = 5
+"""Source: MLPerf Tiny run rules: the median of five windows."""
+RANGE_LIMIT_RATIO = 0.01
+"""Range of the times of the windows, over their median. A microcontroller has nothing else to do;
+different inputs differ by tens of ticks in millions (saturation takes branches)."""
+CLOCK_LIMIT_RATIO = 0.02
+"""Difference of the target's counter and the clock beside it. An RC oscillator is off by 1 % over
+temperature (STM32L4 data sheet, HSI16); a counter whose rate was told wrongly, or that has wrapped
+around unnoticed, by far more."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEvidence:
+    """What the rules of targets look at."""
+
+    record: RunRecord
+    target: TargetRecord
+    measured: WindowMeasurement
+    facts: HostFacts
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the target is emulated, and its instructions are counted: no time is claimed."""
+        return self.measured.instructions_per_inference is not None
+
+
+def complete(evidence: TargetEvidence) -> Ruling:
+    """The measurement went to its end."""
+    record = evidence.record
+    is_complete = record.outcome is Outcome.COMPLETED
+    why = None if is_complete else record.error
+    return holds(
+        is_complete, "why" if why else None, facts={"ended": record.outcome.value, "why": why}
+    )
+
+
+def real_time(evidence: TargetEvidence) -> Ruling:
+    """The times are those of a real processor; where instructions are counted, none is claimed."""
+    if evidence.is_counted:
+        return not_applicable("counted")
+    is_emulated = evidence.target.firmware.emulator is not None
+    return holds(not is_emulated, "emulated" if is_emulated else None)
+
+
+def real_device(evidence: TargetEvidence) -> Ruling:
+    """The device is no simulation; an emulated one that only counts does not pretend to be one."""
+    if evidence.record.simulated:
+        return holds(False, "simulated")
+    return holds(True, "counted" if evidence.is_counted else None)
+
+
+def enough_queries(evidence: TargetEvidence) -> Ruling:
+    """As many inferences as were asked for."""
+    if evidence.is_counted:
+        return not_applicable("counted")
+    return at_least(
+        evidence.measured.summary.inference_count,
+        evidence.record.spec.min_query_count,
+        "count",
+        facts={"counted": "inferences"},
+    )
+
+
+def enough_time(evidence: TargetEvidence) -> Ruling:
+    """The windows took as long as was asked for, together."""
+    if evidence.is_counted:
+        return not_applicable("counted")
+    target = evidence.target
+    took_s = sum(one.ticks / one.tick_rate_hz for one in target.windows)
+    return at_least(took_s, evidence.record.spec.duration_s, "s")
+
+
+def enough_windows(evidence: TargetEvidence) -> Ruling:
+    """As many windows as a median takes."""
+    if evidence.is_counted:
+        return not_applicable("counted")
+    return at_least(evidence.measured.summary.count, MIN_WINDOWS, "count")
+
+
+def finite_outputs(evidence: TargetEvidence) -> Ruling:
+    """The outputs are numbers."""
+    output = evidence.target.output
+    return holds(
+        output.is_finite,
+        None if output.is_finite else "not_finite",
+        value=output.sample_count,
+        unit="count",
+    )
+
+
+def window_range(evidence: TargetEvidence) -> Ruling:
+    """Each window would have given the same number."""
+    if evidence.measured.summary.count < 2:
+        return unknown("one")
+    return at_most(evidence.measured.summary.range_ratio, RANGE_LIMIT_RATIO, "ratio")
+
+
+def target_clock(evidence: TargetEvidence) -> Ruling:
+    """The target's counter runs as fast as it is said to."""
+    ratio = evidence.measured.summary.clock_ratio
+    if ratio is None:
+        return not_applicable("emulated")
+    return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio")
+
+
+def thermal(evidence: TargetEvidence) -> Ruling:
+    """Nobody reads the temperature of a microcontroller."""
+    return not_applicable("counted") if evidence.is_counted else unknown("no_sensor")

@@ -1,0 +1,107 @@
+"""Numbers of a target that timed windows of inferences itself.
+
+Theory of operation. A window has two timestamps of the target's own counter, and a count of
+inferences between them. Time by count is a mean; single inferences are known only where the
+firmware counts the cycles of each, so only then there are percentiles.
+
+The counter of an emulator that counts instructions advances by a fixed virtual time with each one,
+whatever the machine does that it runs on. So time by time of an instruction is a number of
+instructions, to within a tick at either end, and no statement about any real processor.
+
+Source: EEMBC, MLPerf Tiny run rules: throughput of a window is its count by its time, and the
+result is the median of five windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.windows import WindowSummary
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import TargetRecord, Window
+
+EDGE_TICKS = 2
+"""A window begins and ends within a tick: so much two windows of the same length may differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMeasurement:
+    """Numbers of the windows of a run."""
+
+    summary: WindowSummary
+    throughput_per_s: float | None
+    """Median over the windows; None where the target is emulated: its time is no time."""
+    instructions_per_inference: float | None
+    """Median over the windows; None where nobody counts them."""
+    latency: LatencySummary | None
+    """Of the last window's inferences; None where single ones were not timed, or are emulated."""
+
+
+def measure_windows(target: TargetRecord) -> WindowMeasurement:
+    """Compute the numbers.
+
+    Raises:
+        MeasurementError: there is no window, or one that cannot be true.
+    """
+    for window in target.windows:
+        _check(window)
+    if not target.windows:
+        raise MeasurementError("the target timed no window")
+    times_s = np.array([one.ticks / one.tick_rate_hz for one in target.windows])
+    counts = np.array([one.count for one in target.windows])
+    each_ns = times_s / counts * 1e9
+    median_ns = float(np.median(each_ns))
+    emulator = target.firmware.emulator
+    instruction_ns = emulator.instruction_ns if emulator else None
+    return WindowMeasurement(
+        summary=WindowSummary(
+            count=len(target.windows),
+            inference_count=int(counts.sum()),
+            warmup_count=target.warmup_count,
+            shortest_s=float(times_s.min()),
+            ns_per_inference=median_ns,
+            range_ratio=float(np.ptp(each_ns)) / median_ns,
+            resolution_ratio=EDGE_TICKS / min(one.ticks for one in target.windows),
+            clock_ratio=None if emulator else _clock_ratio(target.windows, times_s),
+        ),
+        throughput_per_s=None if emulator else 1e9 / median_ns,
+        instructions_per_inference=median_ns / instruction_ns if instruction_ns else None,
+        latency=None if emulator else _latency(target),
+    )
+
+
+def _check(window: Window) -> None:
+    if window.count < 1 or window.ticks < 1 or not 0 < window.tick_rate_hz < 1e12:
+        raise MeasurementError(
+            f"window of {window.count} inferences took {window.ticks} ticks at "
+            f"{window.tick_rate_hz:g} Hz"
+        )
+    if window.end_ns <= window.begin_ns:
+        raise MeasurementError(
+            f"window ends {(window.begin_ns - window.end_ns) / 1e9:.3g} s before it begins"
+        )
+
+
+def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> float:
+    """Time on the target's counter over that on the clock beside it.
+
+    Over all windows together: the arrival of a line is uncertain by milliseconds each time.
+    """
+    return float(times_s.sum() * 1e9 / sum(one.end_ns - one.begin_ns for one in windows))
+
+
+def _latency(target: TargetRecord) -> LatencySummary | None:
+    clock_hz = target.firmware.clock_hz
+    if not target.cycles or clock_hz is None:
+        return None
+    if min(target.cycles) < 1 or not 0 < clock_hz < 1e12:
+        raise MeasurementError(
+            f"an inference took {min(target.cycles)} cycles of a clock of {clock_hz:g} Hz"
+        )
+    times_ns = np.array(target.cycles, np.float64) / clock_hz * 1e9
+    return summarize(np.rint(times_ns).astype(np.int64))

@@ -1,0 +1,37 @@
+"""What a target that timed itself told of its windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowSummary:
+    """Windows of inferences in a row, each timed by the target as a whole."""
+
+    count: int
+    inference_count: int
+    """Inferences in all windows together."""
+    warmup_count: int
+    """Inferences before each window."""
+    shortest_s: float
+    """Shortest window on the target's counter; virtual time where the target is emulated."""
+    ns_per_inference: float
+    """Median over the windows of their time by their count; virtual time where the target is
+    emulated: no latency, and never the time of a single inference."""
+    range_ratio: float
+    """Longest less shortest of these times, over the median."""
+    resolution_ratio: float
+    """Two ticks of the target's counter over the shortest window: no smaller difference is one."""
+    clock_ratio: float | None = None
+    """Time on the target's counter over that on the clock of the machine beside it; None where the
+    target is emulated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetMemoryBytes:
+    """What model and firmware take on the target, bytes; None where nobody tells."""
+
+    flash: int | None
+    ram: int | None
+    arena: int | None

@@ -1,0 +1,204 @@
+"""Numbers of targets that timed windows themselves, and their verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from support.records import DEVICE, ENVIRONMENT
+
+from edgebench.host.analysis.run import analyse_target
+from edgebench.host.analysis.verdict.judge import judge_target
+from edgebench.host.analysis.verdict.table import TARGET_RULES
+from edgebench.host.analysis.verdict.target import TargetEvidence
+from edgebench.host.analysis.windows import measure_windows
+from edgebench.host.result.document import from_document, to_document
+from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.metrics import headline
+from edgebench.host.result.verdict import RuleOutcome, State, Verdict
+from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import (
+    EmulatorFacts,
+    FirmwareFacts,
+    ModelFacts,
+    Outcome,
+    OutputFacts,
+    RunRecord,
+    RuntimeFacts,
+    TargetMemory,
+    TargetRecord,
+    Window,
+)
+from edgebench.protocol.spec import Engine, RunSpec
+
+MODEL = ModelFacts("kws.tflite", "a" * 64, "tflite", 53936, "int8")
+SPEC = RunSpec("firmware", engine=Engine.TARGET, duration_s=50.0, min_query_count=100)
+QEMU = EmulatorFacts("QEMU", "7.2.22", "mps2-an386", instruction_ns=8.0)
+
+
+def window(number: int, *, count: int = 100, ticks: int = 10_500_000) -> Window:
+    """A window of ten seconds and a half by a counter of microseconds, one after another."""
+    begin_ns = number * 12_000_000_000
+    return Window(begin_ns, begin_ns + 1000 * ticks + 300_000, count, ticks, 1e6)
+
+
+def target(emulator: EmulatorFacts | None = None) -> TargetRecord:
+    """A microcontroller that keeps every rule."""
+    return TargetRecord(
+        model=MODEL,
+        runtime=RuntimeFacts("firmware", "1.0"),
+        inputs=(),
+        outputs=(),
+        firmware=FirmwareFacts("nucleo", "1.0", "b" * 64, 80e6, emulator),
+        memory=TargetMemory(flash_bytes=100_000, ram_bytes=40_000, arena_bytes=16_000),
+        output=OutputFacts("c" * 64, is_finite=True, sample_count=5),
+        warmup_count=10,
+        windows=tuple(map(window, range(5))),
+        is_interrupted=False,
+    )
+
+
+def evidence(of: TargetRecord, outcome: Outcome = Outcome.COMPLETED) -> TargetEvidence:
+    """What the rules look at."""
+    record = RunRecord(
+        "20261123-120000-000", "host", SPEC, MODEL, DEVICE, ENVIRONMENT, outcome, target=of
+    )
+    return TargetEvidence(record, of, measure_windows(of), HostFacts())
+
+
+def changed(windows: Callable[[Window], Window]) -> TargetRecord:
+    """A target whose last window is another one."""
+    made = target()
+    return replace(made, windows=(*made.windows[:-1], windows(made.windows[-1])))
+
+
+def test_throughput_is_the_median_of_the_windows() -> None:
+    """The mean of the windows, or of all inferences, is printed as MLPerf Tiny's result."""
+    made = replace(target(), windows=(window(0), window(1), window(2, ticks=42_000_000)))
+    found = measure_windows(made)
+    assert found.throughput_per_s == pytest.approx(100 / 10.5)
+    assert found.summary.ns_per_inference == pytest.approx(105e6)
+    assert found.summary.range_ratio == pytest.approx(3.0)
+    assert found.summary.resolution_ratio == pytest.approx(2 / 10_500_000)
+    assert found.instructions_per_inference is None
+    assert found.latency is None, "no single inference was timed"
+
+
+def test_percentiles_are_of_inferences_that_were_timed() -> None:
+    """Percentiles are made up from means of windows."""
+    found = measure_windows(replace(target(), cycles=tuple(range(8_000_000, 8_000_900))))
+    assert found.latency is not None
+    assert (found.latency.min, found.latency.count) == (100_000_000, 900)
+
+
+def test_instructions_follow_from_virtual_time() -> None:
+    """A count of an emulator is off by a factor, or is called a latency."""
+    made = replace(
+        target(QEMU), windows=(Window(0, 1, 10, 17_785_043, 25e6),), cycles=(1_778_504,) * 10
+    )
+    found = measure_windows(made)
+    # 40 ns a tick, 8 ns an instruction.
+    assert found.instructions_per_inference == pytest.approx(17_785_043 * 5 / 10)
+    assert (found.throughput_per_s, found.latency) == (None, None)
+    assert found.summary.resolution_ratio == pytest.approx(2 / 17_785_043)
+
+
+def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
+    """Its clock follows that of a busy machine, and the number changes each time."""
+    found = evidence(target(replace(QEMU, instruction_ns=None)))
+    assert found.measured.instructions_per_inference is None
+    verdict = judge_target(found)
+    assert verdict.state is State.INVALID
+    assert [rule.id for rule in verdict.failures] == ["real_time"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (Window(0, 1, 0, 5, 1e6), "0 inferences"),
+        (Window(0, 1, 5, 0, 1e6), "0 ticks"),
+        (Window(0, 1, 5, 5, float("nan")), "nan Hz"),
+        (Window(5, 5, 5, 5, 1e6), "before it begins"),
+    ],
+)
+def test_window_that_cannot_be_is_refused(wrong: Window, text: str) -> None:
+    """A counter that wrapped around gives a throughput without end."""
+    with pytest.raises(MeasurementError, match=text):
+        measure_windows(replace(target(), windows=(wrong,)))
+    with pytest.raises(MeasurementError, match="no window"):
+        measure_windows(replace(target(), windows=()))
+
+
+def outcomes(verdict: Verdict) -> dict[str, RuleOutcome]:
+    """Outcome by rule."""
+    return {rule.id: rule.outcome for rule in verdict.rules}
+
+
+def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
+    """A microcontroller is suspect for want of a governor, or its heat is said to be watched."""
+    verdict = judge_target(evidence(target()))
+    assert (verdict.state, verdict.unwatched) == (State.VALID, ("heat",))
+    assert list(outcomes(verdict)) == [rule.id for rule in TARGET_RULES]
+    assert set(outcomes(verdict).values()) == {RuleOutcome.PASS, RuleOutcome.UNKNOWN}
+
+
+def test_counted_instructions_are_valid_and_claim_no_time() -> None:
+    """A run in an emulator that claims no time is refused for the time that it does not claim."""
+    made = replace(target(QEMU), windows=target().windows[:1])
+    verdict = judge_target(evidence(made))
+    assert (verdict.state, verdict.unwatched) == (State.VALID, ())
+    assert outcomes(verdict)["real_time"] is RuleOutcome.NOT_APPLICABLE
+
+
+FAILING = [
+    ("complete", target(), Outcome.INTERRUPTED),
+    ("real_time", target(replace(QEMU, instruction_ns=None)), Outcome.COMPLETED),
+    ("enough_queries", changed(lambda one: replace(one, count=1)), Outcome.COMPLETED),
+    ("enough_time", replace(target(), windows=(window(0), window(1))), Outcome.COMPLETED),
+    ("enough_windows", replace(target(), windows=target().windows[:4]), Outcome.COMPLETED),
+    (
+        "finite_outputs",
+        replace(target(), output=OutputFacts("c" * 64, is_finite=False)),
+        Outcome.COMPLETED,
+    ),
+    ("window_range", changed(lambda one: replace(one, count=98)), Outcome.COMPLETED),
+    (
+        "target_clock",
+        changed(lambda one: replace(one, end_ns=one.end_ns + 4_000_000_000)),
+        Outcome.COMPLETED,
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "made", "outcome"), FAILING, ids=[one[0] for one in FAILING])
+def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outcome) -> None:
+    """A number of a microcontroller that cannot be trusted is printed as valid."""
+    found = evidence(made, outcome)
+    if rule == "enough_queries":
+        few = replace(found.record, spec=replace(SPEC, min_query_count=402))
+        found = replace(found, record=few)
+    verdict = judge_target(found)
+    (severity,) = [one.severity for one in TARGET_RULES if one.id == rule]
+    failed = {one.id: one.severity for one in verdict.failures}
+    assert failed[rule] is severity
+    assert verdict.state is not State.VALID
+
+
+def test_simulated_target_is_suspect() -> None:
+    """A made-up board passes for a real one."""
+    found = evidence(target())
+    verdict = judge_target(replace(found, record=replace(found.record, simulated=True)))
+    assert [one.id for one in verdict.failures] == ["real_device"]
+
+
+@pytest.mark.parametrize("emulator", [None, QEMU])
+def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> None:
+    """A stored run of a microcontroller cannot be read back, or its headline is a latency."""
+    record = evidence(target(emulator)).record
+    run = analyse_target(record, HostFacts(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+    assert from_document(to_document(run)) == run
+    assert run.emulated is (emulator is not None)
+    expected = "instructions_per_inference" if emulator else "throughput_per_s"
+    assert headline(run).path == expected
+    assert run.conditions.firmware == record.target.firmware if record.target else False
