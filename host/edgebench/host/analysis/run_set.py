@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
-from edgebench.host.analysis.verdict.table import RULES
+from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import METRICS, Metric
+from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
@@ -170,7 +171,12 @@ def _with_meter(
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
-    """Path of the metric that the scenario is about, if every run has it; else of the median."""
+    """Path of the metric that the scenario is about, if every run has it; else of the median.
+
+    Devices that time themselves say what theirs is.
+    """
+    if first.metrics.windows is not None:
+        return headline_of(first).path
     traits = first.spec.scenario.traits
     for path in (traits.compared, f"{traits.headline}.p50"):
         if path in metrics and metrics[path].count == run_count:
@@ -300,7 +306,7 @@ def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding
     What made runs invalid took them out; the numbers of the others are suspect for that at most.
     """
     findings = []
-    for rule in RULES:
+    for rule in BY_ID.values():
         broken = [one for run in runs for one in run.verdict.failures if one.id == rule.id]
         if broken:
             facts = {**broken[0].facts, "failed_count": len(broken), "of_count": len(runs)}

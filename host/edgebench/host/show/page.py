@@ -12,6 +12,7 @@ from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import (
@@ -23,6 +24,8 @@ from edgebench.host.show.tables import (
 )
 from edgebench.host.show.units import (
     format_bytes,
+    format_duration,
+    format_instructions,
     format_interval_ns,
     format_ns,
     format_plain,
@@ -56,7 +59,7 @@ def run_page(run: Run, width: int = PIPE_WIDTH, added: Annotations | None = None
     parts.append("")
     if run.metrics.profile is not None:
         parts += [operators_table(run.metrics.profile), ""]
-    elif not run.verdict.is_refused:
+    elif not run.verdict.is_refused and run.metrics.latency_ns is not None:
         parts += [_percentiles_table(run), ""]
     return Group(*parts, rules, "")
 
@@ -177,6 +180,8 @@ def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
         return "SIMULATED device: its times are simulated"
+    if run.metrics.instructions_per_inference is not None:
+        return "EMULATED device: instructions are counted, and no time is claimed"
     if profile is None:
         return "measurement"
     p50 = format_ns(profile.unprofiled_p50_ns)
@@ -244,6 +249,13 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         facts.append(("memory", line))
     if (harness := metrics.harness_ns) is not None and harness.binding is not None:
         facts.append(("binding", _binding(harness.binding)))
+    if metrics.windows is not None:
+        facts += _windows(metrics.windows, metrics.instructions_per_inference)
+    if (target := metrics.target_memory_bytes) is not None:
+        line = f"flash {format_bytes(target.flash)}, RAM {format_bytes(target.ram)}"
+        facts.append(("memory", f"{line}, of which {format_bytes(target.arena)} for tensors"))
+    if metrics.upload_s is not None:
+        facts.append(("upload", format_duration(metrics.upload_s)))
     if metrics.throughput_per_s is not None:
         facts.append(("throughput", f"{format_rate(metrics.throughput_per_s)} inferences/s"))
     if metrics.loadgen is not None:
@@ -252,6 +264,21 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         facts.append(("accuracy", _accuracy(metrics.accuracy)))
     facts += [("thermal", line) for line in heat_lines(metrics.thermal)]
     return facts + energy_lines(metrics.energy)
+
+
+def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[str, str]]:
+    """What the device timed itself; virtual time is not shown where instructions are counted."""
+    line = (
+        f"{windows.count} timed by the device, {windows.inference_count} inferences, "
+        f"{windows.warmup_count} before each"
+    )
+    if instructions is None:
+        each = f"{format_ns(windows.ns_per_inference)} per inference on average"
+        line += f"; {each}, range {windows.range_ratio:.3%}"
+        return [("windows", line)]
+    within = instructions * windows.resolution_ratio
+    shown = f"{format_instructions(instructions)} per inference, within {within:.2g}"
+    return [("windows", line), ("instructions", shown)]
 
 
 def _binding(binding: BindingNs) -> str:

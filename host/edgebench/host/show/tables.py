@@ -14,7 +14,7 @@ from rich.text import Text
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import SYNTHETIC, EnergyResult
-from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, headline_latency
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, headline_latency
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.sentences import sentence
@@ -22,6 +22,7 @@ from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
     format_half_width,
+    format_instructions,
     format_joules,
     format_joules_within,
     format_ns,
@@ -159,7 +160,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             text(row.run_id),
             *([text(row.set_id or ABSENT)] if has_sets else []),
             *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
-            _refused() if row.verdict == INVALID else format_ns(numbers[0]),
+            _refused() if row.verdict == INVALID else _row_number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
             _verdict(row.verdict).append(UNWATCHED if row.unwatched else ""),
@@ -294,11 +295,25 @@ def _is_offline(one: RunSet) -> bool:
     return one.first.spec.scenario.traits.is_one_query
 
 
+def _is_about_throughput(one: RunSet) -> bool:
+    """Whether the runs were made for it: offline, and where windows are timed as a whole."""
+    is_of_windows = one.first.metrics.windows is not None
+    return _is_offline(one) or (is_of_windows and not _is_counted(one))
+
+
+def _is_counted(one: RunSet) -> bool:
+    return one.first.metrics.instructions_per_inference is not None
+
+
 def _throughput(one: RunSet) -> str:
     per_s, interval = _found(one, "throughput_per_s")
-    if per_s is None or not _is_offline(one):
+    if per_s is None or not _is_about_throughput(one):
         return ABSENT
     return format_rate(per_s, half_width_of(interval, per_s))
+
+
+def _instructions(one: RunSet) -> str:
+    return format_instructions(_found(one, INSTRUCTIONS)[0])
 
 
 def _accuracy(one: RunSet) -> str:
@@ -327,6 +342,16 @@ def _energy(one: RunSet) -> str | Text:
     return _joules(value_j, half_width_of(interval) if interval else None, boundary)
 
 
+def _row_number(row: RunSummary) -> str:
+    """What a stored run is about: a median latency, or what stands for it."""
+    median_ns = row.headline_ns[0]
+    if row.instructions_per_inference is not None:
+        return f"{format_instructions(row.instructions_per_inference)} instr."
+    if median_ns is None and row.throughput_per_s is not None:
+        return f"{format_rate(row.throughput_per_s)}/s"
+    return format_ns(median_ns)
+
+
 def _row_energy(row: RunSummary) -> str | Text:
     """Joules per inference of a stored run; refused ones are told from runs without a meter."""
     if row.energy_j_per_inference is None and not row.energy_refused:
@@ -350,10 +375,12 @@ def _refused() -> Text:
 
 
 def _verdict_of(one: RunSet) -> Text:
-    """A simulated device is called that in every table."""
+    """A simulated or an emulated device is called that in every table."""
     shown = _verdict(one.verdict.state.value)
     if _is_unwatched(one):
         shown.append(UNWATCHED)
+    if one.first.emulated:
+        shown.append(", emulated")
     return shown.append(", simulated") if one.first.simulated else shown
 
 
@@ -368,8 +395,21 @@ _RESULT_COLUMNS = (
         "precision", 100, lambda one: text(one.first.model.precision or ABSENT), is_number=False
     ),
     _Column("runtime", -ENERGY_WIDTH, lambda one: text(one.runtime), is_number=False),
-    _Column("per second", -ENERGY_WIDTH, _throughput, only_for=_is_offline, is_asked_for=True),
-    _Column("p50", -ENERGY_WIDTH, _percentile("p50"), is_asked_for=True),
+    _Column(
+        "per second",
+        -ENERGY_WIDTH,
+        _throughput,
+        only_for=_is_about_throughput,
+        is_asked_for=True,
+    ),
+    _Column("instructions", -ENERGY_WIDTH, _instructions, only_for=_is_counted, is_asked_for=True),
+    _Column(
+        "p50",
+        -ENERGY_WIDTH,
+        _percentile("p50"),
+        only_for=lambda one: not _is_counted(one),
+        is_asked_for=True,
+    ),
     _Column("± in run", 60, _half_width, only_for=_is_alone),
     _Column("± over {runs}", 60, _half_width, only_for=_is_of_several),
     _Column("p90", -ENERGY_WIDTH, _percentile("p90")),

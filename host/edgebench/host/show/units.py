@@ -53,6 +53,8 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
         return format_joules(value, half_width)
     if metric.quantity is Quantity.POWER_W:
         return format_watts(value)
+    if metric.quantity is Quantity.INSTRUCTIONS:
+        return format_instructions(value)
     return f"{value:,.5g}/s" if metric.quantity is Quantity.RATE else f"{value:.5g}"
 
 
@@ -68,6 +70,15 @@ def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:
         return ABSENT
     most = min(0, _three(value_ns))
     return _shown(value_ns, _place_of(value_ns, half_width_ns, most), _TIME_UNITS)
+
+
+def format_instructions(count: float | None) -> str:
+    """A count of instructions: all of its digits, as it is exact.
+
+    >>> format_instructions(12_700_431.4), format_instructions(None)
+    ('12,700,431', '—')
+    """
+    return ABSENT if count is None else f"{count:,.0f}"
 
 
 def format_bytes(value: float | None) -> str:

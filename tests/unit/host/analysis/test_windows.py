@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
 
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome
+from edgebench.host.analysis.compare.runs import compare_groups
 from edgebench.host.analysis.run import analyse_target
 from edgebench.host.analysis.verdict.judge import judge_target
 from edgebench.host.analysis.verdict.table import TARGET_RULES
@@ -15,9 +19,10 @@ from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.metrics import headline
+from edgebench.host.result.metrics import INSTRUCTIONS, headline
+from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State, Verdict
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, NotComparable
 from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
@@ -202,3 +207,38 @@ def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> 
     expected = "instructions_per_inference" if emulator else "throughput_per_s"
     assert headline(run).path == expected
     assert run.conditions.firmware == record.target.firmware if record.target else False
+
+
+def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
+    """A stored run of an emulated board, on some machine."""
+    made = replace(target(replace(QEMU, **emulator)), windows=(Window(0, 1, 10, ticks, 25e6),))
+    machine = replace(ENVIRONMENT, kernel=f"Linux of {run_id}")
+    device = replace(DEVICE, id=f"beside {run_id}")
+    record = replace(evidence(made).record, run_id=run_id, environment=machine, device=device)
+    return analyse_target(record, HostFacts(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+
+
+def test_counts_of_two_machines_are_compared() -> None:
+    """CI's next machine has another kernel, and the gate refuses to look."""
+    before, after = counted_run("before", 17_785_043), counted_run("after", 17_802_829)
+    (found,) = compare_groups([([before], [after])])
+    assert (found.metric, found.result.outcome) == (INSTRUCTIONS, ComparisonOutcome.WORSE)
+    assert found.result.ratio == pytest.approx(1.001)
+
+
+@pytest.mark.parametrize("change", [{"version": "8.2.0"}, {"instruction_ns": 1.0}])
+def test_counts_of_two_emulators_are_not_compared(change: dict[str, Any]) -> None:
+    """An emulator is updated, and its users look for a regression of theirs."""
+    before, after = counted_run("before", 17_785_043), counted_run("after", 17_785_043, **change)
+    with pytest.raises(NotComparable, match="emulator"):
+        compare_groups([([before], [after])])
+
+
+def test_documentation_lists_the_rules_of_targets() -> None:
+    """A rule of a microcontroller is looked up and not found."""
+    page = (Path(__file__).parents[4] / "docs/measurement.md").read_text()
+    section = page[page.index("## Devices that time themselves") : page.index("\n## Energy\n")]
+    table = section[section.index("| rule | fails if") :]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    told = {row[0].strip("|` "): row[-1].strip("| ") for row in rows}
+    assert told == {rule.id: rule.severity.value for rule in TARGET_RULES}

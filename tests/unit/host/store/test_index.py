@@ -75,6 +75,7 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         end_to_end_ns_p90=query["p90"],
         end_to_end_ns_p99=query["p99"],
         throughput_per_s=metrics["throughput_per_s"],
+        instructions_per_inference=None,
         peak_rss_bytes=40 * 2**20,
         energy_j_per_inference=None,
         energy_u95_absolute_j=None,

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import partial
 
 from edgebench.host.result.run import Run
+from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import NotComparable, UsageError
 from edgebench.protocol.spec import SCENARIOS, shape_text
 
@@ -22,17 +23,45 @@ def _setting(name: str, run: Run) -> object:
     return getattr(run.spec, name)
 
 
+def _device(run: Run) -> object:
+    """The device; an emulated one whose instructions are counted is the same on every machine."""
+    firmware = run.conditions.firmware
+    is_counted = run.metrics.instructions_per_inference is not None
+    if is_counted and firmware is not None and firmware.emulator is not None:
+        return firmware.emulator.machine
+    return run.device.id
+
+
+def _of_machine(part: Callable[[Environment], object]) -> Callable[[Run], object]:
+    """What the machine has to do with the numbers; nothing where it is only beside the device."""
+    return lambda run: None if run.conditions.firmware else part(run.environment)
+
+
+def _firmware(run: Run) -> object:
+    """The program on a device that times itself: its image, or what the board says of it."""
+    firmware = run.conditions.firmware
+    return firmware and (firmware.sha256 or f"{firmware.name} {firmware.version}")
+
+
+def _emulator(run: Run) -> object:
+    firmware = run.conditions.firmware
+    emulator = firmware.emulator if firmware else None
+    return emulator and f"{emulator.name} {emulator.version}, {emulator.instruction_ns} ns"
+
+
 KEYS: dict[str, Callable[[Run], object]] = {
-    "device": lambda run: run.device.id,
+    "device": _device,
     "arch": lambda run: run.device.arch,
     "os": lambda run: run.device.os,
-    "cpu": lambda run: run.environment.cpu.model,
-    "usable_cpus": lambda run: run.environment.cpu.usable_count,
-    "memory": lambda run: run.environment.memory_total_bytes,
-    "kernel": lambda run: run.environment.kernel,
-    "virtualization": lambda run: run.environment.virtualization,
-    "python": lambda run: run.environment.python,
-    "packages": lambda run: run.environment.packages,
+    "cpu": _of_machine(lambda around: around.cpu.model),
+    "usable_cpus": _of_machine(lambda around: around.cpu.usable_count),
+    "memory": _of_machine(lambda around: around.memory_total_bytes),
+    "kernel": _of_machine(lambda around: around.kernel),
+    "virtualization": _of_machine(lambda around: around.virtualization),
+    "python": _of_machine(lambda around: around.python),
+    "packages": _of_machine(lambda around: around.packages),
+    "firmware": _firmware,
+    "emulator": _emulator,
     "runtime": lambda run: run.runtime.name,
     "runtime_version": lambda run: run.runtime.version,
     "delegates_used": lambda run: run.runtime.delegates_used,

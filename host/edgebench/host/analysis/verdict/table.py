@@ -120,4 +120,5 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
 """Rules for a target that timed itself; one of the same name as above looks at the same thing."""
 
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES)
-BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in reversed(ALL_RULES)}
+BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
+"""By name; those of one name look at the same thing, and are as severe."""

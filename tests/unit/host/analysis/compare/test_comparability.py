@@ -16,6 +16,7 @@ from edgebench.host.analysis.compare.comparability import (
 )
 from edgebench.host.analysis.run import analyse_run
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
 RUN = analyse_run(
@@ -25,6 +26,13 @@ RUN = analyse_run(
     clock=None,
 )
 SERVED = changed(RUN, {"spec": RunSpec("tflite", scenario=Scenario.SERVER, target_qps=10.0)})
+EMULATOR = EmulatorFacts("QEMU", "7.2.22", "mps2-an386", instruction_ns=8.0)
+BOARD = changed(
+    RUN, {"conditions.firmware": FirmwareFacts("nucleo", "1", "ab" * 32, emulator=EMULATOR)}
+)
+"""A device that timed itself."""
+RUN_WITH = {"target_qps": SERVED, "firmware": BOARD, "emulator": BOARD}
+"""Runs with keys that others do not have."""
 OTHERS: dict[str, tuple[str, object]] = {
     "device": ("device.id", "something else"),
     "arch": ("device.arch", "something else"),
@@ -36,6 +44,8 @@ OTHERS: dict[str, tuple[str, object]] = {
     "virtualization": ("environment.virtualization", "something else"),
     "python": ("environment.python", "something else"),
     "packages": ("environment.packages", {"something": "else"}),
+    "firmware": ("conditions.firmware.sha256", "cd" * 32),
+    "emulator": ("conditions.firmware.emulator.version", "8.2.0"),
     "runtime": ("runtime.name", "something else"),
     "runtime_version": ("runtime.version", "something else"),
     "delegates_used": ("runtime.delegates_used", ("something else",)),
@@ -62,14 +72,21 @@ OTHERS: dict[str, tuple[str, object]] = {
 def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
     """A key is `none` in every run, and two devices are compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
-    assert absent == {"virtualization", "delegate", "target_qps", "input_shapes", "inputs"}
+    only_targets = {"firmware", "emulator"}
+    assert absent - only_targets == {
+        "virtualization",
+        "delegate",
+        "target_qps",
+        "input_shapes",
+        "inputs",
+    }
     assert OTHERS.keys() == KEYS.keys()
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_difference_in_any_key_is_refused_by_its_name_and_may_be_allowed(key: str) -> None:
     """A run on another governor, with more threads, on another device is called a regression."""
-    run = SERVED if key == "target_qps" else RUN
+    run = RUN_WITH.get(key, RUN)
     path, value = OTHERS[key]
     other = changed(run, {path: value})
     shown = fingerprint(run)[key], fingerprint(other)[key]
