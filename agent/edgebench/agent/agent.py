@@ -129,7 +129,7 @@ class Agent:
             raise NoSuchDevice(f"no seat is called {name[:64]!r} there; available: {names}")
         return self.seats[name] if name else self.first
 
-    def forget(self, seat: str) -> None:
+    async def forget(self, seat: str) -> None:
         """Forget a seat whose device has left.
 
         Raises:
@@ -139,7 +139,7 @@ class Agent:
         """
         if self.hotplug is None:
             raise UsageError(f"seat {self.seat(seat).name!r} is not one that comes and goes")
-        self.hotplug.forget(seat)
+        await self.hotplug.forget(seat)
 
     @property
     def is_measuring(self) -> bool:

@@ -1,6 +1,6 @@
 """Opens and closes seats while the agent serves, as their devices come and go.
 
-Theory of operation. Once a second, the devices that the source offers are compared, by identity,
+Theory of operation. Again and again, the devices that the source offers are compared, by identity,
 with those that were there before. One that is missing has left: its run and its lease end, and its
 seat stays listed as gone. One that is new gets the seat that it had, or else a new one. What goes
 wrong with one device is logged when it begins, and is tried again; it keeps no other away.
@@ -20,8 +20,6 @@ from edgebench.protocol.messages import MAX_SEATS
 
 if TYPE_CHECKING:
     from edgebench.agent.agent import Agent
-
-PERIOD_S = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +41,7 @@ class Hotplug:
         self._troubles: dict[str, str] = {}
         """What is wrong and was logged, by identity; of the source itself under no identity."""
         self._fixed = frozenset(agent.seats)
+        self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
             if name in self._fixed:
                 raise UsageError(
@@ -54,9 +53,9 @@ class Hotplug:
             )
 
     async def follow(self) -> None:
-        """Look once a second, forever."""
+        """Look again and again, forever."""
         while True:
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(self._source.period_s)
             try:
                 await self.look()
             except Exception:  # an odd device must not end the hot-plugging of the others
@@ -64,6 +63,10 @@ class Hotplug:
 
     async def look(self) -> None:
         """Open the seats of devices that have come, and close those of devices that have left."""
+        async with self._changing:
+            await self._look()
+
+    async def _look(self) -> None:
         offers: dict[str, SeatOffer] = {}
         try:
             for offer in await self._source.offers():
@@ -81,9 +84,9 @@ class Hotplug:
         await asyncio.gather(*(self._close(identity) for identity in left))
         for identity, offer in offers.items():
             if identity not in self._open:
-                self._try_to_open(offer)
+                await self._try_to_open(offer)
 
-    def forget(self, name: str) -> None:
+    async def forget(self, name: str) -> None:
         """Forget a seat whose device has left.
 
         Raises:
@@ -91,6 +94,10 @@ class Hotplug:
             UsageError: its device is there, or always is; or runs wait in it for their host.
             TargetError: the disk failed.
         """
+        async with self._changing:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
         seat = self._agent.seat(name)
         if name not in self._memory.seats:
             raise UsageError(f"seat {name!r} is not one that comes and goes")
@@ -101,19 +108,19 @@ class Hotplug:
         self._memory.forget(name)
         del self._agent.seats[name]
 
-    def _try_to_open(self, offer: SeatOffer) -> None:
+    async def _try_to_open(self, offer: SeatOffer) -> None:
         try:
-            self._open[offer.identity] = self._opened(offer)
+            self._open[offer.identity] = await self._opened(offer)
         except EdgebenchError as exc:
             self._note_trouble(offer.identity, f"{offer.name}: {exc}")
 
-    def _opened(self, offer: SeatOffer) -> Seat:
+    async def _opened(self, offer: SeatOffer) -> Seat:
         name = self._memory.name_for(offer.identity, offer.name, self._fixed)
         is_known = name in self._memory.seats
         if not is_known:
             self._make_room()
         try:
-            plan = offer.open(name, self._memory.state(name))
+            plan = await asyncio.to_thread(offer.open, name, self._memory.state(name))
             self._memory.remember(name, RememberedSeat(offer.identity, plan.device, plan.board))
         except BaseException:
             if not is_known and self._memory.state(name).exists():
@@ -149,7 +156,7 @@ class Hotplug:
         gone = [one for one in seats.values() if not (one.is_there or one.spool.usage()[0])]
         if not gone:
             raise UsageError(f"{len(seats)} seats, limit {MAX_SEATS}")
-        self.forget(min(gone, key=lambda one: one.left_s or 0.0).name)
+        self._forget(min(gone, key=lambda one: one.left_s or 0.0).name)
 
     def _note_trouble(self, identity: str, text: str) -> None:
         if self._troubles.get(identity) != text:

@@ -20,7 +20,7 @@ from edgebench.agent.seat import SeatPlan
 OpenSeat = Callable[[str, Path], SeatPlan]
 """Opens a device as the seat of this name, with this directory for its state.
 
-Raises an `EdgebenchError` where the device does not work; it is tried again.
+Called in a thread. Raises an `EdgebenchError` where the device does not work; it is tried again.
 """
 
 
@@ -38,12 +38,16 @@ class SeatOffer:
 class SeatSource(Protocol):
     """The devices of one kind that may come and go."""
 
+    @property
+    def period_s(self) -> float:
+        """Interval at which it is asked, also beside runs."""
+        ...
+
     async def offers(self) -> Sequence[SeatOffer]:
         """Every device that is there now.
 
-        Called about once a second, also beside a run. A device that is away for a moment, such as a
-        board that reboots when its port is opened, is offered all the same: one that is not offered
-        has left, and its run ends.
+        A device that is away for a moment, such as a board that reboots when its port is opened, is
+        offered all the same: one that is not offered has left, and its run ends.
 
         Raises:
             EdgebenchError: it cannot tell; then nothing comes and nothing leaves.

@@ -432,7 +432,7 @@ class ConnectionHandler:
         await self._send(frame.number, ready)
 
     async def _seat_forget(self, frame: Frame, ask: m.SeatForget) -> None:
-        self._agent.forget(ask.seat)
+        await self._agent.forget(ask.seat)
         await self._send(frame.number, m.Done())
 
     async def _status(self, frame: Frame, _: m.StatusAsk) -> None:

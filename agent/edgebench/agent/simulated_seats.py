@@ -100,6 +100,9 @@ def _plan(
 class SimulatedDirectory:
     """Simulated devices, each a file of a directory; implements `SeatSource`."""
 
+    period_s = 0.25
+    """A look takes 20 µs, and one more for each file."""
+
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._known: dict[str, tuple[_Stamp, SeatOffer]] = {}
