@@ -101,7 +101,7 @@ class SimulatedDirectory:
     """Simulated devices, each a file of a directory; implements `SeatSource`."""
 
     period_s = 0.25
-    """A look takes 20 µs, and one more for each file."""
+    """A look at ten files takes less than half a millisecond."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
