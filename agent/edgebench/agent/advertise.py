@@ -1,4 +1,4 @@
-"""The agent's announcement on the local network: mDNS service `_edgebench._tcp`."""
+"""The agent's advertisement on the local network: mDNS service `_edgebench._tcp`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class Advertisement:
     """What is announced."""
 
     addresses: tuple[str, ...]
@@ -37,7 +37,7 @@ class Announcement:
 
 
 async def advertise(
-    now: Callable[[], Announcement], port: int, fingerprint: str, *, changed: asyncio.Event
+    now: Callable[[], Advertisement], port: int, fingerprint: str, *, changed: asyncio.Event
 ) -> None:
     """Advertise until cancelled; without a network, try again and again.
 
@@ -51,17 +51,17 @@ async def advertise(
         changed: Set when it may be something else; addresses are looked at once in a while.
     """
     while True:
-        if (announcement := now()).addresses:
+        if (advertisement := now()).addresses:
             try:
-                await _serve(announcement, now, port, fingerprint, changed)
+                await _serve(advertisement, now, port, fingerprint, changed)
             except (OSError, RuntimeError, NonUniqueNameException) as exc:
                 logger.warning("not advertised on the network: %s", exc)
         await asyncio.sleep(RETRY_S)
 
 
 async def _serve(
-    announced: Announcement,
-    now: Callable[[], Announcement],
+    announced: Advertisement,
+    now: Callable[[], Advertisement],
     port: int,
     fingerprint: str,
     changed: asyncio.Event,
@@ -69,14 +69,14 @@ async def _serve(
     """Announce until the addresses are others."""
     name = f"edgebench-{fingerprint[:12]}"
 
-    def info(announcement: Announcement) -> ServiceInfo:
+    def info(advertisement: Advertisement) -> ServiceInfo:
         return ServiceInfo(
             SERVICE_TYPE,
             f"{name}.{SERVICE_TYPE}",
             port=port,
-            properties=dict(announcement.properties),
+            properties=dict(advertisement.properties),
             server=f"{name}.local.",
-            parsed_addresses=list(announcement.addresses),
+            parsed_addresses=list(advertisement.addresses),
         )
 
     zeroconf = AsyncZeroconf(zc=_responder(announced.addresses))

@@ -182,11 +182,11 @@ async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
     # Imported when the doors are open: it takes a tenth of the start, and 4 MB of memory.
-    from edgebench.agent.advertise import Announcement, advertise
+    from edgebench.agent.advertise import Advertisement, advertise
 
     pin, device = agent.require_trust().fingerprint, agent.first.device
 
-    def announcement() -> Announcement:
+    def advertisement() -> Advertisement:
         agent.seats_changed.clear()
         properties = {
             "id": device.id,
@@ -196,9 +196,9 @@ async def _advertise(settings: AgentSettings, agent: Agent) -> None:
             "software": agent.software,
             "seats": str(sum(seat.is_there for seat in agent.seats.values())),
         }
-        return Announcement(agent.addresses(), properties)
+        return Advertisement(agent.addresses(), properties)
 
-    await advertise(announcement, agent.port, pin, changed=agent.seats_changed)
+    await advertise(advertisement, agent.port, pin, changed=agent.seats_changed)
 
 
 async def _until_done(
