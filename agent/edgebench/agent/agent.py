@@ -147,9 +147,14 @@ class Agent:
         return any(seat.running for seat in self.seats.values())
 
     async def describe(self, seat: Seat) -> SystemDescription:
-        """A device as it is now; runtimes are probed again after something was installed."""
+        """A device as it is now; runtimes are probed again after something was installed.
+
+        Raises:
+            SeatLeft: it is gone.
+        """
         from edgebench.agent.runtimes.registry import installed_state, probe_all
 
+        seat.require_device()  # before the probes, which take seconds
         state = installed_state()
         is_free = not self.is_measuring  # else a probe would take a core from its loop
         if self._runtimes is None or (state != self._probed_state and is_free):
