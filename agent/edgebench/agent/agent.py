@@ -6,7 +6,8 @@ import asyncio
 import ipaddress
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,11 +30,13 @@ from edgebench.agent.watches import Watches
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import NoSuchDevice, UsageError
+from edgebench.protocol.errors import LeaseHeld, NoSuchDevice, TargetDriverMissing, UsageError
 from edgebench.protocol.messages import Status
 
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
+ON_DEMAND = "qemu:"
+"""Begin of the name of a seat that is made when somebody asks for it: an emulated board."""
 SEATS_DIRECTORY = "seats"
 """Directory of the state of every seat but the first."""
 
@@ -100,6 +103,8 @@ class Agent:
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._listen_host = settings.listen[0] if settings.listen else None
+        self._state = settings.state
+        self._opening = asyncio.Lock()
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
 
@@ -117,6 +122,56 @@ class Agent:
     def first(self) -> Seat:
         """The seat of those who ask for none; its device is always there."""
         return next(iter(self.seats.values()))
+
+    async def opened_seat(self, name: str) -> Seat:
+        """As `seat`; a target that can be made here is opened when somebody asks for it.
+
+        Raises:
+            NoSuchDevice: there is no such seat, and no such target can be made.
+        """
+        if name.startswith(ON_DEMAND) and name not in self.seats:
+            async with self._opening:
+                if name not in self.seats:
+                    await asyncio.to_thread(self._open_on_demand, name)
+        return self.seat(name)
+
+    def _open_on_demand(self, name: str) -> None:
+        # Imported here: an agent without targets needs none of it.
+        from edgebench.agent.target_seats import target_seat
+        from edgebench.agent.targets import find_driver
+
+        places = {place.address: place for place in find_driver().on_demand()}
+        if name in places:
+            directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
+            self.seats[name] = self._opened(target_seat(name, places[name], directory))
+        elif places:
+            raise NoSuchDevice(
+                f"no emulated board is called {name[:64]!r}; available: {', '.join(places)}"
+            )
+        else:
+            raise TargetDriverMissing("no board can be emulated here: QEMU is not installed")
+
+    @asynccontextmanager
+    async def undisturbed(self, seat: Seat) -> AsyncIterator[None]:
+        """A block in which a run may start on this seat.
+
+        Targets are measured side by side; while a run uses the processor of the machine itself,
+        what drives a target would take from it, and the other way round.
+
+        Raises:
+            LeaseHeld: such a run is in progress.
+        """
+        if all(other.is_target == seat.is_target for other in self.seats.values()):
+            yield
+            return
+        async with self._opening:
+            for other in self.seats.values():
+                if other.running and other.is_target != seat.is_target:
+                    raise LeaseHeld(
+                        f"run {other.running} is in progress on {other.name}: it would disturb one "
+                        f"on {seat.name}"
+                    )
+            yield
 
     def seat(self, name: str) -> Seat:
         """The seat of this name; the first one where none is named.
@@ -155,6 +210,17 @@ class Agent:
         from edgebench.agent.runtimes.registry import installed_state, probe_all
 
         seat.require_device()  # before the probes, which take seconds
+        if (target := seat.surroundings.target) is not None:
+            from edgebench.agent.targets import runtime_report
+
+            return SystemDescription(
+                seat.device,
+                seat.surroundings.environment(),
+                (runtime_report(),),
+                emulated=target.is_emulated,
+                meters=seat.wiring.meters,
+                models_room_bytes=self.models.room_bytes(),
+            )
         state = installed_state()
         is_free = not self.is_measuring  # else a probe would take a core from its loop
         if self._runtimes is None or (state != self._probed_state and is_free):

@@ -17,13 +17,13 @@ from edgebench.agent.files import disk_errors, sync_file
 from edgebench.agent.running import ActiveRun
 from edgebench.agent.worker.process import PhaseStart, monotonic_ns
 from edgebench.protocol.messages import Progress
-from edgebench.protocol.record import IDLE_ENDED, Phase, WorkerRecord
+from edgebench.protocol.record import IDLE_ENDED, MeasuredRecord, Phase
 
 LOOK_S = 0.25
 """Interval of the checks whether the run is to end; a check takes 20 µs."""
 
 
-async def work_between_idling(run: ActiveRun) -> WorkerRecord:
+async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
     """Run the worker, with an idle window before and after it if the run has a meter.
 
     Raises:

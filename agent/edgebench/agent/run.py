@@ -20,6 +20,7 @@ from edgebench.agent.running import ActiveRun, Listener
 from edgebench.agent.spool import Spool
 from edgebench.agent.surroundings import Surroundings
 from edgebench.agent.system import is_emulated
+from edgebench.agent.targets import runtime_report
 from edgebench.agent.telemetry.job import LiveReading
 from edgebench.agent.telemetry.process import SamplerMessage, SamplerProcess
 from edgebench.agent.worker.job import Job
@@ -35,19 +36,24 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     ModelRefused,
     RunStopped,
+    RuntimeUnavailable,
     SeatLeft,
     UsageError,
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
     METER_TROUBLE,
+    MeasuredRecord,
     ModelFacts,
     Outcome,
     Phase,
     RunRecord,
+    TargetRecord,
     TelemetryFacts,
     WorkerRecord,
 )
+from edgebench.protocol.spec import Engine
+from edgebench.protocol.target import TargetPlace
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import (
     HOST_FILE,
@@ -187,6 +193,10 @@ class Runner:
 
     async def _job(self, request: RunStart) -> Job:
         """The worker's job, if everything that it needs is there."""
+        if (target := self._surroundings.target) is not None:
+            return await self._target_job(request, target)
+        if request.spec.engine is Engine.TARGET:
+            raise UsageError(f"{self._device.name} does not time itself: its engine is the agent")
         # Imported here: an idle agent needs no drivers of runtimes.
         from edgebench.agent.runtimes.registry import find_runtime
 
@@ -221,6 +231,35 @@ class Runner:
             devices=tuple(
                 path for accelerator in self._profile.accelerator for path in accelerator.devices
             ),
+        )
+
+    async def _target_job(self, request: RunStart, target: TargetPlace) -> Job:
+        """As above, for a target."""
+        spec = request.spec
+        report = runtime_report()
+        if spec.runtime != report.name or spec.engine is not Engine.TARGET:
+            raise RuntimeUnavailable(
+                f"{self._device.name} times itself, with runtime {report.name}; got runtime "
+                f"{spec.runtime[:40]!r}, engine {spec.engine.value}"
+            )
+        require_served(spec.meter, self._wiring.meters)
+        if spec.is_profiled:
+            raise ModelRefused("a microcontroller has no operator profiler")
+        if spec.dataset_sha256 or spec.inputs_sha256:
+            raise UsageError("inputs of a microcontroller are drawn by the seed; files are not yet")
+        path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
+        size_bytes = path.stat().st_size
+        model = ModelFacts(
+            request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
+        )
+        return Job(
+            spec=spec,
+            model=model,
+            model_path=str(path),
+            dataset_path=None,
+            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec),
+            daemon_pid=os.getpid(),
+            target=target.address,
         )
 
     async def _finish(self, run: ActiveRun) -> None:
@@ -306,23 +345,24 @@ class Runner:
     def _record(
         self,
         run: ActiveRun,
-        worker: WorkerRecord | None,
+        measured: MeasuredRecord | None,
         error: EdgebenchError | None,
         telemetry: TelemetryFacts,
     ) -> RunRecord:
+        worker = measured if isinstance(measured, WorkerRecord) else None
         if worker is not None and worker.query_count == worker.warmup_query_count:
-            worker = None  # stopped in the warm-up: nothing was measured
+            worker = measured = None  # stopped in the warm-up: nothing was measured
         outcome = Outcome.COMPLETED
-        if worker is None:
+        if measured is None:
             outcome = Outcome.FAILED
-        elif worker.is_interrupted:
+        elif measured.is_interrupted:
             outcome = Outcome.INTERRUPTED
         error = _reason(run, outcome, error)
         return RunRecord(
             run_id=run.request.run_id,
             owner=run.owner,
             spec=run.request.spec,
-            model=worker.model if worker else run.model,
+            model=measured.model if measured else run.model,
             device=self._device,
             environment=run.environment,
             outcome=outcome,
@@ -338,6 +378,7 @@ class Runner:
             emulated=is_emulated(),
             simulated=self._surroundings.simulation is not None,
             confinement=run.worker.confinement,
+            target=measured if isinstance(measured, TargetRecord) else None,
         )
 
     def _spool_run(self, directory: Path, record: RunRecord, host_file: bytes) -> None:

@@ -129,6 +129,11 @@ class Seat:
         self._equipment = None
 
     @property
+    def is_target(self) -> bool:
+        """Whether its device times itself, beside the machine that the agent runs on."""
+        return self._equipment is not None and self._equipment.surroundings.target is not None
+
+    @property
     def is_there(self) -> bool:
         """Whether its device is there."""
         return self.left_s is None

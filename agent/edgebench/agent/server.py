@@ -265,7 +265,7 @@ class ConnectionHandler:
             )
         self._host_name, self._protocol = hello.host_name[:64], hello.protocol
         if not self._holder:
-            self._seat = self._agent.seat(hello.seat)
+            self._seat = await self._agent.opened_seat(hello.seat)
             self._holder = f"{self._peer.identity}/{hello.session}"
             self._seat.enter(self._holder)
         seat, software = self._seat, self._agent.software
@@ -360,7 +360,8 @@ class ConnectionHandler:
         self._seat.lease.require(self._holder)
         listener = self._listen(frame.number)
         host_file = bytes(frame.payload)
-        await self._seat.runner.start(start, self._peer.identity, listener, host_file)
+        async with self._agent.undisturbed(self._seat):
+            await self._seat.runner.start(start, self._peer.identity, listener, host_file)
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
     async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:

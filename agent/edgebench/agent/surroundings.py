@@ -6,6 +6,7 @@ temperature, the load or the environment of a seat asks its surroundings.
 
     LinuxSurroundings        a Linux system under a root; / is the machine that the agent runs on
     SimulatedSurroundings    a simulated board, under a root that it writes itself
+    TargetSurroundings       a target that times itself, beside the machine that the agent runs on
 
 Surroundings without sensors have no thermometer, and a sampling rate of 0.
 """
@@ -25,9 +26,11 @@ from edgebench.agent.system import describe_environment, load_1m
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.device import Environment
+from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.simulation import Simulation
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.thermal import CooldownFacts, Expectation
+from edgebench.protocol.target import TargetPlace
+from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, Expectation
 
 GUARD_HZ = 1.0
 """Least sampling rate of a device with a temperature at which a run must end."""
@@ -44,6 +47,11 @@ class Surroundings(Protocol):
     @property
     def simulation(self) -> Simulation | None:
         """The simulated board; None where the device is real."""
+        ...
+
+    @property
+    def target(self) -> TargetPlace | None:
+        """The target that is the device; None where models run on a machine with a worker."""
         ...
 
     @property
@@ -105,6 +113,7 @@ class LinuxSurroundings:
     """A Linux system under a root."""
 
     simulation: Simulation | None = None
+    target: TargetPlace | None = None
 
     def __init__(
         self, profile: Profile, device_id: str, *, state: Path, root: Path = Path("/")
@@ -208,3 +217,56 @@ class SimulatedSurroundings(LinuxSurroundings):
     def environment(self) -> Environment:
         """The conditions of the board, and the processor that does compute."""
         return describe_environment(self.root, processor=Path("/"))
+
+
+class TargetSurroundings:
+    """A target: no governor, no sensors, no load; its environment is what is beside it."""
+
+    root = Path("/")
+    simulation: Simulation | None = None
+    expected = Expectation()
+    cooldown_timeout_s = 0.0
+    has_thermometer = False
+
+    def __init__(self, target: TargetPlace) -> None:
+        self.target = target
+
+    def environment(self) -> Environment:
+        """The machine beside it."""
+        return describe_environment(self.root)
+
+    def load_1m(self) -> float | None:
+        """The load of the machine beside it says nothing of the target."""
+        return None
+
+    def temp_c(self) -> float | None:
+        """Nobody reads it."""
+        return None
+
+    def set_governor(self, name: str) -> None:
+        """Refuse: a target has none.
+
+        Raises:
+            GovernorRefused: always.
+        """
+        raise GovernorRefused(f"governor {name} not set: {self.target.name} has no governors")
+
+    def restore_governor(self) -> None:
+        """There is nothing to restore."""
+
+    async def cool_down(
+        self,
+        timeout_s: float,
+        *,
+        is_stopping: Callable[[], bool],
+        may_start: Callable[[], bool],
+        sleep: Sleep,
+    ) -> CooldownFacts:
+        """Nobody could tell whether it is cool."""
+        del timeout_s, is_stopping, may_start, sleep
+        return CooldownFacts(CooldownOutcome.NO_SENSOR)
+
+    def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
+        """No sampling."""
+        del spec
+        return SamplerJob(worker_pid=worker_pid, rate_hz=0.0)

@@ -19,6 +19,8 @@ class RuntimeReport:
     """The command that would make it usable, if there is one."""
     delegates: tuple[str, ...] = ()
     """Delegates or execution providers that this build offers."""
+    is_target: bool = False
+    """Whether the device times itself: its runs have `Engine.TARGET`."""
 
     @property
     def is_usable(self) -> bool:

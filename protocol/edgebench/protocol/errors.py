@@ -45,6 +45,7 @@
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
+    │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
     │   ├── PortTaken                another program listens there already
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
@@ -398,6 +399,10 @@ class PackagesMissing(TargetError):
 
 class SimulationMissing(TargetError):
     """The simulated boards are not part of this installation."""
+
+
+class TargetDriverMissing(TargetError):
+    """The firmware bridge, which drives microcontrollers, is not part of this installation."""
 
 
 class PortTaken(TargetError):

@@ -414,11 +414,14 @@ class TargetRecord:
     windows: tuple[Window, ...]
     is_interrupted: bool
     cycles: tuple[int, ...] = ()
-    """Cycles of single inferences, as the firmware counted them in the last window; empty where it
-    counts none."""
+    """Cycles of single inferences in the order of the windows, as far as the firmware kept them;
+    empty where it counts none."""
     upload_s: float | None = None
     """Time for which the model was sent to the target; None where it was there."""
 
+
+MeasuredRecord = WorkerRecord | TargetRecord
+"""What a worker process leaves, whichever way the inferences were timed."""
 
 TOO_HOT = "too_hot"
 """Kind of the event by which the temperature guard ends a run; its detail is the reason."""

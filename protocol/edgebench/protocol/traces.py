@@ -28,6 +28,8 @@ METER_FILE = "meter.spool"
 WORKER_LOG_FILE = "worker.log"
 HOST_FILE = "host.bin"
 """What the host that started the run sent along for whichever host of its owner collects it."""
+CONSOLE_FILE = "console.log"
+"""What went over the line to a target that timed itself."""
 LOADGEN_DETAIL_FILE = "mlperf_log_detail.txt"
 LOADGEN_FILES = ("mlperf_log_summary.txt", LOADGEN_DETAIL_FILE)
 """Logs of MLPerf's LoadGen, when it issues the queries."""
@@ -39,6 +41,7 @@ SPOOL_FILES = (
     METER_FILE,
     WORKER_LOG_FILE,
     HOST_FILE,
+    CONSOLE_FILE,
     *LOADGEN_FILES,
 )
 """Every file that a spooled run may hold."""

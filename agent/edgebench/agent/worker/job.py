@@ -39,6 +39,8 @@ class Job:
     """Wire to a meter's digital input, if there is one."""
     devices: tuple[str, ...] = ()
     """Files of accelerators under /dev that the worker may open."""
+    target: str | None = None
+    """Address of the device that is to time itself; None where the worker's own process infers."""
 
 
 class Pipe:

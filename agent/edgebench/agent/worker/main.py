@@ -39,6 +39,7 @@ from edgebench.protocol.record import (
     Phase,
     RuntimeFacts,
     SyncFacts,
+    TargetRecord,
     WorkerRecord,
 )
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
@@ -63,8 +64,9 @@ def main(arguments: list[str]) -> int:
         )
         # Both before anything of the model is known: scheduling needs rights that go with it.
         refused = facts.apply_scheduling(job.spec)
-        confinement = confine(permissions_of(job, directory))
-        pipe.send(**{WAITING: to_plain(confinement)})
+        # No runtime parses the model of a target here, and its driver needs ports and programs.
+        confinement = confine(permissions_of(job, directory)) if job.target is None else None
+        pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
         _execute(job, directory, pipe, refused)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
@@ -91,6 +93,12 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
 
 
 def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) -> None:
+    if job.target is not None:
+        # Imported here: its driver is for those who have targets.
+        from edgebench.agent.worker.target import measure_target
+
+        _write_record(directory, measure_target(job, pipe, directory))
+        return
     pipe.phase(Phase.LOADING)
     with STOP.armed():
         prepared = prepare_model(job)
@@ -223,7 +231,7 @@ def _write_queries(path: Path, parts: list[Times]) -> None:
                 values.tofile(file)
 
 
-def _write_record(directory: Path, record: WorkerRecord) -> None:
+def _write_record(directory: Path, record: WorkerRecord | TargetRecord) -> None:
     """Write it whole or not at all: the worker may die in the checks after the first one."""
     path = directory / WORKER_RECORD_FILE
     part = path.with_suffix(".part")

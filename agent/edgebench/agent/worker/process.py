@@ -41,7 +41,14 @@ from edgebench.protocol.errors import (
     WorkerTimeout,
     error_from_code,
 )
-from edgebench.protocol.record import CheckFacts, Confinement, Phase, WorkerRecord
+from edgebench.protocol.record import (
+    CheckFacts,
+    Confinement,
+    MeasuredRecord,
+    Phase,
+    TargetRecord,
+    WorkerRecord,
+)
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
@@ -147,7 +154,7 @@ class WorkerProcess:
         if self._process.stdin:
             self._process.stdin.close()
 
-    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
+    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
         """Wait for the end; the worker's record.
 
         Raises:
@@ -172,7 +179,7 @@ class WorkerProcess:
                 )
                 self._end_session()
 
-    async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> WorkerRecord:
+    async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
         timeout_s = self._limits.load_timeout_s
         try:
             while line := await asyncio.wait_for(self._read_line(), timeout_s):
@@ -207,9 +214,12 @@ class WorkerProcess:
             raise WorkerDied(self._obituary(code))
         return self._read_record()
 
-    def _unchecked(self, reason: str) -> WorkerRecord:
+    def _unchecked(self, reason: str) -> MeasuredRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
-        return replace(self._read_record(), check=CheckFacts.undone(reason))
+        record = self._read_record()
+        if isinstance(record, TargetRecord):
+            return record
+        return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:
         """Ask the worker to end and keep its measurement; kill it after a while."""
@@ -258,7 +268,8 @@ class WorkerProcess:
         try:
             fields: dict[str, Any] = json.loads(line)
             if WAITING in fields and self.confinement is None:
-                self.confinement = from_plain(fields[WAITING], Confinement)
+                if fields[WAITING] is not None:
+                    self.confinement = from_plain(fields[WAITING], Confinement)
                 return None
             if COMPLETE in fields:
                 self._is_complete = True
@@ -297,9 +308,11 @@ class WorkerProcess:
         cause = " (out of memory?)" if name == "SIGKILL" else ""
         return f"worker was killed by {name} while {doing}{cause}{detail}"
 
-    def _read_record(self) -> WorkerRecord:
+    def _read_record(self) -> MeasuredRecord:
         try:
             plain = json.loads((self.directory / WORKER_RECORD_FILE).read_bytes())
+            if self._job.target is not None:
+                return from_plain(plain, TargetRecord)
             return from_plain(plain, WorkerRecord)
         except (OSError, ValueError, RemoteProtocolError) as exc:
             raise WorkerDied(f"worker left no readable record: {exc}") from exc

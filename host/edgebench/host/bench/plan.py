@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
-from edgebench.host.bench.request import BenchRequest, ComparisonRequest
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest, with_all_runs
 from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
@@ -28,7 +28,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
     WorkerTimeout,
 )
-from edgebench.protocol.spec import MAX_SEED, RunSpec
+from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
@@ -50,6 +50,8 @@ class Step:
     runtime: str
     pair: Pair | None = None
     member: SetMember | None = None
+    is_target: bool = False
+    """The device times itself."""
 
     @property
     def number(self) -> int:
@@ -64,6 +66,8 @@ class Step:
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
+        if self.is_target:
+            return replace(spec, runtime=self.runtime, engine=Engine.TARGET, is_checked=False)
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(
@@ -82,13 +86,14 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         UsageError: the wanted runtime does not exist, or does not load a model.
         RuntimeUnavailable: it is not usable there.
     """
+    targets = {report.name for report in system.runtimes if report.is_target}
     if request.against is None:
         steps = [
-            Step(model, runtime)
+            Step(model, runtime, is_target=runtime in targets)
             for model in request.models
             for runtime in runtimes_for(model, request.runtime, system)
         ]
-        return _rounds(steps, request.run_count)
+        return _rounds(steps, 1 if targets else request.run_count)
     baseline, candidate = request.models[0], request.against.candidate
     before = runtimes_for(baseline, request.runtime, system)
     after = runtimes_for(candidate, request.runtime, system)
@@ -102,7 +107,9 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         step
         for runtimes in shared or [(before[0], after[0])]
         for step in _pairs(
-            Step(baseline, runtimes[0]), Step(candidate, runtimes[1]), request.against
+            Step(baseline, runtimes[0], is_target=runtimes[0] in targets),
+            Step(candidate, runtimes[1], is_target=runtimes[1] in targets),
+            request.against,
         )
     ]
 
@@ -176,10 +183,13 @@ def run_request(
 ) -> RunRequest:
     """One run of a request; among the earlier ones is that of its reference model, if any."""
     accuracy = request.accuracy if step.number == 0 else None
+    spec = request.spec
+    if step.is_target and request.against is None:  # it repeats windows, not runs
+        spec = with_all_runs(spec, request.run_count)
     reference = accuracy.references.get(step.model) if accuracy else None
     return RunRequest(
         model=step.model,
-        spec=step.spec(request.spec),
+        spec=step.spec(spec),
         inputs=request.inputs,
         dataset=accuracy.dataset if accuracy else None,
         reference=reference_accuracy(reference, step.runtime, earlier),

@@ -265,6 +265,16 @@ def _run_count(
     return wanted
 
 
+def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
+    """The specification of one run that is as long as all of them were to be together."""
+    if run_count == 1 or spec.preset.startswith(MLPERF_PRESET):
+        return spec
+    return replace(
+        with_duration(spec, spec.duration_s * run_count),
+        min_query_count=spec.min_query_count * run_count,
+    )
+
+
 def _share(spec: RunSpec, run_count: int) -> RunSpec:
     """The specification of one of several runs, which take the time of one together.
 

@@ -19,6 +19,8 @@ from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, S
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
+EMULATED = "qemu:"
+"""Begin of the name of an emulated board; without an agent before it, it is this machine's."""
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
@@ -153,6 +155,8 @@ def named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     Raises:
         NoSuchDevice: there is none, or several.
     """
+    if name.startswith(EMULATED):
+        return THIS_MACHINE.at_seat(name)
     agent, _, seat = name.rpartition(SEAT_MARK)
     has_seat = agent and seat and name not in (device.name for device in paired)
     return _agent_named(paired, agent).at_seat(seat) if has_seat else _agent_named(paired, name)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from edgebench.host.devices.discovery import THIS_MACHINE, named
+from edgebench.host.devices.discovery import EMULATED, THIS_MACHINE, named
 from edgebench.host.devices.farm import Farm
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
 from edgebench.protocol.errors import AllQuarantined, NoSuchDevice, UsageError
@@ -55,11 +55,11 @@ def _chosen(
             raise NoSuchDevice("no device is paired, and --on all means the paired ones")
         return _without(left_out, every, word)
     terms = [term.strip() for term in word.split(SEPARATOR)]
-    conditions = [term for term in terms if ":" in term]
+    conditions = [term for term in terms if _is_condition(term)]
     if not conditions:
         return [named(paired, term) for term in terms]
     if len(conditions) < len(terms):
-        name = next(term for term in terms if ":" not in term)
+        name = next(term for term in terms if not _is_condition(term))
         raise UsageError(
             f"--on takes names or conditions, got both: {word!r}; write --on {name} apart"
         )
@@ -69,6 +69,11 @@ def _chosen(
         among = f"available: {known}" if every else "no device is paired"
         raise NoSuchDevice(f"no device fits {word!r}; {among}")
     return _without(left_out, fitting, word)
+
+
+def _is_condition(term: str) -> bool:
+    """Whether a term is none of a name; names of emulated boards have a colon, too."""
+    return ":" in term and not term.rpartition(SEAT_MARK)[2].startswith(EMULATED)
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:

@@ -62,7 +62,9 @@ async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> 
 
     worker.go()
     try:
-        return await worker.follow(on_phase)
+        record = await worker.follow(on_phase)
+        assert isinstance(record, WorkerRecord)
+        return record
     finally:
         await worker.kill()
 
@@ -131,7 +133,9 @@ async def settled(directory: Path, job: Job) -> WorkerRecord:
     await worker.settle()
     worker.go()
     try:
-        return await worker.follow(lambda _: None)
+        record = await worker.follow(lambda _: None)
+        assert isinstance(record, WorkerRecord)
+        return record
     finally:
         await worker.kill()
 

@@ -1,0 +1,133 @@
+"""A run of a target, which times itself: open, warm up, windows, outputs.
+
+Theory of operation. A real target runs five windows, each with another input, of which MLPerf Tiny
+takes the median; how many inferences a window has follows from one that is not counted. An emulated
+target whose instructions are counted runs one inference a window: more would give the same number,
+and the number of inferences may not depend on how busy this machine is.
+
+A stop that is requested in a window ends it, and keeps the windows before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from pathlib import Path
+
+from edgebench.agent.targets import find_driver
+from edgebench.agent.worker.inputs import make_inputs
+from edgebench.agent.worker.job import Job, Pipe
+from edgebench.agent.worker.stop import STOP, StopRequested
+from edgebench.protocol.errors import InferenceFailed
+from edgebench.protocol.record import (
+    OutputFacts,
+    Phase,
+    RuntimeFacts,
+    TargetRecord,
+    Window,
+)
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.target import OpenTarget
+
+WINDOWS = 5
+"""Source: MLPerf Tiny run rules: the median of five windows."""
+MAX_WARMUP_COUNT = 1000
+
+
+def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
+    """Make the run.
+
+    Raises:
+        StopRequested: before the first window was whole.
+        EdgebenchError: the target refuses the model, or fails.
+    """
+    assert job.target is not None
+    driver = find_driver()
+    pipe.phase(Phase.LOADING)
+    with STOP.armed():
+        target = driver.open(job.target, Path(job.model_path), directory)
+    try:
+        return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
+    finally:
+        target.close()
+
+
+def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) -> TargetRecord:
+    spec = job.spec
+    emulator = target.firmware.emulator
+    is_counted = emulator is not None and emulator.instruction_ns is not None
+    samples = [_sample(job, target, number) for number in range(WINDOWS)]
+    pipe.phase(Phase.WARMING_UP, spec.warmup_duration_s)
+    with STOP.armed():
+        target.set_input(samples[0])
+        begin_s = time.monotonic()
+        target.window(1, warmup_count=0)
+        each_s = time.monotonic() - begin_s
+        if is_counted:
+            count, warmup_count = 1, 0
+        else:
+            count, warmup_count = _counts(target, spec, each_s)
+    pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
+    windows: list[Window] = []
+    cycles: list[int] = []
+    outputs: list[bytes] = []
+    is_interrupted = False
+    try:
+        with STOP.armed():
+            for sample in samples:
+                target.set_input(sample)
+                timed = target.window(count, warmup_count=warmup_count)
+                outputs.append(target.output_bytes())
+                windows.append(timed.window)
+                cycles += timed.cycles
+    except StopRequested:
+        if not windows:
+            raise
+        is_interrupted = True
+    pipe.phase(Phase.SPOOLING)
+    return TargetRecord(
+        model=job.model,
+        runtime=runtime,
+        inputs=target.inputs,
+        outputs=target.outputs,
+        firmware=target.firmware,
+        memory=target.memory,
+        output=OutputFacts(
+            sha256=hashlib.sha256(outputs[0]).hexdigest(),
+            is_finite=True,  # integers hold no NaN
+            sample_count=len(outputs),
+        ),
+        warmup_count=warmup_count,
+        windows=tuple(windows),
+        is_interrupted=is_interrupted,
+        cycles=tuple(cycles),
+        upload_s=target.upload_s,
+    )
+
+
+def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
+    """Bytes of an input, drawn by the seed."""
+    seed = [job.spec.seed, number] if number else job.spec.seed
+    drawn = make_inputs(target.inputs, seed=seed, memory_bytes=job.memory_bytes)
+    return b"".join(tensor.tobytes() for tensor in drawn)
+
+
+def _counts(target: OpenTarget, spec: RunSpec, each_s: float) -> tuple[int, int]:
+    """Inferences of a window, and before it; the first inference alone may have been slower.
+
+    Raises:
+        InferenceFailed: the target's counter stands still.
+    """
+    trial = target.window(max(1, math.ceil(0.5 / max(each_s, 1e-4))), warmup_count=0).window
+    if trial.ticks <= 0:
+        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+    each_s = trial.ticks / trial.tick_rate_hz / trial.count
+    # A little more than asked for: the clock of the target and that beside it differ.
+    window_s = 1.02 * spec.duration_s / WINDOWS
+    count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
+    if spec.max_duration_s is not None:
+        count = min(count, max(1, int(spec.max_duration_s / WINDOWS / each_s)))
+    count = min(count, max(1, spec.max_query_count // WINDOWS))
+    warmup_count = max(spec.warmup_query_count, math.ceil(spec.warmup_duration_s / each_s))
+    return count, min(warmup_count, MAX_WARMUP_COUNT)

@@ -1,0 +1,145 @@
+"""The interface of devices that time themselves: what an agent and its worker need of one.
+
+A microcontroller, or whatever else runs inferences without any code of edgebench's beside it, is a
+*target*. Its driver is found under the entry-point group below. The life of a model on a target is
+`open → set_input → window… → outputs → close`; all of it happens in the worker process, so that a
+board that hangs, or an emulator that dies, ends one run and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
+
+ENTRY_POINT_GROUP = "edgebench.targets"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetPlace:
+    """A target that is there, or that can be made when it is wanted."""
+
+    address: str
+    """Where the driver finds it: `qemu:mps2-an386`, `/dev/ttyACM0`, `socket://10.0.0.7:5000`."""
+    name: str
+    """Name of the board."""
+    identity: str
+    """What stays the same wherever it is plugged in; of an emulated one, its name."""
+    arch: str
+    soc: str
+    profile: str = "generic-mcu"
+    """Id of its profile."""
+    is_emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWindow:
+    """A window, with the cycles of its single inferences where the firmware counts them."""
+
+    window: Window
+    cycles: tuple[int, ...] = ()
+
+
+class OpenTarget(Protocol):
+    """A target with a model on it."""
+
+    @property
+    def firmware(self) -> FirmwareFacts:
+        """The program on it."""
+        ...
+
+    @property
+    def memory(self) -> TargetMemory:
+        """What model and firmware take."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """Inputs of the model, as the target takes their bytes."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """Outputs of the model."""
+        ...
+
+    @property
+    def upload_s(self) -> float | None:
+        """Time for which the model was sent; None where it was there."""
+        ...
+
+    def set_input(self, data: bytes) -> None:
+        """Put the bytes of all inputs into the target, in the order of `inputs`.
+
+        Raises:
+            TargetError: they do not arrive.
+        """
+        ...
+
+    def window(self, count: int, *, warmup_count: int) -> TimedWindow:
+        """Run so many inferences in a row, timed by the target.
+
+        Raises:
+            TargetError: it did not run them.
+        """
+        ...
+
+    def output_bytes(self) -> bytes:
+        """Outputs of the last inference, in the order of `outputs`.
+
+        Raises:
+            TargetError: there are none, or they cannot be read.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the target; an emulated one ends."""
+        ...
+
+
+class TargetDriver(Protocol):
+    """Drives targets of one kind."""
+
+    @property
+    def runtime(self) -> str:
+        """Name of what runs models there, as in `--runtime`."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Version of that."""
+        ...
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """File formats that it loads."""
+        ...
+
+    def on_demand(self) -> Sequence[TargetPlace]:
+        """Targets that can be made here when somebody asks for them; never raises."""
+        ...
+
+    def place(self, address: str) -> TargetPlace:
+        """The target at an address; it is not opened for that.
+
+        Raises:
+            UsageError: there is no such address.
+        """
+        ...
+
+    def open(self, address: str, model: Path, directory: Path) -> OpenTarget:
+        """Open the target and put the model onto it.
+
+        Args:
+            address: Address of the target.
+            model: File of the model; whoever wrote it may be hostile.
+            directory: Directory for what is kept with the run.
+
+        Raises:
+            ModelRefused: it cannot run this model, or has no room for it.
+            TargetError: it does not answer, or the model does not arrive.
+        """
+        ...
