@@ -24,7 +24,7 @@ PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
 COMPILER = "12.2.1 20221205"
 WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes"
 COMMON = "-std=c11 -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections"
-BARE = "-O2 -ffreestanding -nostdlib -fno-tree-loop-distribute-patterns -mthumb -Wl,--gc-sections"
+BARE = "-O2 -ffreestanding -nostdlib -Ifreestanding -fno-tree-loop-distribute-patterns -mthumb -Wl,--gc-sections"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Board:
 def _mps(board: str, cpu: str, floats: str, script: str) -> Board:
     """A board of Arm's MPS2 and MPS3 series, which QEMU emulates."""
     name = board.replace("-", "_").upper()
-    options = f"{BARE} -mcpu={cpu} {floats} -D{name} -Tports/mps/{script}.ld -Wl,--build-id=none -s"
+    options = f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
     return Board("arm-none-eabi-gcc", options, "ports/mps")
 
 

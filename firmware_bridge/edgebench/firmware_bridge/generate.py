@@ -53,9 +53,9 @@ class BoardMemory:
 
 BOARD_MEMORY = {
     "posix": BoardMemory(8 << 20, 16 << 20),
-    "mps2-an385": BoardMemory(3 << 20, 4 << 20),
-    "mps2-an386": BoardMemory(3 << 20, 4 << 20),
-    "mps2-an500": BoardMemory(3 << 20, 4 << 20),
+    "mps2-an385": BoardMemory(3 << 20, 3 << 20),
+    "mps2-an386": BoardMemory(3 << 20, 3 << 20),
+    "mps2-an500": BoardMemory(3 << 20, 3 << 20),
     "mps3-an547": BoardMemory(2 << 20, 2 << 20),
 }
 """As the boards' `x-info` says (`model_max`, `ram_max`)."""

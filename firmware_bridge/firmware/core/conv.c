@@ -131,11 +131,21 @@ static inline int32_t products(const int8_t *a, const int8_t *u, int32_t depth, 
 
 #elif defined(__ARM_FEATURE_DSP)
 
+/* Bytes 0 and 2 of a word as int16, and bytes 1 and 3; ACLE has no name for the rotation. */
+static inline int16x2_t even_bytes(uint32_t word) { return __sxtb16((int8x4_t)word); }
+
+static inline int16x2_t odd_bytes(uint32_t word)
+{
+	int16x2_t pair;
+	__asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(word));
+	return pair;
+}
+
 static inline uint32_t word_at(const void *at)
 {
-	uint32_t word;
-	memcpy(&word, at, 4); /* one LDR: rows of weights need not be aligned */
-	return word;
+	typedef uint32_t __attribute__((may_alias, aligned(1))) anywhere;
+
+	return *(const anywhere *)at; /* one LDR: rows of weights need not be aligned */
 }
 
 static inline void products_2x2(const int16_t *a, const int16_t *b, const int8_t *u, const int8_t *v,
@@ -146,8 +156,8 @@ static inline void products_2x2(const int16_t *a, const int16_t *b, const int8_t
 
 	for (; depth > 0; depth -= 4) {
 		uint32_t wu = word_at(u), wv = word_at(v);
-		int16x2_t u_even = __sxtb16((int8x4_t)wu), u_odd = __sxtb16((int8x4_t)__ror(wu, 8));
-		int16x2_t v_even = __sxtb16((int8x4_t)wv), v_odd = __sxtb16((int8x4_t)__ror(wv, 8));
+		int16x2_t u_even = even_bytes(wu), u_odd = odd_bytes(wu);
+		int16x2_t v_even = even_bytes(wv), v_odd = odd_bytes(wv);
 		int16x2_t a_even = (int16x2_t)wa[0], a_odd = (int16x2_t)wa[1];
 		int16x2_t b_even = (int16x2_t)wb[0], b_odd = (int16x2_t)wb[1];
 
@@ -171,8 +181,8 @@ static inline int32_t products(const int16_t *a, const int8_t *u, int32_t depth,
 	for (; depth > 0; depth -= 4) {
 		uint32_t wu = word_at(u);
 
-		sum = __smlad((int16x2_t)wa[0], __sxtb16((int8x4_t)wu), sum);
-		sum = __smlad((int16x2_t)wa[1], __sxtb16((int8x4_t)__ror(wu, 8)), sum);
+		sum = __smlad((int16x2_t)wa[0], even_bytes(wu), sum);
+		sum = __smlad((int16x2_t)wa[1], odd_bytes(wu), sum);
 		wa += 2, u += 4;
 	}
 	return sum;
@@ -187,15 +197,15 @@ static const int16_t *widened(const int8_t *row, int32_t depth, int16_t *to)
 	for (int32_t i = 0; i < whole; i += 4) {
 		uint32_t word = word_at(row + i);
 
-		*pair++ = (uint32_t)__sxtb16((int8x4_t)word);
-		*pair++ = (uint32_t)__sxtb16((int8x4_t)__ror(word, 8));
+		*pair++ = (uint32_t)even_bytes(word);
+		*pair++ = (uint32_t)odd_bytes(word);
 	}
 	if (whole < depth) {
 		uint32_t word = 0;
 
 		memcpy(&word, row + whole, (size_t)(depth - whole));
-		*pair++ = (uint32_t)__sxtb16((int8x4_t)word);
-		*pair++ = (uint32_t)__sxtb16((int8x4_t)__ror(word, 8));
+		*pair++ = (uint32_t)even_bytes(word);
+		*pair++ = (uint32_t)odd_bytes(word);
 	}
 	return to;
 }
@@ -321,15 +331,15 @@ static inline void taps_of_four(const int8_t *base, const int32_t *taps, int32_t
 	int32x4_t total = vldrwq_s32(bias);
 
 	for (int32_t t = 0; t < tap_count; t++, weights += out_c)
-		total = vmlaq_s32(total, vldrbq_s32(base + taps[t]), vldrbq_s32(weights));
+		total = vaddq_s32(total, vmulq_s32(vldrbq_s32(base + taps[t]), vldrbq_s32(weights)));
 	vstrwq_s32(sum, total);
 #elif defined(__ARM_FEATURE_DSP)
 	int32_t s0 = bias[0], s1 = bias[1], s2 = bias[2], s3 = bias[3];
 
 	for (int32_t t = 0; t < tap_count; t++, weights += out_c) {
 		uint32_t x = word_at(base + taps[t]), w = word_at(weights);
-		int16x2_t x_even = __sxtb16((int8x4_t)x), x_odd = __sxtb16((int8x4_t)__ror(x, 8));
-		int16x2_t w_even = __sxtb16((int8x4_t)w), w_odd = __sxtb16((int8x4_t)__ror(w, 8));
+		int16x2_t x_even = even_bytes(x), x_odd = odd_bytes(x);
+		int16x2_t w_even = even_bytes(w), w_odd = odd_bytes(w);
 
 		s0 = __smlabb(x_even, w_even, s0);
 		s1 = __smlabb(x_odd, w_odd, s1);
