@@ -15,7 +15,7 @@
 #if defined(MPS3_AN547)
 #define UART_0 0x49303000u
 #define UART_1 0x49304000u
-#define UART_0_RECEIVED 34
+#define UART_0_RECEIVED 33
 #define CLOCK_HZ 32000000u
 #else
 #define UART_0 0x40004000u
