@@ -33,7 +33,8 @@ static uint32_t cycles[4096];
 static struct utsname machine;
 static int line_in, line_out, pin = -1;
 static bool is_pty = true;
-static uint64_t byte_ns, line_free_ns; /* time of a byte on the line that is emulated, 0 for none */
+static uint64_t byte_ns; /* time of a byte on the line that is emulated, 0 for none */
+static uint64_t free_in_ns, free_out_ns;
 
 struct port port = {
 	.board = "posix",
@@ -79,21 +80,21 @@ void port_pulse(void)
 static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
 
 /* Let the bytes take the time that they would take on the line. */
-static void pace(size_t count)
+static void pace(uint64_t *free_ns, size_t count)
 {
 	uint64_t now = now_ns();
 	struct timespec until;
 
 	if (!byte_ns)
 		return;
-	line_free_ns = (line_free_ns > now ? line_free_ns : now) + count * byte_ns;
-	until = (struct timespec){(time_t)(line_free_ns / 1000000000u), (long)(line_free_ns % 1000000000u)};
+	*free_ns = (*free_ns > now ? *free_ns : now) + count * byte_ns;
+	until = (struct timespec){(time_t)(*free_ns / 1000000000u), (long)(*free_ns % 1000000000u)};
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 void port_write(const char *data, size_t size)
 {
-	pace(size);
+	pace(&free_out_ns, size);
 	while (size) {
 		ssize_t done = write(line_out, data, size);
 
@@ -239,7 +240,7 @@ int main(int argc, char **argv)
 		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
 			return 0;
 		if (count > 0)
-			pace((size_t)count);
+			pace(&free_in_ns, (size_t)count);
 		for (ssize_t i = 0; i < count; i++)
 			device_receive(bytes[i]);
 	}
