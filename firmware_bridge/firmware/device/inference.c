@@ -64,6 +64,8 @@ void infer(uint32_t count, uint32_t warmup)
 	put("m-infer-start-");
 	put_unsigned(count);
 	put_line("", NULL);
+	put_flush();
+	port_begin_window();
 	timestamp_print();
 	put_flush();
 	uint64_t before = port_ticks();

@@ -22,6 +22,8 @@ extern struct port port;
 
 uint64_t port_ticks(void);
 uint64_t port_microseconds(void);
+/* Just before a window is timed: the counter may be brought into a known phase, but not set back. */
+void port_begin_window(void);
 /* The timestamp pin: low for at least a microsecond. */
 void port_pulse(void);
 void port_write(const char *data, size_t size);

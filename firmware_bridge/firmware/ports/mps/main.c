@@ -55,6 +55,7 @@ enum { TX_FULL = 1, RX_FULL = 2, TX_ENABLE = 1, RX_ENABLE = 2, RX_INTERRUPT = 8,
 extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
 extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
 
+static uint64_t ticks_before; /* the counter was started for the last time */
 static volatile uint32_t overflow_count;
 static volatile uint8_t received[RECEIVED_MAX];
 static volatile uint32_t received_count;
@@ -71,7 +72,7 @@ uint64_t port_ticks(void)
 		overflows = overflow_count;
 		value = SYSTICK_VALUE;
 	} while (overflows != overflow_count);
-	return (uint64_t)overflows * SYSTICK_PERIOD + (SYSTICK_PERIOD - 1 - value);
+	return ticks_before + (uint64_t)overflows * SYSTICK_PERIOD + (SYSTICK_PERIOD - 1 - value);
 }
 
 uint64_t port_microseconds(void) { return port_ticks() / (CLOCK_HZ / 1000000u); }
@@ -129,14 +130,23 @@ static uint8_t take(void)
 	return byte;
 }
 
+/* It is 0 until it is loaded, which is no overflow. */
 static void start_counter(void)
 {
 	SYSTICK_RELOAD = SYSTICK_PERIOD - 1;
 	SYSTICK_VALUE = 0;
 	SYSTICK_CONTROL = 7; /* the clock of the processor, with interrupt */
 	while (SYSTICK_VALUE == 0)
-		; /* it is 0 until it is loaded for the first time, which is no overflow */
+		;
 	overflow_count = 0;
+}
+
+/* Every window begins at the same phase of the counter, so that its overflows fall into the same
+ * inferences whenever it is repeated. */
+void port_begin_window(void)
+{
+	ticks_before = port_ticks();
+	start_counter();
 }
 
 static void main_loop(void)

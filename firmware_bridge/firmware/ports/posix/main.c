@@ -60,6 +60,7 @@ static uint64_t started_ns;
 
 uint64_t port_ticks(void) { return (now_ns() - started_ns) / TICK_NS; }
 uint64_t port_microseconds(void) { return (now_ns() - started_ns) / 1000u; }
+void port_begin_window(void) {}
 
 /* A falling edge is a line with the time of CLOCK_MONOTONIC in nanoseconds. */
 void port_pulse(void)
