@@ -6,6 +6,6 @@
     frames.py     binary frames of our own firmware; no I/O
     detection.py  which ports may have a board      flashing.py  commands of flashing tools
 
-Only `transports/`, `detection.py` and `flashing.py` talk to the system. What a board has to do is in
-docs/bring-your-own-board.md, what our own firmware does beside it in docs/firmware-protocol.md.
+Only `transports/`, `detection.py` and `flashing.py` talk to the system. What a board has to do is
+in docs/bring-your-own-board.md, what our own firmware adds in docs/firmware-protocol.md.
 """

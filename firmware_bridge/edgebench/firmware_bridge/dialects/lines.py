@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from edgebench.firmware_bridge.dialects.events import BoardEvent, OtherText, Quirk, TimedEvent
 from edgebench.protocol.errors import LocalProtocolError
@@ -165,7 +166,7 @@ class LineDialect:
             return [line] if line else []
         self.quirks.add(Quirk.JOINED_LINES)
         edges = sorted({0, *begins, len(line)})
-        pieces = (line[one:other].strip() for one, other in zip(edges, edges[1:], strict=False))
+        pieces = (line[one:other].strip() for one, other in pairwise(edges))
         return [piece for piece in pieces if piece]
 
     def _event(self, line: str) -> BoardEvent:

@@ -72,7 +72,7 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"infer-done", lambda _, __: said.InferenceEnded()),
     line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: said.ModelOutputs(numbers(m[1], q))),
     line_pattern(
-        r"e-\[(.*)\]?", lambda m, _: said.ErrorReply(m[1].removesuffix("]")), has_prefix=False
+        r"e-\[(.*)", lambda m, _: said.ErrorReply(m[1].removesuffix("]")), has_prefix=False
     ),
     line_pattern(
         r"Supplied buffer size \d+ exceeds maximum.*|Input db has .*expected.*",

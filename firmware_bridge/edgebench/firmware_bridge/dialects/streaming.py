@@ -27,7 +27,6 @@ MAX_CHARS = 1027
 
 _STREAMING = (
     line_pattern(r"Received command: (.*)", lambda m, _: said.CommandEcho(m[1]), has_prefix=False),
-    line_pattern(r"%?(?:m-)?ready", lambda _, __: said.BoardReady(), has_prefix=False),
     line_pattern(
         r"Error:? (.*)|(Unrecognized command.*|Empty command.*)",
         lambda m, _: said.ErrorReply(m[1] or m[2]),
