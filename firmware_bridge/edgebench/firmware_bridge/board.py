@@ -213,7 +213,10 @@ class Board:
             LineDamaged: they are others whenever they are asked for.
         """
         reply = self._retrying(lambda: self._exchange.confirmed("results", said.ModelOutputs))
-        return reply.said(said.ModelOutputs)[-1].values
+        outputs = reply.first(said.ModelOutputs)
+        if outputs is None:
+            raise BoardRefusal("the board has no results")
+        return outputs.values
 
     def output_bytes(self) -> bytes:
         """Output tensors of the last inference as they are, from our own firmware.
@@ -260,7 +263,9 @@ class Board:
 
     def _ask_facts(self) -> BoardFacts:
         exchange = self._exchange
-        name = exchange.confirmed("name", said.BoardNamed).said(said.BoardNamed)[-1].name
+        name = exchange.confirmed("name", said.BoardNamed).first(said.BoardNamed)
+        if name is None:
+            raise LineDamaged("the board has two names, or none")
         version: said.FirmwareProfile | None = None
         model: said.ModelNamed | None = None
         with suppress(BoardRefusal):  # firmware that has no such command
@@ -270,7 +275,7 @@ class Board:
         if info and info.line_max and isinstance(exchange.dialect, LineDialect):
             exchange.dialect.widen(info.line_max)
         return BoardFacts(
-            name=name,
+            name=name.name,
             dialect=exchange.dialect.name,
             profile=version.text if version else None,
             model_name=model.name if model and model.name not in (NO_MODEL, "") else None,

@@ -157,8 +157,8 @@ class BoardExchange:
         Raises:
             BoardLost: the board is gone.
         """
-        data = self.dialect.encode(command)
         self._discard()
+        data = self.dialect.encode(command)
         issued_ns = self.transport.now_ns()
         self.send(data)
         events: list[TimedEvent] = []
@@ -169,7 +169,8 @@ class BoardExchange:
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:
         """Reply to a question that says the same as the one before it, in lines of these kinds.
 
-        A lost byte inside a line of text leaves another text that looks as good.
+        It may have no such line: firmware answers what it does not know with an error, or with
+        nothing. A lost byte inside a line of text leaves another text that looks as good.
 
         Raises:
             LineDamaged: no two replies in a row are the same.
@@ -177,11 +178,11 @@ class BoardExchange:
             BoardSilent: the reply has no end.
             BoardRestarted: it started anew instead.
         """
-        before: tuple[list[object], str | None] | None = None
+        before: tuple[list[BoardEvent], str | None] | None = None
         for _ in range(CONFIRMATIONS):
             reply = self.ask(command)
             told = [one.event for one in reply.events if isinstance(one.event, kinds)]
-            if (told, reply.error) == before and (told or reply.error is not None):
+            if before == (told, reply.error):
                 if reply.error is not None:
                     raise BoardRefusal(f"the board refuses `{_of(command)}`: {reply.error}")
                 return reply

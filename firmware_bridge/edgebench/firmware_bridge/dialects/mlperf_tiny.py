@@ -23,7 +23,7 @@ _BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
 
 BEGINNINGS = (
     r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
-    r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|frames-|\[Expecting)|e-\["
+    r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|frames-|\[Expecting)|(?<![a-z])e-\["
 )
 """Beginnings that no line of any board has in its middle."""
 
