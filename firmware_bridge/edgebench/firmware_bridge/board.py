@@ -191,7 +191,7 @@ class Board:
                 raise BoardRestarted(
                     f"the board restarted in `{reply.command}`: its input is lost, and the window"
                 )
-            if reply.error is not None and reply.error in errors:
+            if reply.error is not None and reply.error in errors and not reply.is_misheard:
                 raise BoardRefusal(f"the board refuses `{reply.command}`: {reply.error}")
             errors.append(reply.error)
             try:
@@ -353,17 +353,18 @@ class Board:
         Raises:
             LineDamaged: it has another one.
         """
-        before: bytes | None = None
+        before: tuple[bytes, str | None] | None = None
         for _ in range(ATTEMPTS):
             reply = self._exchange.ask("db print")
-            if reply.error:
-                return ReadBack.NONE
             printed = b"".join(one.data for one in reply.said(said.BufferBytes))
             if printed[: len(data)] == data:
                 return ReadBack.PRINTED
-            if printed == before:
-                break  # it does have something else; other damage is that of the way back
-            before = printed
+            if (printed, reply.error) == before:
+                # Said twice, so it is no damage of the way back.
+                if reply.error is not None and not printed and not reply.is_misheard:
+                    return ReadBack.NONE
+                break
+            before = printed, reply.error
         raise LineDamaged(f"the board has another input than the {len(data)} bytes that were sent")
 
     def _check_crc(self, command: str, data: bytes) -> None:

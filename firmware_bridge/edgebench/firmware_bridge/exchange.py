@@ -104,6 +104,12 @@ class BoardReply:
         reply = self.first(ErrorReply)
         return None if reply is None else reply.text
 
+    @property
+    def is_misheard(self) -> bool:
+        """Whether the board refuses another word than the one that was sent to it."""
+        is_about_words = self.error is not None and "ommand" in self.error
+        return is_about_words and self.command.split()[0] not in (self.error or "")
+
 
 @dataclass(slots=True)
 class BoardExchange:
@@ -181,6 +187,8 @@ class BoardExchange:
         before: tuple[list[BoardEvent], str | None] | None = None
         for _ in range(CONFIRMATIONS):
             reply = self.ask(command)
+            if reply.is_misheard:
+                continue
             told = [one.event for one in reply.events if isinstance(one.event, kinds)]
             if before == (told, reply.error):
                 if reply.error is not None:
