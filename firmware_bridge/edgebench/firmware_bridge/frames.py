@@ -309,9 +309,10 @@ class FrameUpload:
         if error in _BEGIN_AGAIN:
             self._step, self._offset, self.received_bytes = _Step.BEGIN, 0, 0
         elif error in _REPEATED:
-            if self._step is _Step.COMMIT:
-                self._step = _Step.DATA
-            self._offset = self.received_bytes = min(received, len(self.data))
+            if self._step is not _Step.BEGIN:
+                self._offset = self.received_bytes = min(received, len(self.data))
+                is_whole = self.is_model and received >= len(self.data)
+                self._step = _Step.COMMIT if is_whole else _Step.DATA
         else:
             raise BoardRefusal(self._refusal(error, detail))
         self._is_going_back = True
