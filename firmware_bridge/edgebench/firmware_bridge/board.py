@@ -411,7 +411,6 @@ class Board:
 
         Raises:
             BoardRefusal: it is of another input.
-            BoardSilent: it has no end.
             LineDamaged: it is not the reply to what was asked for.
         """
         warmup, began = reply.first(said.WarmupBegan), reply.first(said.InferenceBegan)
@@ -425,7 +424,8 @@ class Board:
         if not is_as_asked:
             raise LineDamaged(f"`{reply.command}` arrived as another: {warmup}, {began}")
         if not reply.is_complete and not reply.said(said.InferenceEnded):
-            raise BoardSilent(f"`{reply.command}` does not end: the board fell silent")
+            # Lost on its way, or hung: whether the board answers to its name then tells.
+            raise LineDamaged(f"`{reply.command}` does not end: the board fell silent")
         if began is None:
             raise LineDamaged(f"nothing says that `{reply.command}` arrived as it was sent")
         first, last = self._ends(reply)
