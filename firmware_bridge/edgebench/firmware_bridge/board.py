@@ -49,7 +49,7 @@ from edgebench.protocol.errors import (
 )
 
 T = TypeVar("T")
-ATTEMPTS = 5
+ATTEMPTS = 7
 """Times that a load or a window is tried on a line that loses bytes."""
 FRAMES_FROM_BYTES = 512
 """Inputs below this size go as hexadecimal digits: entering and leaving frame mode takes longer."""
