@@ -9,17 +9,33 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 FLOAT32, FLOAT16, INT32, UINT8, INT64, INT16, INT8 = 0, 1, 2, 3, 4, 7, 9
 """TensorType."""
 ADD, CONV_2D, DEQUANTIZE, FULLY_CONNECTED, BATCH_MATMUL, TRANSPOSE_CONV = 0, 3, 6, 9, 126, 67
+AVERAGE_POOL_2D, CONCATENATION, DEPTHWISE_CONV_2D, MAX_POOL_2D, MUL, RESHAPE = 1, 2, 4, 17, 18, 22
+SOFTMAX, PAD, MEAN, QUANTIZE = 25, 34, 40, 114
 """BuiltinOperator."""
-_OPTIONS = {ADD: 11, FULLY_CONNECTED: 8}
-"""BuiltinOptions of the operators that really run here; their defaults will do."""
+_OPTIONS = {
+    ADD: 11,
+    AVERAGE_POOL_2D: 5,
+    CONCATENATION: 10,
+    CONV_2D: 1,
+    DEPTHWISE_CONV_2D: 2,
+    FULLY_CONNECTED: 8,
+    MAX_POOL_2D: 5,
+    MEAN: 27,
+    MUL: 21,
+    PAD: 22,
+    RESHAPE: 17,
+    SOFTMAX: 9,
+}
+"""BuiltinOptions of the operators that really run here."""
 
-Value: TypeAlias = "int | bytes | list[int] | list[Table] | Table"
+Value: TypeAlias = "int | bytes | list[int] | tuple[int, ...] | list[Table] | Table"
+"""A tuple is a vector of int64."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +54,10 @@ class Tensor:
     shape: tuple[int, ...] = (1, 4)
     """Sizes; -1 is a dimension to be chosen."""
     constant: bytes = b""
+    scales: tuple[float, ...] = ()
+    """Of its quantisation, if it has any."""
+    zero_point: int = 0
+    axis: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,8 @@ class Operator:
     code: int
     inputs: str
     outputs: str
+    options: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Fields of its options; what is left out has its default."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,12 @@ def _tensor(tensor: Tensor, buffers: list[Table]) -> Table:
     }
     if -1 in tensor.shape:
         fields[7] = list(tensor.shape)
+    if tensor.scales:
+        bits = struct.unpack(
+            f"<{len(tensor.scales)}I", struct.pack(f"<{len(tensor.scales)}f", *tensor.scales)
+        )
+        zero_points = (tensor.zero_point,) * len(tensor.scales)
+        fields[4] = Table({2: list(bits), 3: zero_points, 6: tensor.axis})
     if tensor.constant:
         buffers.append(Table({0: tensor.constant}))
     return Table(fields)
@@ -117,11 +145,13 @@ def _operator(operator: Operator, codes: Sequence[int], places: Mapping[str, int
         2: [places[name] for name in operator.outputs.split()],
     }
     if operator.code in _OPTIONS:
-        fields |= {3: _OPTIONS[operator.code], 4: Table({})}
+        fields |= {3: _OPTIONS[operator.code], 4: Table(operator.options)}
     return Table(fields)
 
 
-def _write(out: bytearray, value: bytes | list[int] | list[Table] | Table) -> int:
+def _write(
+    out: bytearray, value: bytes | list[int] | tuple[int, ...] | list[Table] | Table
+) -> int:
     """Append a value with everything that it refers to; its place."""
     if isinstance(value, Table):
         return _write_table(out, value.fields)
@@ -130,6 +160,11 @@ def _write(out: bytearray, value: bytes | list[int] | list[Table] | Table) -> in
         _align(out, 16, before=4)
         start = len(out)
         out += struct.pack("<I", len(value)) + value + b"\0"
+        return start
+    if isinstance(value, tuple):
+        _align(out, 8, before=4)
+        start = len(out)
+        out += struct.pack(f"<I{len(value)}q", len(value), *value)
         return start
     _align(out, 4)
     start = len(out)

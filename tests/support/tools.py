@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 REQUIRE_VARIABLE = "EDGEBENCH_TESTS_REQUIRE_TOOLS"
-SHARED = Path(__file__).resolve().parents[3] / "shared"
+ROOT_OF_CHECKOUT = Path(__file__).resolve().parents[2]
+SHARED = ROOT_OF_CHECKOUT.parent / "shared"
 
 
 def skip_or_fail(reason: str) -> None:

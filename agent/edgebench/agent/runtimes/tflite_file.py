@@ -1,7 +1,6 @@
 """Facts about a TensorFlow Lite file: what its operators multiply.
 
-Theory of operation. A .tflite file is one FlatBuffer. A table in it starts with the distance back
-to its vtable, which has the place of every field; a vector starts with its length:
+Theory of operation. A .tflite file is one FlatBuffer:
 
     model ─▶ operator codes
           ─▶ buffers (bytes of the constants)
@@ -14,13 +13,11 @@ operator there may be one that unpacks them or makes them floats.
 The file is read after the measurement, when the runtime has accepted it. A file that cannot be
 followed all the same tells nothing.
 
-Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types);
-https://flatbuffers.dev/internals/ (encoding).
+Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 """
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -35,6 +32,8 @@ from edgebench.agent.runtimes.arithmetic import (
     is_float,
     precision_of,
 )
+from edgebench.protocol import flatbuffer
+from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile
 from edgebench.protocol.record import QuantizedOperands
 
 _MODEL_CODES, _MODEL_GRAPHS, _MODEL_BUFFERS = 1, 2, 4
@@ -44,8 +43,6 @@ _GRAPH_TENSORS, _GRAPH_OPERATORS = 0, 3
 _TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER = 0, 1, 2
 _OPERATOR_CODE, _OPERATOR_INPUTS, _OPERATOR_OUTPUTS = 0, 1, 2
 _BUFFER_DATA = 0
-MAX_ITEMS = 1_000_000
-"""Items of all lists that are followed; a real model has some ten thousand."""
 MAX_CHECKED_BYTES = 256 * 2**20
 """Largest weights whose range is looked at."""
 
@@ -97,74 +94,8 @@ def inspect_tflite(path: str) -> TfliteFacts:
     try:
         with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
             return _read_model(data)
-    except (OSError, ValueError, struct.error, IndexError, _NotFollowed):
+    except (OSError, ValueError, IndexError, FlatbufferError):
         return TfliteFacts()
-
-
-class _NotFollowed(Exception):
-    """The file is not what the schema says."""
-
-
-class _File:
-    """Bytes of a file, and how many items of lists may still be followed."""
-
-    def __init__(self, data: mmap) -> None:
-        self.data = data
-        self._items_left = MAX_ITEMS
-
-    def number(self, form: str, at: int) -> int:
-        """The integer at this place."""
-        if at < 0:
-            raise _NotFollowed  # struct would count from the end
-        value: int = struct.unpack_from(form, self.data, at)[0]
-        return value
-
-    def numbers(self, form: str, at: int, count: int) -> tuple[int, ...]:
-        """A list of integers at this place."""
-        self._items_left -= count
-        if self._items_left < 0:
-            raise _NotFollowed
-        return struct.unpack_from(f"<{count}{form}", self.data, at)
-
-
-class _Table:
-    """A table of a FlatBuffer; a field that is absent is 0 or empty."""
-
-    def __init__(self, file: _File, at: int) -> None:
-        self._file = file
-        self._at = at
-        self._vtable = at - file.number("<i", at)
-
-    def number(self, field: int, form: str = "<i") -> int:
-        """An integer."""
-        at = self._field(field)
-        return self._file.number(form, at) if at else 0
-
-    def numbers(self, field: int) -> tuple[int, ...]:
-        """A vector of integers of four bytes."""
-        return self._file.numbers("i", *self.vector(field))
-
-    def tables(self, field: int) -> list[_Table]:
-        """A vector of tables."""
-        at, count = self.vector(field)
-        starts = self._file.numbers("I", at, count)
-        return [_Table(self._file, at + 4 * i + start) for i, start in enumerate(starts)]
-
-    def vector(self, field: int) -> tuple[int, int]:
-        """Start and length of a vector."""
-        at = self._field(field)
-        if not at:
-            return 0, 0
-        start = at + self._file.number("<I", at)
-        return start + 4, self._file.number("<I", start)
-
-    def _field(self, field: int) -> int:
-        """Start of a field; 0 where it is absent."""
-        entry = 4 + 2 * field
-        if entry >= self._file.number("<H", self._vtable):
-            return 0
-        offset = self._file.number("<H", self._vtable + entry)
-        return self._at + offset if offset else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +122,7 @@ class _Operator:
 
 
 def _read_model(data: mmap) -> TfliteFacts:
-    file = _File(data)
-    model = _Table(file, file.number("<I", 0))
+    model = FlatFile(data, flatbuffer.MAX_ITEMS).root()
     codes = [
         max(one.number(_CODE_OLD, "<b"), one.number(_CODE)) for one in model.tables(_MODEL_CODES)
     ]

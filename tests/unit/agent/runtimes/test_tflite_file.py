@@ -12,8 +12,8 @@ from support import tflite_bytes as tb
 from support.tflite_bytes import Graph, Operator, Tensor
 from support.tools import need_shared
 
-from edgebench.agent.runtimes import tflite_file
 from edgebench.agent.runtimes.tflite_file import TfliteFacts, inspect_tflite
+from edgebench.protocol import flatbuffer
 from edgebench.protocol.record import QuantizedOperands
 
 BUILT_IN = Path(str(files("edgebench.host") / "builtin_models"))
@@ -114,7 +114,7 @@ def test_lists_without_end_are_given_up(tmp_path: Path, monkeypatch: pytest.Monk
     """A small file whose lists lie over each other keeps the device busy for hours."""
     data = tb.model(layer(tb.INT8, tb.INT8))
     for limit, precision in ((1000, "int8"), (10, None)):
-        monkeypatch.setattr(tflite_file, "MAX_ITEMS", limit)
+        monkeypatch.setattr(flatbuffer, "MAX_ITEMS", limit)
         assert inspect(tmp_path, data).precision == precision
 
 

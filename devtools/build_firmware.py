@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Builds the firmware: one ELF for each board, the same bytes wherever it is built.
+
+    python devtools/build_firmware.py posix                 # into build/firmware/
+    python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
+    python devtools/build_firmware.py                       # every board of the package
+    python devtools/build_firmware.py --check               # … and compare with what is in the package
+
+Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
+COMPILER, and another version makes other bytes. No C library is linked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "firmware_bridge/firmware"
+PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
+COMPILER = "12.2.1 20221205"
+WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes"
+COMMON = "-std=c11 -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections"
+BARE = "-O2 -ffreestanding -nostdlib -Ifreestanding -fno-tree-loop-distribute-patterns -mthumb -Wl,--gc-sections"
+
+
+@dataclass(frozen=True)
+class Board:
+    """How a board is compiled for."""
+
+    compiler: str
+    options: str
+    port: str
+
+    def command(self, output: Path) -> list[str]:
+        """The compiler's arguments, from the folder of the sources; no path of this machine."""
+        files = [
+            path.relative_to(SOURCES).as_posix()
+            for folder in ("core", "device", self.port)
+            for path in sorted((SOURCES / folder).glob("*.c"))
+        ]
+        words = f"{COMMON} {WARNINGS} -I. {self.options}".split()
+        return [self.compiler, *words, *files, "-o", str(output), *self.libraries()]
+
+    def libraries(self) -> list[str]:
+        """Arithmetic that the processor has not; nothing else is linked."""
+        return ["-lgcc"] if self.compiler.startswith("arm") else []
+
+
+def _mps(board: str, cpu: str, floats: str, script: str) -> Board:
+    """A board of Arm's MPS2 and MPS3 series, which QEMU emulates."""
+    name = board.replace("-", "_").upper()
+    options = f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
+    return Board("arm-none-eabi-gcc", options, "ports/mps")
+
+
+BOARDS = {
+    "posix": Board("gcc", "-O2", "ports/posix"),
+    "posix-checked": Board(
+        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", "ports/posix"
+    ),
+    "mps2-an385": _mps("mps2-an385", "cortex-m3", "-mfloat-abi=soft", "mps2"),
+    "mps2-an386": _mps("mps2-an386", "cortex-m4", "-mfloat-abi=hard -mfpu=fpv4-sp-d16", "mps2"),
+    "mps2-an500": _mps("mps2-an500", "cortex-m7", "-mfloat-abi=hard -mfpu=fpv5-sp-d16", "mps2"),
+    "mps3-an547": _mps("mps3-an547", "cortex-m55", "-mfloat-abi=hard", "mps3"),
+}
+IN_PACKAGE = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
+
+
+def build(name: str, folder: Path) -> Path:
+    """Compile a board's firmware.
+
+    Raises:
+        FileNotFoundError: There is no such compiler.
+        subprocess.CalledProcessError: It refused the sources, and said why on standard error.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    output = folder.resolve() / (name if name.startswith("posix") else f"{name}.elf")
+    subprocess.run(BOARDS[name].command(output), cwd=SOURCES, check=True)
+    return output
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="build the firmware")
+    parser.add_argument("boards", nargs="*", choices=[*BOARDS, []], metavar="BOARD")
+    parser.add_argument("--output", type=Path, help="folder; default: build/firmware, or the package")
+    parser.add_argument("--check", action="store_true", help="compare with the package")
+    options = parser.parse_args()
+    names = options.boards or list(IN_PACKAGE)
+    default = ROOT / "build/firmware" if options.boards or options.check else PACKAGED
+    folder = options.output or default
+    differing: list[str] = []
+    for name in names:
+        try:
+            output = build(name, folder)
+        except FileNotFoundError as error:
+            print(f"error: {error.filename} is not installed", file=sys.stderr)
+            return 2
+        except subprocess.CalledProcessError:
+            return 1
+        print(f"{output}: {output.stat().st_size} bytes")
+        if options.check and output.read_bytes() != (PACKAGED / output.name).read_bytes():
+            differing.append(name)
+    for name in differing:
+        print(f"error: {name} is not what the package holds", file=sys.stderr)
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

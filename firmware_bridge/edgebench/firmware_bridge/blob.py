@@ -1,0 +1,122 @@
+"""The bytes of a model blob: `docs/model-blob.md`, and `core/blob.h` of the firmware."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from edgebench.firmware_bridge.arena import aligned
+
+MAGIC = b"EBMB"
+VERSION = 1
+NO_TENSOR = 0xFFFFFFFF
+SPARE_BYTES = 16
+"""Behind the last tensor: kernels may read a word too far."""
+MAX_TENSORS, MAX_OPERATORS, MAX_OUTPUTS, MAX_DIMENSION, MAX_ID = 1024, 1024, 8, 32767, 31
+PARAMETER_COUNT = 16
+_TYPES = {"int8": 0, "int32": 1, "float32": 2, "uint8": 3}
+_HEADER = struct.Struct("<4s10I8I3I32s")
+_TENSOR = struct.Struct("<4I4Iif")
+_OPERATOR = struct.Struct(f"<8I{PARAMETER_COUNT}i")
+_CHECKED_FROM = 16
+
+
+class Kind(IntEnum):
+    """Operators of the firmware."""
+
+    CONV = 1
+    DEPTHWISE = 2
+    AVERAGE_POOL = 3
+    MAX_POOL = 4
+    ADD = 5
+    MUL = 6
+    COPY = 7
+    PAD = 8
+    SOFTMAX = 9
+    MEAN = 10
+    CONCAT = 11
+    QUANTIZE = 12
+    REQUANTIZE = 13
+    DEQUANTIZE = 14
+
+
+@dataclass(slots=True)
+class BlobTensor:
+    """A tensor of the blob, in four dimensions."""
+
+    type: str
+    shape: tuple[int, int, int, int]
+    size_bytes: int
+    zero_point: int = 0
+    scale: float = 1.0
+    content: bytes = b""
+    """Bytes of a constant; a tensor without lies in the arena."""
+    storage: int = -1
+    """Number of its piece of the arena, which tensors of other shapes may share."""
+    place: int = 0
+    """Bytes from the start of arena or blob."""
+
+
+@dataclass(slots=True)
+class BlobOperator:
+    """An operator of the blob; tensors by number."""
+
+    kind: Kind
+    inputs: tuple[int, ...]
+    output: int
+    parameters: dict[int, int] = field(default_factory=dict[int, int])
+    is_rounded_once: bool = False
+    scratch_bytes: int = 0
+    scratch_place: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BlobHeader:
+    """What the firmware needs to know beside tensors and operators."""
+
+    model_id: str
+    arena_bytes: int
+    input: int
+    outputs: tuple[int, ...]
+    input_encoding: int
+    output_encoding: int
+    rounding: int
+
+
+def pack(
+    header: BlobHeader, tensors: Sequence[BlobTensor], operators: Sequence[BlobOperator]
+) -> bytes:
+    """The blob. Places of constants are set; those in the arena must have been."""
+    tensors_at = _HEADER.size
+    operators_at = tensors_at + _TENSOR.size * len(tensors)
+    end = aligned(operators_at + _OPERATOR.size * len(operators))
+    contents = bytearray(end)
+    for tensor in tensors:
+        if tensor.content:
+            tensor.place = len(contents)
+            contents += tensor.content
+            contents += bytes(aligned(len(contents)) - len(contents))
+    contents += bytes(SPARE_BYTES)
+    for number, tensor in enumerate(tensors):
+        at = tensors_at + number * _TENSOR.size
+        is_constant = bool(tensor.content)
+        first = (int(is_constant), tensor.place, tensor.size_bytes, _TYPES[tensor.type])
+        _TENSOR.pack_into(contents, at, *first, *tensor.shape, tensor.zero_point, tensor.scale)
+    for number, operator in enumerate(operators):
+        inputs = [*operator.inputs, NO_TENSOR, NO_TENSOR, NO_TENSOR][:3]
+        parameters = [operator.parameters.get(index, 0) for index in range(PARAMETER_COUNT)]
+        at = operators_at + number * _OPERATOR.size
+        scratch = (operator.scratch_place, operator.scratch_bytes)
+        head = (operator.kind, int(operator.is_rounded_once), *inputs, operator.output, *scratch)
+        _OPERATOR.pack_into(contents, at, *head, *parameters)
+    outputs = [*header.outputs, *[NO_TENSOR] * MAX_OUTPUTS][:MAX_OUTPUTS]
+    counts = (header.arena_bytes, len(tensors), len(operators), tensors_at, operators_at)
+    encodings = (header.input_encoding, header.output_encoding, header.rounding)
+    for crc in (0, None):
+        checked = zlib.crc32(contents[_CHECKED_FROM:]) if crc is None else crc
+        head = (MAGIC, VERSION, len(contents), checked, *counts, header.input, len(header.outputs))
+        _HEADER.pack_into(contents, 0, *head, *outputs, *encodings, header.model_id.encode())
+    return bytes(contents)

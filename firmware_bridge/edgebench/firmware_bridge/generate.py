@@ -1,0 +1,230 @@
+"""A model blob from a .tflite file, and what it needs before anything is sent.
+
+python -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from edgebench.firmware_bridge.arena import Lifetime, aligned, plan
+from edgebench.firmware_bridge.blob import (
+    MAX_ID,
+    MAX_OPERATORS,
+    MAX_OUTPUTS,
+    MAX_TENSORS,
+    SPARE_BYTES,
+    BlobHeader,
+    pack,
+)
+from edgebench.firmware_bridge.operators import Lowering
+from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, Model, read_model
+from edgebench.protocol.errors import EdgebenchError, ModelRefused
+
+InputEncoding: TypeAlias = Literal["int8", "uint8", "float32"]
+Rounding: TypeAlias = Literal["litert", "tflm"]
+_INPUT_ENCODINGS = {"int8": 0, "uint8": 1, "float32": 2}
+_ROUNDINGS = {"litert": 0, "tflm": 1}
+MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
+    "vww01": "uint8",
+    "ic01": "uint8",
+    "ic02": "uint8",
+    "ad01": "float32",
+}
+"""How hosts send inputs of MLPerf Tiny's models, where not as int8."""
+_SQUARED_ERROR = {"ad01"}
+"""Models whose result is the mean squared error of the reconstruction."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardMemory:
+    """What a board has for a model."""
+
+    flash_bytes: int
+    """For the blob."""
+    ram_bytes: int
+    """For arena and input."""
+
+
+BOARD_MEMORY = {
+    "posix": BoardMemory(8 << 20, 16 << 20),
+    "mps2-an385": BoardMemory(3 << 20, 3 << 20),
+    "mps2-an386": BoardMemory(3 << 20, 3 << 20),
+    "mps2-an500": BoardMemory(3 << 20, 3 << 20),
+    "mps3-an547": BoardMemory(2 << 20, 2 << 20),
+}
+"""As the boards' `x-info` says (`model_max`, `ram_max`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelBlob:
+    """A model as the firmware takes it."""
+
+    model_id: str
+    data: bytes
+    arena_bytes: int
+    input_bytes: int
+    """Bytes of an input as a host sends it."""
+    output_bytes: int
+    input_encoding: InputEncoding
+    rounding: Rounding
+
+    @property
+    def flash_bytes(self) -> int:
+        """Memory that keeps its content: the blob."""
+        return len(self.data)
+
+    @property
+    def ram_bytes(self) -> int:
+        """Memory that is written: arena and input."""
+        return aligned(self.arena_bytes) + self.input_bytes
+
+    def check_fit(self, memory: BoardMemory) -> None:
+        """Nothing, if the model fits.
+
+        Raises:
+            ModelRefused: It needs more flash or RAM than there is.
+        """
+        for kind, needed, there in (
+            ("flash", self.flash_bytes, memory.flash_bytes),
+            ("RAM", self.ram_bytes, memory.ram_bytes),
+        ):
+            if needed > there:
+                raise ModelRefused(
+                    f"model {self.model_id} needs {needed} bytes of {kind}, the board has {there}"
+                )
+
+
+def model_id_of(name: str) -> str:
+    """The name of a file as an ID: what lines of the protocol can carry."""
+    return re.sub(r"[^0-9A-Za-z._-]", "-", name)[:MAX_ID] or "model"
+
+
+def generate(
+    data: bytes,
+    *,
+    model_id: str,
+    input_encoding: InputEncoding | None = None,
+    rounding: Rounding = "litert",
+) -> ModelBlob:
+    """The blob of a .tflite file.
+
+    Args:
+        data: Bytes of the file.
+        model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
+        input_encoding: How hosts send inputs; None for that of MLPerf Tiny's model of this
+            name, or int8.
+        rounding: Whose reference kernels the outputs are equal to, bit for bit.
+
+    Raises:
+        ModelRefused: The firmware cannot run the model.
+    """
+    if model_id != model_id_of(model_id):
+        raise ModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
+    encoding = input_encoding or MLPERF_TINY_ENCODINGS.get(model_id, "int8")
+    model = read_model(data)
+    if len(model.inputs) != 1 or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
+        raise ModelRefused(f"the model has {len(model.inputs)} inputs, not 1")
+    source = model.tensors[model.inputs[0]]
+    if encoding != "int8" and source.type != INT8:
+        raise ModelRefused(f"input {source.name!r} is of {source.type}, not int8")
+    lowering = Lowering(model, rounding == "tflm")
+    lowering.run()
+    first = lowering.view(model.inputs[0])
+    outputs = tuple(lowering.view(number) for number in model.outputs)
+    if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
+        raise ModelRefused(f"the model has {len(lowering.operators)} operators")
+    arena_bytes = _place(model, lowering)
+    header = BlobHeader(
+        model_id,
+        arena_bytes,
+        first,
+        outputs,
+        _INPUT_ENCODINGS[encoding],
+        int(model_id in _SQUARED_ERROR),
+        _ROUNDINGS[rounding],
+    )
+    blob = pack(header, lowering.tensors, lowering.operators)
+    element_bytes = 4 if encoding == "float32" else ELEMENT_BYTES[source.type]
+    output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
+    input_bytes = source.size * element_bytes
+    return ModelBlob(model_id, blob, arena_bytes, input_bytes, output_bytes, encoding, rounding)
+
+
+def _place(model: Model, lowering: Lowering) -> int:
+    """Give every tensor and scratch its place in the arena; the size of the arena, in bytes.
+
+    The input lives all the time, so that an inference can be repeated without loading it again.
+    """
+    end = len(lowering.operators)
+    sizes: dict[int, int] = {}
+    used: dict[int, tuple[int, int]] = {}
+
+    def use(number: int, first: int, last: int) -> None:
+        tensor = lowering.tensors[number]
+        if tensor.content:
+            return
+        before = used.get(tensor.storage, (first, last))
+        used[tensor.storage] = min(first, before[0]), max(last, before[1])
+        sizes[tensor.storage] = tensor.size_bytes
+
+    for index, operator in enumerate(lowering.operators):
+        for number in (*operator.inputs, operator.output):
+            use(number, index, index)
+    for number, tensor in enumerate(lowering.tensors):
+        if tensor.storage == lowering.storages[model.inputs[0]]:
+            use(number, -1, end)
+        elif tensor.storage in {lowering.storages.get(output) for output in model.outputs}:
+            use(number, *([end, end]))
+    storages = list(used)
+    pieces = [Lifetime(sizes[storage], *used[storage]) for storage in storages]
+    pieces += [
+        Lifetime(operator.scratch_bytes, index, index)
+        for index, operator in enumerate(lowering.operators)
+    ]
+    places, total = plan(pieces)
+    by_storage = dict(zip(storages, places, strict=False))
+    for tensor in lowering.tensors:
+        if not tensor.content:
+            tensor.place = by_storage[tensor.storage]
+    for operator, place in zip(lowering.operators, places[len(storages) :], strict=True):
+        operator.scratch_place = place
+    return total + SPARE_BYTES
+
+
+def main() -> int:
+    """Write a blob, and say what it needs."""
+    parser = argparse.ArgumentParser(description="make a model blob for the firmware")
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--output", type=Path, help="file of the blob; without, only the sizes")
+    parser.add_argument("--id", help="name that the firmware reports; default: that of the file")
+    parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="how hosts send inputs")
+    parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")
+    parser.add_argument("--board", choices=BOARD_MEMORY, help="refuse what does not fit it")
+    options = parser.parse_args()
+    try:
+        blob = generate(
+            options.model.read_bytes(),
+            model_id=options.id or model_id_of(options.model.stem),
+            input_encoding=options.encoding,
+            rounding=options.rounding,
+        )
+        print(f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end="")
+        print(f" (arena {blob.arena_bytes}, input {blob.input_bytes})")
+        if options.board:
+            blob.check_fit(BOARD_MEMORY[options.board])
+        if options.output:
+            options.output.write_bytes(blob.data)
+    except (EdgebenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""A TensorFlow Lite model as the generator sees it: one graph of tensors and operators.
+
+Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from math import prod
+
+from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.flatbuffer import FlatbufferError, FlatFile, FlatTable
+
+INT8, UINT8, INT32, FLOAT32 = "int8", "uint8", "int32", "float32"
+_TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: "int64", 7: "int16", 9: INT8}
+ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
+
+
+class Code(IntEnum):
+    """Operators that the firmware has, by `BuiltinOperator`."""
+
+    ADD = 0
+    AVERAGE_POOL_2D = 1
+    CONCATENATION = 2
+    CONV_2D = 3
+    DEPTHWISE_CONV_2D = 4
+    DEQUANTIZE = 6
+    FULLY_CONNECTED = 9
+    MAX_POOL_2D = 17
+    MUL = 18
+    RESHAPE = 22
+    SOFTMAX = 25
+    PAD = 34
+    MEAN = 40
+    SQUEEZE = 43
+    EXPAND_DIMS = 70
+    QUANTIZE = 114
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTensor:
+    """A tensor of the graph."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    content: bytes
+    """Bytes of a constant; empty where it is computed."""
+    scales: tuple[float, ...]
+    """One for the tensor, or one for each slice along `axis`; none where it is not quantised."""
+    zero_points: tuple[int, ...]
+    axis: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+    @property
+    def scale(self) -> float:
+        """The tensor's one scale.
+
+        Raises:
+            ModelRefused: It has none, or several.
+        """
+        if len(self.scales) != 1:
+            raise ModelRefused(f"tensor {self.name!r} has {len(self.scales)} scales, not 1")
+        return self.scales[0]
+
+    @property
+    def zero_point(self) -> int:
+        """The tensor's one zero point."""
+        return self.zero_points[0] if self.zero_points else 0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOperator:
+    """An operator; tensors by number, -1 for an input that is left out."""
+
+    code: Code
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options: FlatTable | None
+
+    def option(self, field: int, form: str = "<b", default: int = 0) -> int:
+        """A field of its options."""
+        return default if self.options is None else self.options.number(field, form, default)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The only graph of a model."""
+
+    tensors: tuple[ModelTensor, ...]
+    operators: tuple[ModelOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+def read_model(data: bytes) -> Model:
+    """Read a .tflite file.
+
+    Raises:
+        ModelRefused: The file is damaged, has several graphs, or an operator that is not in `Code`.
+    """
+    try:
+        root = FlatFile(data).root()
+        graphs = root.tables(2)
+        if data[4:8] != b"TFL3" or len(graphs) != 1:
+            raise ModelRefused(f"the model has {len(graphs)} graphs, not 1")
+        buffers = [table.content(0) for table in root.tables(4)]
+        codes = [max(table.number(0, "<b"), table.number(3)) for table in root.tables(1)]
+        graph = graphs[0]
+        return Model(
+            tensors=tuple(_tensor(table, buffers) for table in graph.tables(0)),
+            operators=tuple(_operator(table, codes) for table in graph.tables(3)),
+            inputs=graph.numbers(1),
+            outputs=graph.numbers(2),
+        )
+    except (FlatbufferError, IndexError) as error:
+        raise ModelRefused("the file is no TensorFlow Lite model, or damaged") from error
+
+
+def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
+    quantization = table.table(4)
+    return ModelTensor(
+        name=table.content(3).decode(errors="replace"),
+        type=_TYPES.get(table.number(1, "<b"), "other"),
+        shape=table.numbers(0),
+        content=buffers[table.number(2)],
+        scales=quantization.reals(2) if quantization else (),
+        zero_points=quantization.numbers(3, "q") if quantization else (),
+        axis=quantization.number(6) if quantization else 0,
+    )
+
+
+def _operator(table: FlatTable, codes: list[int]) -> ModelOperator:
+    code = codes[table.number(0)]
+    if code not in Code.__members__.values():
+        raise ModelRefused(f"operator {code} of the model is not in the firmware")
+    return ModelOperator(Code(code), table.numbers(1), table.numbers(2), table.table(4))

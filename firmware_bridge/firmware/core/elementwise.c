@@ -1,0 +1,119 @@
+/* Operators that look at one element of each input at a time. */
+#include "core/fixed_point.h"
+#include "core/kernels.h"
+
+#define ADD_LEFT_SHIFT 20 /* of tensorflow/lite/kernels/add.cc */
+
+static inline int32_t scaled(const struct operands *o, int32_t value, int32_t multiplier, int32_t shift)
+{
+	return o->operator->flags & FLAG_ROUND_ONCE ? scale_once(value, multiplier, shift)
+						    : scale_twice(value, multiplier, shift);
+}
+
+static inline int8_t sum_of(const struct operands *o, int32_t a, int32_t b)
+{
+	const int32_t *p = o->operator->p;
+	int32_t left = scaled(o, wrapping_left(a - p[P_ZERO_A], ADD_LEFT_SHIFT), p[P_MULTIPLIER_A], p[P_SHIFT_A]);
+	int32_t right = scaled(o, wrapping_left(b - p[P_ZERO_B], ADD_LEFT_SHIFT), p[P_MULTIPLIER_B], p[P_SHIFT_B]);
+	int32_t value = scaled(o, wrapping_add(left, right), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
+
+	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+}
+
+static inline int8_t product_of(const struct operands *o, int32_t a, int32_t b)
+{
+	const int32_t *p = o->operator->p;
+	int32_t value = scaled(o, (a - p[P_ZERO_A]) * (b - p[P_ZERO_B]), p[P_MULTIPLIER_OUT], p[P_SHIFT_OUT]);
+
+	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+}
+
+/* Distance between neighbours of a tensor in each dimension; 0 where it is broadcast. */
+static void steps_of(const struct blob_tensor *tensor, uint32_t step[4])
+{
+	uint32_t next = 1;
+
+	for (int d = 3; d >= 0; d--) {
+		step[d] = tensor->size[d] == 1 ? 0 : next;
+		next *= tensor->size[d];
+	}
+}
+
+static inline __attribute__((always_inline)) void
+for_each(const struct operands *o, int8_t (*combine)(const struct operands *o, int32_t a, int32_t b))
+{
+	const int8_t *a = o->a, *b = o->b;
+	const uint32_t *size = o->out->size;
+	uint32_t step_a[4], step_b[4], at[3];
+	int8_t *out = o->result;
+
+	steps_of(o->in, step_a);
+	steps_of(o->in_b, step_b);
+	for (at[0] = 0; at[0] < size[0]; at[0]++) {
+		for (at[1] = 0; at[1] < size[1]; at[1]++) {
+			for (at[2] = 0; at[2] < size[2]; at[2]++) {
+				const int8_t *from_a = a + at[0] * step_a[0] + at[1] * step_a[1] + at[2] * step_a[2];
+				const int8_t *from_b = b + at[0] * step_b[0] + at[1] * step_b[1] + at[2] * step_b[2];
+
+				for (uint32_t c = 0; c < size[3]; c++)
+					*out++ = combine(o, from_a[c * step_a[3]], from_b[c * step_b[3]]);
+			}
+		}
+	}
+}
+
+void add(const struct operands *o) { for_each(o, sum_of); }
+void mul(const struct operands *o) { for_each(o, product_of); }
+
+/* Halves away from zero, as TfLiteRound; what is out of range is clamped before it is converted. */
+int8_t quantize_value(float value, float scale, int32_t zero_point)
+{
+	float steps = value / scale;
+
+	if (!(steps > -100000.0f))
+		steps = -100000.0f; /* also what is no number */
+	if (steps > 100000.0f)
+		steps = 100000.0f;
+	int32_t whole = (int32_t)steps;
+	float rest = steps - (float)whole;
+
+	whole += rest >= 0.5f ? 1 : rest <= -0.5f ? -1 : 0;
+	return (int8_t)clamp(whole + zero_point, INT8_MIN, INT8_MAX);
+}
+
+void quantize(const struct operands *o)
+{
+	const float *in = o->a;
+	int8_t *out = o->result;
+
+	for (uint32_t i = 0; i < o->out->bytes; i++)
+		out[i] = quantize_value(in[i], o->out->scale, o->out->zero_point);
+}
+
+void requantize(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	bool from_unsigned = o->in->type == TYPE_UINT8, to_unsigned = o->out->type == TYPE_UINT8;
+	const int8_t *in = o->a;
+	int8_t *out = o->result;
+
+	for (uint32_t i = 0; i < o->out->bytes; i++) {
+		int32_t value = from_unsigned ? (uint8_t)in[i] : in[i];
+		int32_t moved = scaled(o, value - p[P_ZERO_IN], p[P_REQUANTIZE_MULTIPLIER], p[P_REQUANTIZE_SHIFT]);
+		int32_t low = to_unsigned ? 0 : INT8_MIN;
+
+		out[i] = (int8_t)clamp(wrapping_add(moved, p[P_ZERO_OUT]), low, low + 255);
+	}
+}
+
+void dequantize(const struct operands *o)
+{
+	const int8_t *in = o->a;
+	float *out = o->result;
+
+	for (uint32_t i = 0; i < o->in->bytes; i++) {
+		int32_t value = o->in->type == TYPE_UINT8 ? (uint8_t)in[i] : in[i];
+
+		out[i] = (float)(value - o->in->zero_point) * o->in->scale;
+	}
+}

@@ -1,0 +1,54 @@
+/* Operators on int8 tensors, with exactly the results of TFLite's reference kernels.
+ *
+ * A kernel gets tensors that model.c has checked: every byte of them lies in blob or arena. */
+#ifndef CORE_KERNELS_H
+#define CORE_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/blob.h"
+
+#if defined(__ARM_FEATURE_MVE)
+#define KERNELS_NAME "mve"
+#elif defined(__ARM_FEATURE_DSP)
+#define KERNELS_NAME "dsp"
+#else
+#define KERNELS_NAME "portable"
+#endif
+
+struct operands {
+	const struct blob_operator *operator;
+	const struct blob_tensor *in, *in_b, *out;
+	const void *a; /* first input */
+	const void *b; /* second input, or weights */
+	const int32_t *bias, *multipliers, *shifts;
+	void *result;
+	void *scratch;
+};
+
+/* Bytes of scratch memory that a kernel needs: the same for all kinds of kernels, so that a blob
+ * runs on every board. */
+uint32_t conv_scratch_bytes(const struct blob_tensor *in, const struct blob_tensor *weights,
+			    const struct blob_tensor *out);
+uint32_t depthwise_scratch_bytes(const struct blob_tensor *in, const struct blob_tensor *weights);
+uint32_t mean_scratch_bytes(const struct blob_tensor *out);
+
+void conv(const struct operands *o);
+void depthwise(const struct operands *o);
+void average_pool(const struct operands *o);
+void max_pool(const struct operands *o);
+void add(const struct operands *o);
+void mul(const struct operands *o);
+void copy(const struct operands *o);
+void pad(const struct operands *o);
+void softmax(const struct operands *o);
+void mean(const struct operands *o);
+void concat(const struct operands *o);
+void quantize(const struct operands *o);
+void requantize(const struct operands *o);
+void dequantize(const struct operands *o);
+
+int8_t quantize_value(float value, float scale, int32_t zero_point);
+
+#endif

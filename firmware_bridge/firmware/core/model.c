@@ -1,0 +1,418 @@
+/* Opening and running a blob. A blob comes over a serial line from anybody, so everything is
+ * checked once, when it is opened: no operator reads or writes outside of blob and arena. */
+#include "core/model.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "core/checksum.h"
+#include "core/kernels.h"
+
+static const uint32_t TYPE_BYTES[] = {[TYPE_INT8] = 1, [TYPE_INT32] = 4, [TYPE_FLOAT32] = 4, [TYPE_UINT8] = 1};
+
+static bool is_within(uint32_t at, uint32_t bytes, uint32_t total) { return at <= total && bytes <= total - at; }
+static bool is_between(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
+
+static uint32_t element_count(const struct blob_tensor *tensor)
+{
+	return tensor->size[0] * tensor->size[1] * tensor->size[2] * tensor->size[3];
+}
+
+static bool is_tensor_good(const struct model *model, const struct blob_tensor *tensor)
+{
+	uint64_t bytes;
+	/* Kernels may read a word too far; behind the arena lies the scratch of their own. */
+	uint32_t total = tensor->place == PLACE_BLOB ? model->header->bytes - BLOB_SPARE
+						     : model->header->arena_bytes - BLOB_SPARE;
+
+	if (tensor->place > PLACE_BLOB || tensor->type > TYPE_UINT8)
+		return false;
+	bytes = TYPE_BYTES[tensor->type];
+	for (int d = 0; d < 4; d++) {
+		if (tensor->size[d] < 1 || tensor->size[d] > BLOB_MAX_DIMENSION)
+			return false;
+		bytes *= tensor->size[d];
+		if (bytes > UINT32_MAX)
+			return false;
+	}
+	return bytes == tensor->bytes && tensor->at % TYPE_BYTES[tensor->type] == 0 &&
+	       is_within(tensor->at, tensor->bytes, total) && is_between(tensor->zero_point, -128, 255);
+}
+
+static bool is_scale_good(const struct blob_tensor *tensor)
+{
+	return tensor->scale > 1e-30f && tensor->scale < 1e30f;
+}
+
+static const struct blob_tensor *tensor_at(const struct model *model, uint32_t number)
+{
+	return number < model->header->tensor_count ? &model->tensors[number] : NULL;
+}
+
+const void *model_data(const struct model *model, const struct blob_tensor *tensor)
+{
+	return (tensor->place == PLACE_BLOB ? model->blob : model->arena) + tensor->at;
+}
+
+static bool is_activation(const struct blob_tensor *tensor)
+{
+	return tensor && tensor->type == TYPE_INT8;
+}
+
+/* A list of int32 in the blob, one for each channel. */
+static const int32_t *constants(const struct model *model, uint32_t number, uint32_t count)
+{
+	const struct blob_tensor *tensor = tensor_at(model, number);
+
+	if (!tensor || tensor->place != PLACE_BLOB || tensor->type != TYPE_INT32 || element_count(tensor) != count)
+		return NULL;
+	return (const int32_t *)model_data(model, tensor);
+}
+
+static bool are_scales_good(const int32_t *multipliers, const int32_t *shifts, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (multipliers[i] < 0 || !is_between(shifts[i], -31, 30))
+			return false;
+	return true;
+}
+
+static bool is_scale_pair(const int32_t *p) { return are_scales_good(p, p + 1, 1); }
+
+static bool is_activation_range(const int32_t *p)
+{
+	return is_between(p[P_ACT_MIN], -128, 127) && is_between(p[P_ACT_MAX], p[P_ACT_MIN], 127);
+}
+
+static bool is_window_good(const int32_t *p)
+{
+	return is_between(p[P_STRIDE_H], 1, 255) && is_between(p[P_STRIDE_W], 1, 255) &&
+	       is_between(p[P_PAD_TOP], 0, 255) && is_between(p[P_PAD_LEFT], 0, 255) && is_activation_range(p);
+}
+
+static bool is_scratch_good(const struct model *model, const struct blob_operator *op, uint32_t needed)
+{
+	const struct blob_tensor *out = tensor_at(model, op->output);
+
+	/* Places that are in scratch memory must not change while outputs are written. */
+	return op->scratch_at % 4 == 0 && needed <= op->scratch_bytes &&
+	       is_within(op->scratch_at, op->scratch_bytes, model->header->arena_bytes) &&
+	       (op->scratch_at + op->scratch_bytes <= out->at || out->at + out->bytes <= op->scratch_at);
+}
+
+static bool is_conv_good(const struct model *model, const struct operands *o)
+{
+	const struct blob_operator *op = o->operator;
+	const struct blob_tensor *in = o->in, *w = o->in_b, *out = o->out;
+	bool is_depthwise = op->kind == KIND_DEPTHWISE;
+	const int32_t *p = op->p;
+
+	if (!is_activation(in) || !is_activation(w) || !is_activation(out) || w->place != PLACE_BLOB ||
+	    !o->bias || !o->multipliers || !o->shifts)
+		return false;
+	if (in->size[0] != out->size[0] || !is_window_good(p) || !is_between(p[P_ZERO_IN], -128, 127) ||
+	    !is_between(p[P_ZERO_OUT], -128, 127) || !is_between(p[P_DILATION_H], 1, 255) ||
+	    !is_between(p[P_DILATION_W], 1, 255) ||
+	    !are_scales_good(o->multipliers, o->shifts, out->size[3]))
+		return false;
+	if (is_depthwise) /* the places of its taps are counted from the scratch memory */
+		return in->place == PLACE_ARENA && w->size[0] == 1 && w->size[3] == out->size[3] &&
+		       out->size[3] % in->size[3] == 0 && w->size[1] <= 255 && w->size[2] <= 255 &&
+		       is_scratch_good(model, op, depthwise_scratch_bytes(in, w));
+	return w->size[0] == out->size[3] && w->size[3] == in->size[3] &&
+	       is_scratch_good(model, op, conv_scratch_bytes(in, w, out));
+}
+
+static bool is_broadcast_good(const struct operands *o)
+{
+	if (!is_activation(o->in) || !is_activation(o->in_b) || !is_activation(o->out))
+		return false;
+	for (int d = 0; d < 4; d++) {
+		uint32_t a = o->in->size[d], b = o->in_b->size[d], out = o->out->size[d];
+
+		if ((a != out && a != 1) || (b != out && b != 1))
+			return false;
+	}
+	return is_activation_range(o->operator->p) && is_between(o->operator->p[P_ZERO_OUT], -128, 127) &&
+	       is_between(o->operator->p[P_ZERO_A], -128, 127) && is_between(o->operator->p[P_ZERO_B], -128, 127) &&
+	       is_scale_pair(o->operator->p + P_MULTIPLIER_OUT);
+}
+
+static bool is_pool_good(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	return is_activation(o->in) && is_activation(o->out) && o->in->bytes <= 1u << 23 &&
+	       o->in->size[0] == o->out->size[0] && o->in->size[3] == o->out->size[3] && is_window_good(p) && is_between(p[P_FILTER_H], 1, 32767) &&
+	       is_between(p[P_FILTER_W], 1, 32767);
+}
+
+static bool is_pad_good(const struct operands *o)
+{
+	if (!is_activation(o->in) || !is_activation(o->out) || !is_between(o->operator->p[P_ZERO_OUT], -128, 127))
+		return false;
+	for (int d = 0; d < 4; d++) {
+		int32_t before = o->operator->p[P_BEFORE + d];
+
+		/* The value lies among the same numbers; its place is behind those of the dimensions. */
+		if (!is_between(before, 0, (int32_t)BLOB_MAX_DIMENSION) ||
+		    (uint32_t)before + o->in->size[d] > o->out->size[d])
+			return false;
+	}
+	return true;
+}
+
+static bool is_mean_good(const struct model *model, const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	if (!is_activation(o->in) || !is_activation(o->out) || !is_between(p[P_AXES], 1, 15))
+		return false;
+	for (int d = 0; d < 4; d++)
+		if (o->out->size[d] != (p[P_AXES] >> d & 1 ? 1 : o->in->size[d]))
+			return false;
+	return o->in->bytes <= 1u << 23 && is_scale_pair(p + P_MEAN_MULTIPLIER) &&
+	       is_between(p[P_ZERO_IN], -128, 127) && is_between(p[P_ZERO_OUT], -128, 127) &&
+	       o->out->bytes <= 1u << 28 && is_scratch_good(model, o->operator, mean_scratch_bytes(o->out));
+}
+
+static bool is_concat_good(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	if (!is_activation(o->in) || !is_activation(o->out) || !is_between(p[P_AXIS], 0, 3) ||
+	    !is_between(p[P_OFFSET], 0, (int32_t)BLOB_MAX_DIMENSION))
+		return false;
+	for (int32_t d = 0; d < 4; d++) {
+		uint32_t from = d == p[P_AXIS] ? (uint32_t)p[P_OFFSET] : 0;
+
+		if (d == p[P_AXIS] ? from + o->in->size[d] > o->out->size[d] : o->in->size[d] != o->out->size[d])
+			return false;
+	}
+	return true;
+}
+
+static bool is_softmax_good(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	return is_activation(o->in) && is_activation(o->out) && o->in->bytes == o->out->bytes &&
+	       is_between(p[P_BETA_SHIFT], 0, 31) && p[P_BETA_MULTIPLIER] >= 0 && p[P_DIFF_MIN] <= 0 &&
+	       o->in->size[3] <= 4096 && o->in->place == PLACE_ARENA &&
+	       (o->in->at + o->in->bytes <= o->out->at || o->out->at + o->out->bytes <= o->in->at) &&
+	       /* What is exponentiated must fit into Q5. */
+	       ((int64_t)(p[P_DIFF_MIN] < -255 ? -255 : p[P_DIFF_MIN]) * ((int64_t)1 << p[P_BETA_SHIFT])) >= INT32_MIN;
+}
+
+static bool is_conversion_good(const struct operands *o)
+{
+	const struct blob_tensor *in = o->in, *out = o->out;
+	bool from_bytes = in && TYPE_BYTES[in->type] == 1, to_bytes = out && TYPE_BYTES[out->type] == 1;
+
+	if (!in || !out || element_count(in) != element_count(out))
+		return false;
+	switch (o->operator->kind) {
+	case KIND_QUANTIZE:
+		return in->type == TYPE_FLOAT32 && out->type == TYPE_INT8 && is_scale_good(out);
+	case KIND_DEQUANTIZE:
+		return from_bytes && out->type == TYPE_FLOAT32 && is_scale_good(in);
+	default:
+		return from_bytes && to_bytes && is_scale_pair(o->operator->p + P_REQUANTIZE_MULTIPLIER) &&
+		       is_between(o->operator->p[P_ZERO_IN], -128, 255) &&
+		       is_between(o->operator->p[P_ZERO_OUT], -128, 255);
+	}
+}
+
+static bool is_operator_good(const struct model *model, const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+
+	if (!o->in || !o->out || o->out->place != PLACE_ARENA)
+		return false;
+	switch (o->operator->kind) {
+	case KIND_CONV:
+	case KIND_DEPTHWISE:
+		return is_conv_good(model, o);
+	case KIND_AVERAGE_POOL:
+	case KIND_MAX_POOL:
+		return is_pool_good(o);
+	case KIND_ADD:
+		return is_broadcast_good(o) && is_scale_pair(p + P_MULTIPLIER_A) && is_scale_pair(p + P_MULTIPLIER_B);
+	case KIND_MUL:
+		return is_broadcast_good(o);
+	case KIND_COPY:
+		return o->in->bytes == o->out->bytes && o->in->type == o->out->type;
+	case KIND_PAD:
+		return is_pad_good(o);
+	case KIND_SOFTMAX:
+		return is_softmax_good(o);
+	case KIND_MEAN:
+		return is_mean_good(model, o);
+	case KIND_CONCAT:
+		return is_concat_good(o);
+	case KIND_QUANTIZE:
+	case KIND_REQUANTIZE:
+	case KIND_DEQUANTIZE:
+		return is_conversion_good(o);
+	default:
+		return false;
+	}
+}
+
+static struct operands operands_of(const struct model *model, const struct blob_operator *op)
+{
+	struct operands o = {.operator = op, .in = tensor_at(model, op->input[0]),
+			     .in_b = tensor_at(model, op->input[1]), .out = tensor_at(model, op->output)};
+
+	o.a = o.in ? model_data(model, o.in) : NULL;
+	o.b = o.in_b ? model_data(model, o.in_b) : NULL;
+	o.result = o.out && o.out->place == PLACE_ARENA ? model->arena + o.out->at : NULL;
+	o.scratch = model->arena + op->scratch_at;
+	if (o.out && (op->kind == KIND_CONV || op->kind == KIND_DEPTHWISE)) {
+		uint32_t channels = o.out->size[3];
+
+		o.bias = constants(model, op->input[2], channels);
+		o.multipliers = constants(model, (uint32_t)op->p[P_MULTIPLIERS], channels);
+		o.shifts = constants(model, (uint32_t)op->p[P_SHIFTS], channels);
+	}
+	return o;
+}
+
+static bool is_header_good(const struct blob_header *header, size_t blob_max)
+{
+	return header->version == BLOB_VERSION && header->bytes >= sizeof *header + BLOB_SPARE &&
+	       header->bytes <= blob_max && header->tensor_count <= BLOB_MAX_TENSORS &&
+	       header->operator_count <= BLOB_MAX_OPERATORS && header->output_count >= 1 &&
+	       header->output_count <= BLOB_MAX_OUTPUTS && header->tensors_at % 4 == 0 &&
+	       header->operators_at % 4 == 0 && header->arena_bytes >= BLOB_SPARE &&
+	       is_within(header->tensors_at, header->tensor_count * (uint32_t)sizeof(struct blob_tensor),
+			 header->bytes) &&
+	       is_within(header->operators_at, header->operator_count * (uint32_t)sizeof(struct blob_operator),
+			 header->bytes) &&
+	       header->input_encoding <= INPUT_FLOAT32 && header->output_encoding <= OUTPUT_SQUARED_ERROR &&
+	       header->rounding <= ROUNDING_TFLM && memchr(header->id, 0, sizeof header->id) != NULL &&
+	       crc32(0, (const uint8_t *)header + BLOB_CHECKED_FROM, header->bytes - BLOB_CHECKED_FROM) ==
+		       header->crc32;
+}
+
+/* The name goes into lines of the protocol. */
+static bool is_id_good(const char *id)
+{
+	if (!*id)
+		return false;
+	for (; *id; id++)
+		if (!((*id >= '0' && *id <= '9') || (*id >= 'a' && *id <= 'z') || (*id >= 'A' && *id <= 'Z') ||
+		      *id == '.' || *id == '_' || *id == '-'))
+			return false;
+	return true;
+}
+
+static bool is_interface_good(struct model *model)
+{
+	const struct blob_header *header = model->header;
+	const struct blob_tensor *input = tensor_at(model, header->input), *output;
+
+	if (!input || input->place != PLACE_ARENA || (header->input_encoding != INPUT_INT8 && input->type != TYPE_INT8))
+		return false;
+	model->input_bytes = input->bytes * (header->input_encoding == INPUT_FLOAT32 ? 4 : 1);
+	if (header->input_encoding == INPUT_FLOAT32 && (!is_scale_good(input) || input->bytes > 1u << 28))
+		return false;
+	for (uint32_t i = 0; i < header->output_count; i++) {
+		output = model_output(model, i);
+		if (!output || output->place != PLACE_ARENA || output->type == TYPE_INT32 || !is_scale_good(output))
+			return false;
+		model->output_bytes += output->bytes;
+	}
+	return header->output_encoding != OUTPUT_SQUARED_ERROR ||
+	       (element_count(model_output(model, 0)) == element_count(input) &&
+		header->input_encoding == INPUT_FLOAT32);
+}
+
+enum model_state model_open(struct model *model, const uint8_t *blob, size_t blob_max, uint8_t *arena,
+			    size_t arena_max)
+{
+	const struct blob_header *header = (const struct blob_header *)(const void *)blob;
+
+	*model = (struct model){.header = header, .blob = blob, .arena = arena};
+	if (blob_max < sizeof *header || header->magic != BLOB_MAGIC)
+		return MODEL_NONE;
+	if (!is_header_good(header, blob_max) || !is_id_good(header->id))
+		return MODEL_BAD_HEADER;
+	model->tensors = (const struct blob_tensor *)(const void *)(blob + header->tensors_at);
+	model->operators = (const struct blob_operator *)(const void *)(blob + header->operators_at);
+	if (header->arena_bytes > arena_max)
+		return MODEL_NO_MEMORY;
+	for (uint32_t i = 0; i < header->tensor_count; i++)
+		if (!is_tensor_good(model, &model->tensors[i]))
+			return MODEL_BAD_TENSOR;
+	if (!is_interface_good(model))
+		return MODEL_BAD_TENSOR;
+	for (uint32_t i = 0; i < header->operator_count; i++) {
+		struct operands o = operands_of(model, &model->operators[i]);
+
+		if (!is_operator_good(model, &o))
+			return MODEL_BAD_OPERATOR;
+	}
+	memset(arena, 0, header->arena_bytes);
+	return MODEL_READY;
+}
+
+void model_set_input(const struct model *model, const uint8_t *data)
+{
+	const struct blob_tensor *input = tensor_at(model, model->header->input);
+	uint8_t *to = model->arena + input->at;
+
+	switch (model->header->input_encoding) {
+	case INPUT_UINT8:
+		for (uint32_t i = 0; i < input->bytes; i++)
+			to[i] = data[i] ^ 0x80;
+		break;
+	case INPUT_FLOAT32:
+		for (uint32_t i = 0; i < input->bytes; i++) {
+			float value;
+
+			memcpy(&value, data + 4 * i, 4);
+			to[i] = (uint8_t)quantize_value(value, input->scale, input->zero_point);
+		}
+		break;
+	default:
+		memcpy(to, data, input->bytes);
+	}
+}
+
+void model_run(const struct model *model)
+{
+	static void (*const kernels[])(const struct operands *o) = {
+		[KIND_CONV] = conv, [KIND_DEPTHWISE] = depthwise, [KIND_AVERAGE_POOL] = average_pool,
+		[KIND_MAX_POOL] = max_pool, [KIND_ADD] = add, [KIND_MUL] = mul, [KIND_COPY] = copy,
+		[KIND_PAD] = pad, [KIND_SOFTMAX] = softmax, [KIND_MEAN] = mean, [KIND_CONCAT] = concat,
+		[KIND_QUANTIZE] = quantize, [KIND_REQUANTIZE] = requantize, [KIND_DEQUANTIZE] = dequantize,
+	};
+
+	for (uint32_t i = 0; i < model->header->operator_count; i++) {
+		struct operands o = operands_of(model, &model->operators[i]);
+
+		kernels[o.operator->kind](&o);
+	}
+}
+
+const struct blob_tensor *model_output(const struct model *model, uint32_t index)
+{
+	return tensor_at(model, model->header->output[index]);
+}
+
+float model_value(const struct model *model, const struct blob_tensor *tensor, uint32_t index)
+{
+	const uint8_t *data = model_data(model, tensor);
+	float value;
+
+	switch (tensor->type) {
+	case TYPE_INT8:
+		return (float)((int8_t)data[index] - tensor->zero_point) * tensor->scale;
+	case TYPE_UINT8:
+		return (float)(data[index] - tensor->zero_point) * tensor->scale;
+	default:
+		memcpy(&value, data + 4 * index, 4);
+		return value;
+	}
+}

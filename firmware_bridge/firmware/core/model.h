@@ -1,0 +1,34 @@
+/* A model: a blob that has been checked, and an arena to run it in. */
+#ifndef CORE_MODEL_H
+#define CORE_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/blob.h"
+
+/* As in docs/firmware-protocol.md, "Model reasons". */
+enum model_state { MODEL_READY, MODEL_NONE, MODEL_BAD_HEADER, MODEL_BAD_OPERATOR, MODEL_BAD_TENSOR, MODEL_NO_MEMORY };
+
+struct model {
+	const struct blob_header *header;
+	const struct blob_tensor *tensors;
+	const struct blob_operator *operators;
+	const uint8_t *blob;
+	uint8_t *arena;
+	uint32_t input_bytes;  /* as the host sends it */
+	uint32_t output_bytes; /* of all outputs together */
+};
+
+/* Check every byte that running depends on. Blob and arena begin at multiples of 16. */
+enum model_state model_open(struct model *model, const uint8_t *blob, size_t blob_max, uint8_t *arena,
+			    size_t arena_max);
+/* Bytes of an input as the host sends them, into the input tensor. */
+void model_set_input(const struct model *model, const uint8_t *data);
+void model_run(const struct model *model);
+const struct blob_tensor *model_output(const struct model *model, uint32_t index);
+const void *model_data(const struct model *model, const struct blob_tensor *tensor);
+/* An element of a tensor as the number that it stands for. */
+float model_value(const struct model *model, const struct blob_tensor *tensor, uint32_t index);
+
+#endif

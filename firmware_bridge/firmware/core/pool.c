@@ -1,0 +1,149 @@
+/* Pools, mean, and what only moves bytes. */
+#include <string.h>
+
+#include "core/fixed_point.h"
+#include "core/kernels.h"
+
+struct window {
+	int32_t top, bottom, left, right; /* what of the window lies within the input */
+};
+
+static struct window window_at(const struct operands *o, int32_t y, int32_t x)
+{
+	const int32_t *p = o->operator->p;
+	int32_t top = y * p[P_STRIDE_H] - p[P_PAD_TOP], left = x * p[P_STRIDE_W] - p[P_PAD_LEFT];
+	int32_t bottom = top + p[P_FILTER_H], right = left + p[P_FILTER_W];
+	int32_t height = (int32_t)o->in->size[1], width = (int32_t)o->in->size[2];
+
+	return (struct window){top > 0 ? top : 0, bottom < height ? bottom : height, left > 0 ? left : 0,
+			       right < width ? right : width};
+}
+
+static int8_t average_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+{
+	int32_t sum = 0, count = 0;
+
+	for (int32_t y = w.top; y < w.bottom; y++) {
+		for (int32_t x = w.left; x < w.right; x++) {
+			sum += channel[(y * width + x) * channels];
+			count++;
+		}
+	}
+	if (count <= 0)
+		return 0;
+	return (int8_t)(sum > 0 ? (sum + count / 2) / count : (sum - count / 2) / count);
+}
+
+static int8_t largest_of(const int8_t *channel, struct window w, int32_t width, int32_t channels)
+{
+	int8_t largest = INT8_MIN;
+
+	for (int32_t y = w.top; y < w.bottom; y++) {
+		for (int32_t x = w.left; x < w.right; x++) {
+			int8_t value = channel[(y * width + x) * channels];
+
+			largest = value > largest ? value : largest;
+		}
+	}
+	return largest;
+}
+
+static void pool(const struct operands *o,
+		 int8_t (*reduce)(const int8_t *channel, struct window w, int32_t width, int32_t channels))
+{
+	const struct blob_tensor *in = o->in, *out = o->out;
+	const int8_t *image = o->a;
+	const int32_t *p = o->operator->p;
+	int32_t width = (int32_t)in->size[2], channels = (int32_t)in->size[3];
+	int8_t *to = o->result;
+
+	for (uint32_t n = 0; n < in->size[0]; n++, image += in->size[1] * in->size[2] * in->size[3]) {
+		for (uint32_t y = 0; y < out->size[1]; y++) {
+			for (uint32_t x = 0; x < out->size[2]; x++) {
+				struct window w = window_at(o, (int32_t)y, (int32_t)x);
+
+				for (int32_t c = 0; c < channels; c++)
+					*to++ = (int8_t)clamp(reduce(image + c, w, width, channels),
+							      p[P_ACT_MIN], p[P_ACT_MAX]);
+			}
+		}
+	}
+}
+
+void average_pool(const struct operands *o) { pool(o, average_of); }
+void max_pool(const struct operands *o) { pool(o, largest_of); }
+
+uint32_t mean_scratch_bytes(const struct blob_tensor *out) { return out->bytes * 4; }
+
+void mean(const struct operands *o)
+{
+	const struct blob_operator *op = o->operator;
+	const uint32_t *size = o->in->size;
+	const int8_t *value = o->a;
+	int32_t *sum = o->scratch;
+	int8_t *out = o->result;
+	uint32_t step[4], next = 1, summed = 1, at[4];
+
+	for (int d = 3; d >= 0; d--) {
+		bool is_summed = op->p[P_AXES] >> d & 1;
+
+		step[d] = is_summed ? 0 : next;
+		next *= is_summed ? 1 : size[d];
+		summed *= is_summed ? size[d] : 1;
+	}
+	memset(sum, 0, o->out->bytes * sizeof *sum);
+	for (at[0] = 0; at[0] < size[0]; at[0]++)
+		for (at[1] = 0; at[1] < size[1]; at[1]++)
+			for (at[2] = 0; at[2] < size[2]; at[2]++)
+				for (at[3] = 0; at[3] < size[3]; at[3]++)
+					sum[at[0] * step[0] + at[1] * step[1] + at[2] * step[2] + at[3] * step[3]] +=
+						*value++;
+	for (uint32_t i = 0; i < o->out->bytes; i++) {
+		int32_t centred = wrapping_add(sum[i], -op->p[P_ZERO_IN] * (int32_t)summed);
+		int32_t multiplier = op->p[P_MEAN_MULTIPLIER], shift = op->p[P_MEAN_SHIFT];
+		int32_t scaled = op->flags & FLAG_ROUND_ONCE ? scale_once(centred, multiplier, shift)
+							     : scale_twice(centred, multiplier, shift);
+
+		out[i] = (int8_t)clamp(wrapping_add(scaled, op->p[P_ZERO_OUT]), INT8_MIN, INT8_MAX);
+	}
+}
+
+void copy(const struct operands *o) { memmove(o->result, o->a, o->out->bytes); }
+
+void pad(const struct operands *o)
+{
+	const int32_t *before = o->operator->p + P_BEFORE;
+	const uint32_t *size = o->in->size, *to = o->out->size;
+	const int8_t *row = o->a;
+
+	memset(o->result, o->operator->p[P_ZERO_OUT], o->out->bytes);
+	for (uint32_t n = 0; n < size[0]; n++) {
+		for (uint32_t y = 0; y < size[1]; y++) {
+			for (uint32_t x = 0; x < size[2]; x++, row += size[3]) {
+				uint32_t pixel = ((n + (uint32_t)before[0]) * to[1] + y + (uint32_t)before[1]) * to[2] +
+						 x + (uint32_t)before[2];
+
+				memmove((int8_t *)o->result + pixel * to[3] + before[3], row, size[3]);
+			}
+		}
+	}
+}
+
+void concat(const struct operands *o)
+{
+	const int32_t *p = o->operator->p;
+	uint32_t pieces = 1, run = 1, out_run;
+	const int8_t *from = o->a;
+
+	for (int32_t d = 0; d < p[P_AXIS]; d++)
+		pieces *= o->in->size[d];
+	for (int32_t d = p[P_AXIS] + 1; d < 4; d++)
+		run *= o->in->size[d];
+	out_run = run * o->out->size[p[P_AXIS]];
+	for (uint32_t i = 0; i < pieces; i++) {
+		uint32_t bytes = run * o->in->size[p[P_AXIS]];
+
+		memmove((int8_t *)o->result + i * out_run + (uint32_t)p[P_OFFSET] * run, from, bytes);
+		from += bytes;
+	}
+}

@@ -1,0 +1,54 @@
+/* The device as its serial line sees it: docs/firmware-protocol.md. Bytes in, bytes out through
+ * port_write; whoever owns the line calls device_receive. */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/model.h"
+
+#define LINE_MAX_CHARACTERS 1031
+#define FRAME_MAX_DATA 1024
+#define FRAME_WINDOW 2
+/* Kind, sequence, offset, data and CRC, with a byte of COBS for every 254 and one. */
+#define FRAME_MAX_WIRE (1 + 1 + 4 + FRAME_MAX_DATA + 4 + 5)
+
+struct load {
+	bool is_open;
+	uint32_t size, received, crc32;
+};
+
+struct device {
+	bool is_energy_mode, is_frame_mode, is_too_long;
+	uint32_t used; /* characters of the line, or bytes of the frame */
+	uint8_t line[FRAME_MAX_WIRE + 1];
+	enum model_state state;
+	struct model model;
+	uint8_t *input;
+	uint32_t input_max;
+	struct load input_load, model_load;
+	bool was_input_announced; /* since the reset or the last model */
+	bool has_inferred;
+	uint32_t cycles_total; /* inferences of the last infer */
+	float results_before;  /* mean squared error of the last inference */
+};
+
+extern struct device device;
+
+/* Reset: forget everything, look for a model, and print the banner. */
+void device_reset(bool is_energy_mode);
+void device_receive(uint8_t byte);
+
+/* The rooms of the firmware, for each other. */
+void command_execute(char *line);
+void frames_receive(uint8_t byte);
+void infer(uint32_t count, uint32_t warmup);
+void results_print(void);
+void timestamp_print(void);
+const char *begin_input(uint32_t size);
+void open_model(void);
+void forget_input(void);
+
+#endif

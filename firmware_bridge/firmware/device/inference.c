@@ -1,0 +1,88 @@
+#include <string.h>
+
+#include "device/device.h"
+#include "device/port.h"
+#include "device/text.h"
+
+static bool is_squared_error(void)
+{
+	return device.model.header->output_encoding == OUTPUT_SQUARED_ERROR;
+}
+
+static float squared_error(void)
+{
+	const struct blob_tensor *output = model_output(&device.model, 0);
+	uint32_t count = device.model.input_bytes / 4;
+	float sum = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		float value;
+
+		memcpy(&value, device.input + 4 * i, 4);
+		value = model_value(&device.model, output, i) - value;
+		sum += value * value;
+	}
+	return sum / (float)count;
+}
+
+void results_print(void)
+{
+	bool is_first = true;
+
+	put("m-results-[");
+	if (device.state == MODEL_READY && is_squared_error()) {
+		put_decimal((double)device.results_before);
+	} else if (device.state == MODEL_READY) {
+		for (uint32_t i = 0; i < device.model.header->output_count; i++) {
+			const struct blob_tensor *output = model_output(&device.model, i);
+			uint32_t count = output->bytes / (output->type == TYPE_FLOAT32 ? 4 : 1);
+
+			for (uint32_t j = 0; j < count; j++, is_first = false) {
+				put(is_first ? "" : ",");
+				put_decimal((double)model_value(&device.model, output, j));
+			}
+		}
+	}
+	put("]\r\n");
+}
+
+/* Between its two timestamps nothing is done but inferences, and one look at the counter each. */
+void infer(uint32_t count, uint32_t warmup)
+{
+	if (!device.was_input_announced) {
+		put_line("m-[No input loaded: zeros]", NULL);
+		memset(device.input, 0, device.model.input_bytes);
+	}
+	model_set_input(&device.model, device.input);
+	put("m-warmup-start-");
+	put_unsigned(warmup);
+	put_line("", NULL);
+	put_flush();
+	for (uint32_t i = 0; i < warmup; i++)
+		model_run(&device.model);
+	put_line("m-warmup-done", NULL);
+	put("m-infer-start-");
+	put_unsigned(count);
+	put_line("", NULL);
+	put_flush();
+	port_begin_window();
+	timestamp_print();
+	put_flush();
+	uint64_t before = port_ticks();
+
+	for (uint32_t i = 0, place = 0; i < count; i++) {
+		model_run(&device.model);
+		uint64_t now = port_ticks(), duration = now - before;
+
+		port.cycles[place] = duration < UINT32_MAX ? (uint32_t)duration : UINT32_MAX;
+		place = place + 1 < port.cycles_max ? place + 1 : 0;
+		before = now;
+	}
+	timestamp_print();
+	device.cycles_total = count;
+	device.has_inferred = true;
+	if (is_squared_error())
+		device.results_before = squared_error();
+	put_line("m-infer-done", NULL);
+	results_print();
+}

@@ -1,0 +1,31 @@
+/* What a board gives to the firmware: one implementation in each folder of ports/. */
+#ifndef DEVICE_PORT_H
+#define DEVICE_PORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct port {
+	const char *board, *cpu;
+	const char *tick_source;
+	uint64_t tick_hz;
+	uint8_t *model; /* where blobs lie; a multiple of 16 */
+	size_t model_max;
+	uintptr_t model_address; /* what a debugger calls it; 0 if that is of no use */
+	uint8_t *ram; /* arena and input; a multiple of 16 */
+	size_t ram_max;
+	uint32_t *cycles; /* ring of the inferences' durations */
+	uint32_t cycles_max;
+};
+
+extern struct port port;
+
+uint64_t port_ticks(void);
+uint64_t port_microseconds(void);
+/* Just before a window is timed: the counter may be brought into a known phase, but not set back. */
+void port_begin_window(void);
+/* The timestamp pin: low for at least a microsecond. */
+void port_pulse(void);
+void port_write(const char *data, size_t size);
+
+#endif

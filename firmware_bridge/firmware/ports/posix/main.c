@@ -1,0 +1,248 @@
+/* The firmware as a process: its serial line is a pseudo-terminal, or standard input and output. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/device.h"
+#include "device/port.h"
+
+#define TICK_NS 10u
+#define POLL_MS 10
+#define OPEN_DELAY_MS 100 /* a host that opens a terminal throws away what is in it */
+
+static const char USAGE[] =
+	"usage: edgebench-posix [--model BLOB] [--energy] [--pin FILE] [--stdio] [--link PATH]\n"
+	"                       [--reset-on-open] [--baud N] [--board NAME] [--ram BYTES] [--model-max BYTES]\n"
+	"Prints the path of its pseudo-terminal, and is an MLPerf Tiny device on it: docs/firmware.md.\n";
+
+static _Alignas(16) uint8_t model_memory[8u << 20];
+static _Alignas(16) uint8_t ram[16u << 20];
+static uint32_t cycles[4096];
+static struct utsname machine;
+static int line_in, line_out, pin = -1;
+static bool is_pty = true;
+static uint64_t byte_ns; /* time of a byte on the line that is emulated, 0 for none */
+static uint64_t free_in_ns, free_out_ns;
+
+struct port port = {
+	.board = "posix",
+	.tick_hz = 1000000000u / TICK_NS,
+	.tick_source = "monotonic",
+	.model = model_memory,
+	.model_max = sizeof model_memory,
+	.ram = ram,
+	.ram_max = sizeof ram,
+	.cycles = cycles,
+	.cycles_max = sizeof cycles / sizeof *cycles,
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t started_ns;
+
+uint64_t port_ticks(void) { return (now_ns() - started_ns) / TICK_NS; }
+uint64_t port_microseconds(void) { return (now_ns() - started_ns) / 1000u; }
+void port_begin_window(void) {}
+
+/* A falling edge is a line with the time of CLOCK_MONOTONIC in nanoseconds. */
+void port_pulse(void)
+{
+	char line[32];
+	uint64_t at = now_ns();
+
+	if (pin >= 0) {
+		int size = snprintf(line, sizeof line, "%llu\n", (unsigned long long)at);
+
+		if (write(pin, line, (size_t)size) < 0 && errno != EAGAIN)
+			pin = -1; /* nobody listens any more */
+	}
+	while (now_ns() - at < 2000)
+		;
+}
+
+static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
+
+/* Let the bytes take the time that they would take on the line. */
+static void pace(uint64_t *free_ns, size_t count)
+{
+	uint64_t now = now_ns();
+	struct timespec until;
+
+	if (!byte_ns)
+		return;
+	*free_ns = (*free_ns > now ? *free_ns : now) + count * byte_ns;
+	until = (struct timespec){(time_t)(*free_ns / 1000000000u), (long)(*free_ns % 1000000000u)};
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+}
+
+void port_write(const char *data, size_t size)
+{
+	pace(&free_out_ns, size);
+	while (size) {
+		ssize_t done = write(line_out, data, size);
+
+		if (done < 0 && errno == EAGAIN) {
+			struct pollfd ready = {.fd = line_out, .events = POLLOUT};
+
+			poll(&ready, 1, POLL_MS);
+			if (ready.revents & POLLHUP)
+				return; /* a line that nobody listens to */
+			continue;
+		}
+		if (done <= 0)
+			return;
+		data += done;
+		size -= (size_t)done;
+	}
+}
+
+static bool is_open(void)
+{
+	struct pollfd line = {.fd = line_in};
+
+	return poll(&line, 1, 0) == 0 || !(line.revents & POLLHUP);
+}
+
+static void read_file(const char *path)
+{
+	FILE *file = fopen(path, "rb");
+	size_t size;
+
+	if (!file) {
+		fprintf(stderr, "error: cannot open %s: %s\n", path, strerror(errno));
+		exit(2);
+	}
+	size = fread(model_memory, 1, sizeof model_memory, file);
+	if (size == sizeof model_memory || size > port.model_max) {
+		fprintf(stderr, "error: %s has more than %zu bytes\n", path, port.model_max);
+		exit(2);
+	}
+	fclose(file);
+}
+
+static void open_terminal(const char *link)
+{
+	int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK), slave;
+	struct termios raw;
+	char path[128];
+
+	if (master < 0 || grantpt(master) || unlockpt(master) || ptsname_r(master, path, sizeof path)) {
+		fprintf(stderr, "error: no pseudo-terminal: %s\n", strerror(errno));
+		exit(1);
+	}
+	slave = open(path, O_RDWR | O_NOCTTY);
+	if (slave >= 0 && tcgetattr(slave, &raw) == 0) {
+		cfmakeraw(&raw);
+		tcsetattr(slave, TCSANOW, &raw);
+	}
+	close(slave);
+	if (link) {
+		unlink(link);
+		if (symlink(path, link)) {
+			fprintf(stderr, "error: cannot link %s: %s\n", link, strerror(errno));
+			exit(1);
+		}
+	}
+	printf("%s\n", path);
+	fflush(stdout);
+	line_in = line_out = master;
+}
+
+static size_t number_option(const char *text, size_t largest)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (*end || value == 0 || value > largest) {
+		fprintf(stderr, "error: %s: a number from 1 to %zu is needed\n", text, largest);
+		exit(2);
+	}
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option OPTIONS[] = {
+		{"model", required_argument, 0, 'm'}, {"energy", no_argument, 0, 'e'},
+		{"pin", required_argument, 0, 'p'}, {"stdio", no_argument, 0, 's'},
+		{"link", required_argument, 0, 'l'}, {"reset-on-open", no_argument, 0, 'r'},
+		{"baud", required_argument, 0, 'b'}, {"board", required_argument, 0, 'n'},
+		{"ram", required_argument, 0, 'a'}, {"model-max", required_argument, 0, 'x'},
+		{0, 0, 0, 0},
+	};
+	bool is_energy = false, resets_on_open = false, was_open;
+	const char *link = NULL, *model = NULL;
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) >= 0) {
+		switch (option) {
+		case 'm': model = optarg; break;
+		case 'e': is_energy = true; break;
+		case 'p': pin = open(optarg, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600); break;
+		case 's': is_pty = false; break;
+		case 'l': link = optarg; break;
+		case 'r': resets_on_open = true; break;
+		case 'b': byte_ns = 10000000000u / number_option(optarg, 10000000); break;
+		case 'n': port.board = optarg; break;
+		case 'a': port.ram_max = number_option(optarg, sizeof ram) & ~(size_t)15; break;
+		case 'x': port.model_max = number_option(optarg, sizeof model_memory) & ~(size_t)15; break;
+		default: fputs(USAGE, stderr); return 2;
+		}
+	}
+	if (model)
+		read_file(model);
+	signal(SIGPIPE, SIG_IGN);
+	uname(&machine);
+	port.cpu = machine.machine;
+	if (is_pty)
+		open_terminal(link);
+	else
+		line_out = 1;
+	started_ns = now_ns();
+	/* A board with its own supply talks when it starts, whether or not anybody listens. */
+	was_open = !is_pty || is_open();
+	device_reset(is_energy);
+	for (;;) {
+		uint8_t bytes[256];
+		ssize_t count;
+		struct pollfd line = {.fd = line_in, .events = POLLIN};
+
+		poll(&line, 1, -1);
+		if (is_pty && line.revents & POLLHUP && !(line.revents & POLLIN)) {
+			was_open = false;
+			pause_ms(POLL_MS);
+			continue;
+		}
+		if (!was_open && resets_on_open) {
+			pause_ms(OPEN_DELAY_MS);
+			started_ns = now_ns();
+			device_reset(is_energy);
+		}
+		was_open = true;
+		count = read(line_in, bytes, sizeof bytes);
+		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
+			return 0;
+		if (count > 0)
+			pace(&free_in_ns, (size_t)count);
+		for (ssize_t i = 0; i < count; i++)
+			device_receive(bytes[i]);
+	}
+}

@@ -1,0 +1,120 @@
+"""Reading FlatBuffers that nobody has checked.
+
+Theory of operation. A table starts with the distance back to its vtable, which has the place of
+every field; a vector starts with its length. Whatever is followed stays within the file, and the
+number of items is bounded: a file that refers to itself ends with an error.
+
+Source: https://flatbuffers.dev/internals/ (encoding).
+"""
+
+from __future__ import annotations
+
+import struct
+from mmap import mmap
+
+MAX_ITEMS = 1_000_000
+"""Items of all lists that are followed; a real model has some ten thousand."""
+
+
+class FlatbufferError(Exception):
+    """The file is not what the schema says."""
+
+
+class FlatFile:
+    """Bytes of a file, and how many items of lists may still be followed."""
+
+    def __init__(self, data: bytes | mmap, max_items: int = MAX_ITEMS) -> None:
+        self.data = data
+        self._items_left = max_items
+
+    def root(self) -> FlatTable:
+        """The table that all others hang on."""
+        return FlatTable(self, self.number("<I", 0))
+
+    def number(self, form: str, at: int) -> int:
+        """The integer at this place.
+
+        Raises:
+            FlatbufferError: The place is outside of the file.
+        """
+        if at < 0:
+            raise FlatbufferError  # struct would count from the end
+        try:
+            value: int = struct.unpack_from(form, self.data, at)[0]
+        except struct.error as error:
+            raise FlatbufferError from error
+        return value
+
+    def numbers(self, form: str, at: int, count: int) -> tuple[int, ...]:
+        """A list of integers at this place.
+
+        Raises:
+            FlatbufferError: It leaves the file, or there are too many lists.
+        """
+        self._items_left -= count
+        if self._items_left < 0:
+            raise FlatbufferError
+        try:
+            return struct.unpack_from(f"<{count}{form}", self.data, at)
+        except struct.error as error:
+            raise FlatbufferError from error
+
+
+class FlatTable:
+    """A table of a FlatBuffer; a field that is absent is 0 or empty."""
+
+    def __init__(self, file: FlatFile, at: int) -> None:
+        self._file = file
+        self._at = at
+        self._vtable = at - file.number("<i", at)
+
+    def number(self, field: int, form: str = "<i", default: int = 0) -> int:
+        """An integer."""
+        at = self._field(field)
+        return self._file.number(form, at) if at else default
+
+    def real(self, field: int) -> float:
+        """A number of float32."""
+        return float(self.number(field, "<f"))
+
+    def numbers(self, field: int, form: str = "i") -> tuple[int, ...]:
+        """A vector of integers, of four bytes if not said otherwise."""
+        return self._file.numbers(form, *self.vector(field))
+
+    def reals(self, field: int) -> tuple[float, ...]:
+        """A vector of float32."""
+        return tuple(float(value) for value in self.numbers(field, "f"))
+
+    def table(self, field: int) -> FlatTable | None:
+        """A table; None where it is absent."""
+        at = self._field(field)
+        return FlatTable(self._file, at + self._file.number("<I", at)) if at else None
+
+    def tables(self, field: int) -> list[FlatTable]:
+        """A vector of tables."""
+        at, count = self.vector(field)
+        starts = self._file.numbers("I", at, count)
+        return [FlatTable(self._file, at + 4 * i + start) for i, start in enumerate(starts)]
+
+    def vector(self, field: int) -> tuple[int, int]:
+        """Start and length of a vector."""
+        at = self._field(field)
+        if not at:
+            return 0, 0
+        start = at + self._file.number("<I", at)
+        return start + 4, self._file.number("<I", start)
+
+    def content(self, field: int) -> bytes:
+        """A vector of bytes."""
+        start, count = self.vector(field)
+        if start + count > len(self._file.data):
+            raise FlatbufferError
+        return self._file.data[start : start + count]
+
+    def _field(self, field: int) -> int:
+        """Start of a field; 0 where it is absent."""
+        entry = 4 + 2 * field
+        if entry >= self._file.number("<H", self._vtable):
+            return 0
+        offset = self._file.number("<H", self._vtable + entry)
+        return self._at + offset if offset else 0

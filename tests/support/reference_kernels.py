@@ -1,0 +1,75 @@
+"""LiteRT's reference kernels as the oracle of the firmware's, and inputs for both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from support.tools import ROOT_OF_CHECKOUT, SHARED
+
+MODELS = {
+    "kws01": "mlperf_tiny/models/kws_ref_model.tflite",
+    "vww01": "mlperf_tiny/models/vww_96_int8.tflite",
+    "ic01": "mlperf_tiny/models/pretrainedResnet_quant.tflite",
+    "ic02": "mlperf_tiny/models/pretrainedResnet_large_int8.tflite",
+    "ad01": "mlperf_tiny/models/ad01_int8.tflite",
+    "sww01": "mlperf_tiny/models/str_ww_ref_model.tflite",
+    "hello_world": "suite/01_hello_world/hello_world_int8.tflite",
+    "digits_cnn": "suite/02_digits/digits_cnn_int8.tflite",
+    "micro_speech": "suite/04_micro_speech/micro_speech_int8.tflite",
+    "mobilenet_v1": "suite/05_mobilenet_v1_0.25_224/mobilenet_v1_0.25_224_ptq_int8.tflite",
+}
+"""int8 models of ../shared/models, by the ID that the firmware gets."""
+BUILT_IN = ROOT_OF_CHECKOUT / "host/edgebench/host/builtin_models/digits_int8.tflite"
+
+
+def model_files() -> dict[str, Path]:
+    """Every model that is here."""
+    files = {name: SHARED / "models" / path for name, path in MODELS.items()}
+    return {name: path for name, path in files.items() if path.exists()} | {"digits": BUILT_IN}
+
+
+class Reference:
+    """A model on LiteRT's reference kernels (`BUILTIN_REF`)."""
+
+    def __init__(self, data: bytes) -> None:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+        self._interpreter = Interpreter(
+            model_content=data, experimental_op_resolver_type=OpResolverType.BUILTIN_REF
+        )
+        self._interpreter.allocate_tensors()
+        self.input: dict[str, Any] = self._interpreter.get_input_details()[0]
+
+    def outputs(self, values: NDArray[Any]) -> bytes:
+        """Bytes of all outputs for one input."""
+        self._interpreter.set_tensor(self.input["index"], values)
+        self._interpreter.invoke()
+        details = self._interpreter.get_output_details()
+        return b"".join(self._interpreter.get_tensor(one["index"]).tobytes() for one in details)
+
+
+def inputs(shape: tuple[int, ...], count: int, seed: int = 0) -> list[NDArray[np.int8]]:
+    """Inputs of int8: noise and smooth shapes in turn, the first two at the bounds."""
+    generator = np.random.default_rng(seed)
+    made: list[NDArray[np.int8]] = []
+    size = int(np.prod(shape))
+    for number in range(count):
+        if number % 2 == 0:
+            values = generator.integers(-128, 128, size)
+        else:
+            steps = np.cumsum(generator.normal(0, generator.uniform(0.5, 8), size))
+            values = np.clip(np.round(steps - np.median(steps)), -128, 127)
+        made.append(values.astype(np.int8).reshape(shape))
+    return made
+
+
+def as_sent(values: NDArray[np.int8], encoding: str, scale: float, zero_point: int) -> bytes:
+    """The input as a host sends it, so that the device gets these int8."""
+    if encoding == "uint8":
+        return (values.astype(np.int16) + 128).astype(np.uint8).tobytes()
+    if encoding == "float32":
+        return ((values.astype(np.float32) - zero_point) * np.float32(scale)).tobytes()
+    return values.tobytes()

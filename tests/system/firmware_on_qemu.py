@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Runs the firmware on QEMU's boards: outputs beside LiteRT's, instructions, and how steady they are.
+
+    python tests/system/firmware_on_qemu.py [--inputs 3] [--board BOARD]... [MODEL ...]
+
+Instructions are those of QEMU with `-icount shift=0`: one for each nanosecond of its virtual time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.firmware_process import built, emulated, run_inference
+from support.reference_kernels import Reference, as_sent, inputs, model_files
+
+from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
+from edgebench.protocol.errors import ModelRefused
+
+BOARDS = [board for board in BOARD_MEMORY if board != "posix"]
+ICOUNT = ("-icount", "shift=0,sleep=off")
+
+
+def compare(
+    board: str, elf: Path, path: Path, blob: ModelBlob, blob_file: Path, count: int
+) -> tuple[int, float]:
+    """Inputs whose outputs differ from the reference's, and millions of instructions of the last."""
+    reference = Reference(path.read_bytes())
+    scale, zero_point = reference.input["quantization"]
+    shape = tuple(int(size) for size in reference.input["shape"])
+    wrong = 0
+    with emulated(board, elf, *ICOUNT, blob=blob_file) as line:
+        line.timeout_s = 600
+        line.lines()
+        tick_hz = int(line.info()["tick_hz"])
+        for values in inputs(shape, count):
+            sent = as_sent(values, blob.input_encoding, scale, zero_point)
+            wrong += run_inference(line, sent) != reference.outputs(values)
+        return wrong, line.durations()[0] * 1000 / tick_hz
+
+
+def spread(board: str, elf: Path, blob_file: Path) -> list[int]:
+    """Ticks of five inferences, each in a fresh process, with an instruction count of 8 ns."""
+    ticks: list[int] = []
+    for _ in range(5):
+        with emulated(board, elf, "-icount", "shift=3,sleep=off", blob=blob_file) as line:
+            line.lines()
+            line.command("infer 1 1")
+            ticks += line.durations()
+    return ticks
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="run the firmware on QEMU's boards")
+    parser.add_argument("models", nargs="*", choices=[*model_files(), []], metavar="MODEL")
+    parser.add_argument("--board", action="append", choices=BOARDS)
+    parser.add_argument("--inputs", type=int, default=3)
+    options = parser.parse_args()
+    total = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for board in options.board or BOARDS:
+            elf = built(board, "arm-none-eabi-gcc")
+            for name, path in model_files().items():
+                if options.models and name not in options.models:
+                    continue
+                blob = generate(path.read_bytes(), model_id=name)
+                blob_file = Path(folder) / f"{name}.blob"
+                blob_file.write_bytes(blob.data)
+                try:
+                    blob.check_fit(BOARD_MEMORY[board])
+                except ModelRefused as error:
+                    print(f"{board} {name}: {error}")
+                    continue
+                wrong, millions = compare(board, elf, path, blob, blob_file, options.inputs)
+                total += wrong
+                text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
+                print(f"{board} {name}: {text}", flush=True)
+            ticks = spread(board, elf, blob_file)
+            print(f"{board} {name}: ticks of five processes {ticks}", flush=True)
+            total += max(ticks) - min(ticks) > 2
+    return 1 if total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The firmware's kernels beside LiteRT's reference kernels, operator by operator and as a whole.
+
+The long form: tests/system/firmware_exactness.py, firmware_on_qemu.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from support import int8_models
+from support.firmware_process import Line, built, run_inference, running
+from support.reference_kernels import BUILT_IN, Reference, as_sent, inputs, model_files
+from support.tools import need_runtime
+
+from edgebench.firmware_bridge.generate import generate
+from edgebench.firmware_bridge.operators import Lowering
+from edgebench.firmware_bridge.tflite import read_model
+
+CASES = 12
+
+
+@pytest.fixture(scope="module")
+def line() -> Iterator[Line]:
+    """A line to the firmware on this machine."""
+    need_runtime("ai-edge-litert")
+    with running(built("posix", "gcc")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("kind", int8_models.KINDS)
+def test_operator_has_the_outputs_of_the_reference_kernels(kind: str, line: Line) -> None:
+    """A shape, a stride or a scale that no model of the tests has gives other outputs."""
+    for seed in range(CASES):
+        data = int8_models.KINDS[kind](np.random.default_rng([seed, *kind.encode()]))
+        reference = Reference(data)
+        line.load_model(generate(data, model_id=f"{kind}-{seed}").data)
+        shape = tuple(int(size) for size in reference.input["shape"])
+        for values in inputs(shape, 2, seed):
+            got, expected = run_inference(line, values.tobytes()), reference.outputs(values)
+            assert got == expected, f"seed {seed}"
+
+
+@pytest.mark.parametrize("name", ["digits", "kws01", "ad01"])
+def test_model_has_the_outputs_of_the_reference_kernels(name: str, line: Line) -> None:
+    """Operators are right one by one, and tensors overwrite each other in the arena."""
+    files = model_files()
+    if name not in files:
+        pytest.skip("not beside this checkout: shared/models")
+    data = files[name].read_bytes()
+    blob = generate(data, model_id=name)
+    reference = Reference(data)
+    scale, zero_point = reference.input["quantization"]
+    line.load_model(blob.data)
+    for values in inputs(tuple(reference.input["shape"]), 3):
+        sent = as_sent(values, blob.input_encoding, scale, zero_point)
+        assert run_inference(line, sent) == reference.outputs(values)
+
+
+def test_inference_can_be_repeated_on_one_input(line: Line) -> None:
+    """The second inference of a window works on what the first one left of its input."""
+    reference = Reference(BUILT_IN.read_bytes())
+    line.load_model(generate(BUILT_IN.read_bytes(), model_id="digits").data)
+    (values,) = inputs(tuple(reference.input["shape"]), 1)
+    once = run_inference(line, values.tobytes())
+    line.command("infer 5 3")
+    assert line.outputs() == once == reference.outputs(values)
+
+
+def test_rounding_of_tflm_rounds_twice_in_fully_connected(line: Line) -> None:
+    """The other variant is the same one, or rounds somewhere else."""
+    data = int8_models.fully_connected(np.random.default_rng(5))
+    model = read_model(data)
+    source, weights, bias, out = model.tensors
+    blob = generate(data, model_id="fc", rounding="tflm")
+    lowering = Lowering(model, is_tflm=True)
+    lowering.run()
+    (operator,) = lowering.operators
+    multiplier, shift = (
+        int(np.frombuffer(lowering.tensors[operator.parameters[place]].content, "<i4")[0])
+        for place in (10, 11)
+    )
+    line.load_model(blob.data)
+    assert line.info()["rounding"] == "tflm"
+    differs = False
+    for values in inputs(source.shape, 40):
+        sums = (values.astype(int) - source.zero_point) @ np.frombuffer(
+            weights.content, np.int8
+        ).reshape(weights.shape).T.astype(int) + np.frombuffer(bias.content, "<i4")
+        high = (sums * multiplier + 2**30) >> 31
+        twice = np.sign(high) * ((np.abs(high) + (1 << -shift >> 1)) >> -shift)
+        once = (sums * multiplier + (1 << (30 - shift))) >> (31 - shift)
+        low = operator.parameters[4], operator.parameters[5]
+        expected = np.clip(twice + out.zero_point, *low).astype(np.int8).tobytes()
+        assert run_inference(line, values.tobytes()) == expected
+        differs |= bool(np.any(once != twice))
+    assert differs, "the two variants cannot be told apart by these inputs"

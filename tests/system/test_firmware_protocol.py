@@ -1,0 +1,334 @@
+"""The firmware on a line: MLPerf Tiny's protocol to the letter, frames, and whatever else is sent."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.firmware_damage import INTERESTING, edited, structure_words
+from support.firmware_process import (
+    ACK,
+    INPUT_BEGIN,
+    INPUT_DATA,
+    LEAVE,
+    MODEL_BEGIN,
+    MODEL_COMMIT,
+    MODEL_DATA,
+    NAK,
+    Line,
+    Reply,
+    built,
+    cobs,
+    frame,
+    last_values,
+    running,
+    uncobs,
+)
+from support.reference_kernels import BUILT_IN
+
+from edgebench.firmware_bridge.generate import ModelBlob, generate
+
+BAD_FRAME, UNKNOWN_KIND, BAD_PAYLOAD, TOO_LARGE, BAD_OFFSET, NOT_BEGUN = range(1, 7)
+INCOMPLETE, WRONG_CRC, REFUSED = range(7, 10)
+EXAMPLES = int(os.environ.get("EDGEBENCH_FIRMWARE_EXAMPLES", "100"))
+"""Damaged blobs; 20000 of them are a quarter of an hour, by hand."""
+
+
+@pytest.fixture(scope="module")
+def binary() -> Path:
+    """The firmware with AddressSanitizer and UBSan: whatever they see ends it."""
+    return built("posix-checked", "gcc")
+
+
+@pytest.fixture(scope="module")
+def blob() -> ModelBlob:
+    """A model of 64 bytes of input and 10 of output."""
+    return generate(BUILT_IN.read_bytes(), model_id="digits")
+
+
+@pytest.fixture
+def line(binary: Path) -> Iterator[Line]:
+    """A line to a device without a model."""
+    with running(binary) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def loaded(binary: Path, blob: ModelBlob) -> Iterator[Line]:
+    """A line to a device with a model."""
+    with running(binary) as opened:
+        opened.load_model(blob.data)
+        opened.timeout_s = 30
+        yield opened
+
+
+def transcript(binary: Path, sent: str, *options: str) -> str:
+    """What the device says from its reset on."""
+    command = [str(binary), "--stdio", *options]
+    result = subprocess.run(command, input=sent.encode(), capture_output=True, check=False)
+    assert (result.returncode, result.stderr) == (0, b"")
+    return re.sub(r"lap-us-\d+", "lap-us-N", result.stdout.decode())
+
+
+BANNER = "m-timestamp-mode-performance\r\nm-lap-us-N\r\nm-init-done\r\nm-ready\r\n"
+EXCHANGES = {
+    "name%": "m-name-dut-[edgebench-posix]\r\n",
+    "timestamp%": "m-lap-us-N\r\n",
+    "profile%": "m-profile-[ULPMark for tinyML Firmware V0.0.1]\r\nm-model-[none]\r\n",
+    "%": "e-[Empty command]\r\n",
+    "  \r\n %": "e-[Empty command]\r\n",
+    "\r\nname\r\n%": "m-name-dut-[edgebench-posix]\r\n",
+    "name and more%": "m-name-dut-[edgebench-posix]\r\n",
+    "NAME%": "e-[Unknown command: NAME]\r\n",
+    "bogus words%": "e-[Unknown command: bogus]\r\n",
+    "db%": "e-[Command 'db' requires a subcommand]\r\n",
+    "db load%": "e-[Command 'db load' requires the # of bytes]\r\n",
+    "db load 0%": "e-[Command 'db load' must be >0 bytes]\r\n",
+    "db load -5%": "e-[Command 'db load' must be >0 bytes]\r\n",
+    "db load x%": "e-[Command 'db load' must be >0 bytes]\r\n",
+    "db load 99999999%": (
+        "e-[Supplied buffer size 99999999 exceeds maximum of 16777216]\r\n"
+    ),
+    "db 00%": "e-[No 'db load' before 'db']\r\n",
+    "db print%": "",
+    "x-crc%": "m-crc-[00000000,0]\r\n",
+    "db load 10%": "m-[Expecting 10 bytes]\r\n",
+    "db 0aFf1%": "e-[Insufficent number of hex digits]\r\n",
+    "db 0aFf%": "",
+    "db 02zz04%": "e-[Invalid hex digit 'zz']\r\n",
+    "db   03 04%": "",
+    "db 000000000000000000%": "e-[More bytes than 'db load' announced]\r\n",
+    "db 040506070809%": "m-load-done\r\n",
+    "db 00%%": "e-[More bytes than 'db load' announced]\r\nm-ready\r\ne-[Empty command]\r\n",
+    "db  print  1%": "m-buffer-0a-ff-02-03-04-05-06-07\r\nm-buffer-08-09\r\n\r\n",
+    "x-crc %": f"m-crc-[{zlib.crc32(bytes([10, 255, *range(2, 10)])):08x},10]\r\n",
+    "infer 0%": "e-[Inference iterations must be >0]\r\n",
+    "infer 1 -1%": "e-[Inference warmup must be >=0]\r\n",
+    "infer%": "e-[No model]\r\n",
+    "results%": "m-results-[]\r\n",
+    "x-crc model%": "e-[No model]\r\n",
+    "x-out%": "e-[No inference]\r\n",
+    "x-cycles%": "m-cycles-[100000000,0,0]\r\n",
+    "x-mode slow%": "e-[Unknown mode: slow]\r\n",
+    "x-mode%": "m-timestamp-mode-performance\r\n",
+    "x-mode energy%": "m-timestamp-mode-energy\r\n",
+    "timestamp %": "",
+    "x-mode performance%": "m-timestamp-mode-performance\r\n",
+    f"{'y' * 1031}%": f"e-[Unknown command: {'y' * 31}]\r\n",
+    f"{'y' * 1032}%": "e-[Command longer than 1031 characters]\r\n",
+    "name \x80\xff%": "m-name-dut-[edgebench-posix]\r\n",
+}
+
+
+def test_transcript_is_that_of_the_protocol(binary: Path) -> None:
+    """A host of MLPerf Tiny's waits for a line that never comes, or takes one for another."""
+    sent = "".join(EXCHANGES)
+    expected = BANNER + "".join(f"{reply}m-ready\r\n" for reply in EXCHANGES.values())
+    assert transcript(binary, sent) == expected
+
+
+def test_inference_has_the_lines_of_the_protocol(
+    binary: Path, blob: ModelBlob, tmp_path: Path
+) -> None:
+    """A runner finds no timestamps, or no results."""
+    path = tmp_path / "blob"
+    path.write_bytes(blob.data)
+    data = bytes(range(64)).hex()
+    sent = f"infer 1 0%db load 64%infer%db {data[:62]}%db {data[62:]}%infer 3 2%infer 2%db load 3%db 000000%infer%"
+    said = transcript(binary, sent, "--model", str(path)).removeprefix(BANNER).split("m-ready\r\n")
+    results = r"m-results-\[(-?\d\.\d{3},){9}-?\d\.\d{3}\]\r\n"
+    timed = "m-lap-us-N\r\nm-lap-us-N\r\nm-infer-done\r\n"
+    zeros = r"m-\[No input loaded: zeros\]\r\n"
+    patterns = [
+        f"{zeros}m-warmup-start-0\r\nm-warmup-done\r\nm-infer-start-1\r\n{timed}{results}",
+        r"m-\[Expecting 64 bytes\]\r\n",
+        r"e-\[Input has 0 bytes, expected 64\]\r\n",
+        "",
+        "m-load-done\r\n",
+        f"m-warmup-start-2\r\nm-warmup-done\r\nm-infer-start-3\r\n{timed}{results}",
+        f"m-warmup-start-10\r\nm-warmup-done\r\nm-infer-start-2\r\n{timed}{results}",
+        r"m-\[Expecting 3 bytes\]\r\n",
+        "m-load-done\r\n",
+        r"e-\[Input has 3 bytes, expected 64\]\r\n",
+        "",
+    ]
+    assert len(said) == len(patterns)
+    for text, pattern in zip(said, patterns, strict=True):
+        assert re.fullmatch(pattern, text), (pattern, text)
+
+
+def test_energy_mode_pulses_instead_of_printing(
+    binary: Path, blob: ModelBlob, tmp_path: Path
+) -> None:
+    """A power analyser finds no window, or the line is busy within one."""
+    (tmp_path / "blob").write_bytes(blob.data)
+    pin = tmp_path / "pin"
+    options = ("--model", str(tmp_path / "blob"), "--energy", "--pin", str(pin))
+    said = transcript(binary, "timestamp%infer 3 1%", *options)
+    assert said.startswith("m-timestamp-mode-energy\r\nm-init-done\r\nm-ready\r\nm-ready\r\n")
+    assert "lap" not in said
+    edges = [int(text) for text in pin.read_text().split()]
+    assert len(edges) == 4, "reset, timestamp, and two of infer"
+    assert edges == sorted(set(edges))
+
+
+def test_model_and_input_travel_in_frames(loaded: Line, blob: ModelBlob) -> None:
+    """What was uploaded in frames is not what the commands work on."""
+    data = bytes(range(64))
+    loaded.load_input(data)
+    assert loaded.command("x-crc") == [f"m-crc-[{zlib.crc32(data):08x},64]"]
+    assert loaded.command("x-crc model") == [
+        f"m-crc-[{zlib.crc32(blob.data):08x},{len(blob.data)}]"
+    ]
+    info = loaded.info()
+    assert (info["model_state"], info["model"]) == ("ready", "digits")
+    assert int(info["input_bytes"]) == blob.input_bytes
+    assert int(info["arena_bytes"]) == blob.arena_bytes
+    values = last_values(loaded.command("infer 2 0"))
+    outputs = loaded.outputs()
+    assert len(outputs) == len(values) == blob.output_bytes
+
+
+def test_ring_keeps_the_last_inferences(loaded: Line) -> None:
+    """Durations of a long window are those of its beginning, or of the warm-up."""
+    loaded.load_input(bytes(64))
+    loaded.command("infer 3 1")
+    assert loaded.command("x-cycles")[0] == "m-cycles-[100000000,3,3]"
+    assert len(loaded.durations()) == 3
+    assert all(ticks > 0 for ticks in loaded.durations())
+
+
+def test_frames_are_refused_with_the_reason(line: Line, blob: ModelBlob) -> None:
+    """A host does not know what to send again."""
+
+    def said(kind: int, payload: bytes = b"") -> tuple[int, int, int]:
+        reply = line.exchange(kind, 5, payload)
+        assert reply.sequence == 5
+        assert (reply.kind == NAK) == (reply.error > 0)
+        return reply.error, reply.detail, reply.received
+
+    def data(offset: int, content: bytes) -> bytes:
+        return struct.pack("<I", offset) + content
+
+    line.command("x-frames")
+    assert said(0x55) == (UNKNOWN_KIND, 0, 0)
+    assert said(INPUT_DATA, data(0, b"abc")) == (NOT_BEGUN, 0, 0)
+    assert said(INPUT_BEGIN, b"123") == (BAD_PAYLOAD, 0, 0)
+    assert said(INPUT_BEGIN, struct.pack("<I", 0)) == (TOO_LARGE, 0, 0)
+    assert said(INPUT_BEGIN, struct.pack("<I", 2**31)) == (TOO_LARGE, 0, 0)
+    assert said(INPUT_BEGIN, struct.pack("<I", 8)) == (0, 0, 0)
+    assert said(INPUT_DATA, data(0, b"")) == (BAD_PAYLOAD, 0, 0)
+    assert said(INPUT_DATA, data(0, b"abc")) == (0, 0, 3)
+    assert said(INPUT_DATA, data(0, b"abc")) == (0, 0, 3), "a repeated frame"
+    assert said(INPUT_DATA, data(1, b"abc")) == (BAD_OFFSET, 0, 3)
+    assert said(INPUT_DATA, data(4, b"abc")) == (BAD_OFFSET, 0, 3)
+    assert said(INPUT_DATA, data(3, b"abcdef")) == (TOO_LARGE, 0, 3)
+    assert said(INPUT_DATA, data(2**32 - 1, b"ab")) == (TOO_LARGE, 0, 3)
+    assert said(INPUT_DATA, data(3, b"\0\0def")) == (0, 0, 8)
+    damaged = bytearray(frame(INPUT_DATA, 5, data(0, b"abc")))
+    damaged[3] ^= 0x40
+    line.send(bytes(damaged))
+    assert line.reply() == Reply(NAK, 0, BAD_FRAME, 0, 0)
+    line.send(b"\0\0\0" + b"x" * 2000 + b"\0")
+    assert line.reply() == Reply(NAK, 0, BAD_FRAME, 0, 0)
+    assert said(MODEL_COMMIT) == (NOT_BEGUN, 0, 0)
+    assert said(MODEL_BEGIN, struct.pack("<II", 2**30, 0)) == (TOO_LARGE, 0, 0)
+    head = struct.pack("<II", len(blob.data), zlib.crc32(blob.data))
+    assert said(MODEL_BEGIN, head) == (0, 0, 0)
+    assert said(MODEL_DATA, data(0, blob.data[:1024])) == (0, 0, 1024)
+    assert said(MODEL_COMMIT) == (INCOMPLETE, 0, 1024)
+    assert said(MODEL_BEGIN, struct.pack("<II", 40, 1)) == (0, 0, 0)
+    assert said(MODEL_DATA, data(0, blob.data[:40])) == (0, 0, 40)
+    assert said(MODEL_COMMIT) == (WRONG_CRC, 0, 40)
+    short = struct.pack("<II", 200, zlib.crc32(blob.data[:200]))
+    assert said(MODEL_BEGIN, short) == (0, 0, 0)
+    assert said(MODEL_DATA, data(0, blob.data[:200])) == (0, 0, 200)
+    assert said(MODEL_COMMIT) == (REFUSED, 2, 200)
+    line.leave()
+    assert line.info()["model_state"] == "bad_header"
+
+
+def test_two_frames_may_be_on_their_way(line: Line) -> None:
+    """The second one is lost while the first one is worked on."""
+    line.command("x-frames")
+    data = [struct.pack("<I", 1024 * i) + bytes([i]) * 1024 for i in range(2)]
+    line.send(frame(INPUT_BEGIN, 1, struct.pack("<I", 2048)))
+    assert line.reply().kind == ACK
+    line.send(frame(INPUT_DATA, 2, data[0]) + frame(INPUT_DATA, 3, data[1]))
+    assert [line.reply(), line.reply()] == [Reply(ACK, 2, 0, 0, 1024), Reply(ACK, 3, 0, 0, 2048)]
+
+
+def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
+    """A host that died in frame mode leaves a device that nobody reaches again."""
+    line.command("x-frames")
+    line.send(b"name%" + b"\0" + frame(LEAVE, 1) + b"name%")
+    assert line.reply().error == BAD_FRAME
+    assert line.reply().kind == ACK
+    assert line.lines() == []
+    assert line.lines() == ["m-name-dut-[edgebench-posix]"]
+    line.send(b"\0" + frame(LEAVE, 1) + b"name%name%")
+    assert line.until(b"m-ready").startswith(b"e-[Unknown command: ")
+    assert line.until(b"m-name-dut-[") == b"\r\n"
+    line.lines()
+
+
+@given(st.binary(max_size=2000))
+def test_cobs_of_the_tests_is_its_own_inverse(data: bytes) -> None:
+    """The tests send frames that are none."""
+    wire = cobs(data)
+    assert wire.endswith(b"\0")
+    assert b"\0" not in wire[:-1]
+    assert uncobs(wire[:-1]) == data
+
+
+COMMANDS = st.sampled_from([text.rstrip("%") for text in EXCHANGES] + ["help", "x-info", "x-frames"])
+COMMAND_BYTES = COMMANDS.map(lambda text: text.encode("latin-1") + b"%")
+FRAMES = st.builds(
+    frame, st.integers(0, 16), st.integers(0, 255), st.binary(max_size=40)
+)
+NOISE = st.lists(COMMAND_BYTES | FRAMES | st.binary(max_size=30), max_size=12).map(b"".join)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(NOISE)
+def test_any_bytes_leave_a_device_that_says_its_name(loaded: Line, noise: bytes) -> None:
+    """A byte that was lost, or a host of another protocol, stops the board until it is reset."""
+    loaded.send(noise + b"%\0" + frame(LEAVE, 1) + b"%the-end%")
+    loaded.until(b"e-[Unknown command: the-end]\r\n")
+    assert loaded.lines() == []
+    assert loaded.command("name") == ["m-name-dut-[edgebench-posix]"]
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_blob_is_refused_or_run_within_its_memory(
+    loaded: Line, blob: ModelBlob, data: st.DataObject
+) -> None:
+    """A damaged or hostile model writes over the firmware."""
+    words = st.integers(0, structure_words(blob.data) - 1)
+    values = st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)
+    edits = data.draw(st.lists(st.tuples(words, values), min_size=1, max_size=3))
+    damaged = edited(blob.data, edits)
+    loaded.command("x-frames")
+    head = struct.pack("<II", len(damaged), zlib.crc32(damaged))
+    loaded.exchange(MODEL_BEGIN, 0, head)
+    for offset in range(0, len(damaged), 1024):
+        part = struct.pack("<I", offset) + damaged[offset : offset + 1024]
+        loaded.exchange(MODEL_DATA, 0, part)
+    loaded.exchange(MODEL_COMMIT)
+    loaded.leave()
+    state = loaded.info()["model_state"]
+    replies = loaded.command("infer 1 0")
+    if state == "ready":
+        assert replies[-1].startswith("m-results-[")
+        loaded.command("x-out")
+    else:
+        assert replies == ["e-[No model]"]
