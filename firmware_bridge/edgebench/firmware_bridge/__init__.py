@@ -1,5 +1,11 @@
-"""Microcontrollers over a serial line, as one more runtime of the agent.
+"""Microcontrollers beside an agent: found, loaded, timed and read out over a serial line.
 
-The bridge implements `edgebench.protocol.runtime.Runtime` and registers it under the entry-point
-group `edgebench.runtimes`; the agent finds it there and never imports it by name.
+    transports/   bytes: a serial port, a socket, a child process, QEMU
+    dialects/     bytes ↔ what a board says and is told; no I/O
+    board.py      one board: transport × dialect, with retries, read-back and windows
+    frames.py     binary frames of our own firmware; no I/O
+    detection.py  which ports may have a board      flashing.py  commands of flashing tools
+
+Only `transports/`, `detection.py` and `flashing.py` talk to the system. What a board has to do is
+in docs/bring-your-own-board.md, what our own firmware adds in docs/firmware-protocol.md.
 """

@@ -72,11 +72,11 @@ class SerialTransport:
     """Serial port, by pyserial."""
 
     def __init__(self, path: str, baud_rate: int) -> None:
-        serial = _pyserial()
+        serial = pyserial()
         try:
             self._port: Any = serial.Serial(path, baud_rate, timeout=0, exclusive=True)
         except (OSError, ValueError) as exc:
-            raise _refusal(path, exc) from exc
+            raise serial_refusal(path, exc) from exc
         self._path = path
 
     def read(self, timeout_s: float) -> bytes:
@@ -215,7 +215,7 @@ def find_port(vendor: int, product: int) -> str:
     Raises:
         UsageError: there is none, or there are several.
     """
-    _pyserial()
+    pyserial()
     from serial.tools import list_ports
 
     ports = [port for port in list_ports.comports() if (port.vid, port.pid) == (vendor, product)]
@@ -228,17 +228,22 @@ def find_port(vendor: int, product: int) -> str:
     return str(min(ports, key=lambda port: port.location or "").device)
 
 
-def _pyserial() -> Any:
+def pyserial(needed_by: str = "serial meters") -> Any:
+    """Module of pyserial.
+
+    Raises:
+        TargetError: it is not installed, with the command that would.
+    """
     try:
         import serial
     except ImportError:
         raise TargetError(
-            f"pyserial is not installed, serial meters need it: {install_command('serial')}"
+            f"pyserial is not installed, {needed_by} need it: {install_command('serial')}"
         ) from None
     return serial
 
 
-def _refusal(path: str, exc: Exception) -> TargetError:
+def serial_refusal(path: str, exc: Exception) -> TargetError:
     """Why a port is not opened; pyserial hides the number of some errors in the one before."""
     for cause in (exc, exc.__context__):
         found = cause.args[0] if cause is not None and cause.args else None

@@ -39,6 +39,11 @@
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── MeterLost                an energy meter that was there is gone
     │   ├── NotPermitted             the system keeps the user from an instrument
+    │   ├── BoardLost                a microcontroller that was there is gone
+    │   ├── BoardSilent              a microcontroller does not answer, or not in a known dialect
+    │   ├── BoardRestarted           a microcontroller restarted in the middle of something
+    │   ├── BoardRefusal             a microcontroller answers a command with an error of its own
+    │   ├── LineDamaged              a serial line loses or changes bytes, again and again
     │   ├── LeaseHeld                somebody else measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   │   └── TooLarge                 a file is larger than what the device can take
@@ -361,6 +366,32 @@ class NotPermitted(TargetError):
     def __init__(self, text: str, permission: Permission) -> None:
         super().__init__(text)
         self.permission = permission
+
+
+class BoardLost(TargetError):
+    """A microcontroller, or the program that stands for one, is gone."""
+
+
+class BoardSilent(TargetError):
+    """A microcontroller does not answer in its time, or in nothing that the bridge understands."""
+
+    retryable = True
+
+
+class BoardRestarted(TargetError):
+    """A microcontroller restarted while it was at work; what was loaded into it is lost."""
+
+    retryable = True
+
+
+class BoardRefusal(TargetError):
+    """A microcontroller answers a command with an error; the text quotes it."""
+
+
+class LineDamaged(TargetError):
+    """What comes over a serial line is not what was sent, however often it is repeated."""
+
+    retryable = True
 
 
 class LeaseHeld(TargetError):

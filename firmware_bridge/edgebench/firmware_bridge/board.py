@@ -1,0 +1,480 @@
+"""One board: found out what it is, loaded, run and read out.
+
+Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So nothing
+is believed that was said once, where it can be asked again: texts are asked for until two replies
+are the same, and an input is compared with what the board has, by its own CRC-32 or by printing it.
+What cannot be asked again, a window, has to say that it ran the inferences that were asked for.
+
+A load that failed begins anew, from `db load`: the reference writes behind its buffer if it gets a
+byte more than it was told to expect. No chunk is ever sent twice, and none after `m-load-done`.
+
+A board that restarts in a window has lost its input, and the window with it: that is an error, and
+the caller's to decide about. In a load it is only one more reason to begin anew.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from edgebench.firmware_bridge.console import ConsoleLog
+from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects.lines import LineDialect
+from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply, BoardTiming
+from edgebench.firmware_bridge.facts import (
+    LAP_RATE_HZ,
+    NO_MODEL,
+    SATURATED_TICKS,
+    BoardFacts,
+    BoardWindow,
+    FirmwareInfo,
+    InferenceTicks,
+    ReadBack,
+    TimestampKind,
+    firmware_info,
+    lap_ticks,
+)
+from edgebench.firmware_bridge.frames import LEAVE_FRAMES, FrameKind, FrameReader, FrameUpload
+from edgebench.firmware_bridge.transports.base import BoardTransport
+from edgebench.protocol.errors import (
+    BoardRefusal,
+    BoardRestarted,
+    BoardSilent,
+    LineDamaged,
+    LocalProtocolError,
+    UsageError,
+)
+
+T = TypeVar("T")
+ATTEMPTS = 7
+"""Times that a load or a window is tried on a line that loses bytes."""
+FRAMES_FROM_BYTES = 512
+"""Inputs below this size go as hexadecimal digits: entering and leaving frame mode takes longer."""
+INFERENCE_S = 120.0
+"""How long a board may be silent over the first inference; upstream's runner gives 30 s, which slow
+boards with long windows exceed."""
+
+
+class Board:
+    """A microcontroller behind a transport."""
+
+    def __init__(self, transport: BoardTransport, *, timing: BoardTiming | None = None) -> None:
+        self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
+        self._facts: BoardFacts | None = None
+
+    @property
+    def facts(self) -> BoardFacts:
+        """Identity of the board.
+
+        Raises:
+            LocalProtocolError: it was not connected.
+        """
+        if self._facts is None:
+            raise LocalProtocolError("the board is not connected")
+        return self._facts
+
+    @property
+    def console(self) -> ConsoleLog:
+        """Everything that went over the line."""
+        return self._exchange.console
+
+    def connect(self, baud_rates: Sequence[int] = ()) -> BoardFacts:
+        """Bring the line in step, and ask the board what it is.
+
+        Args:
+            baud_rates: Speeds to try, in this order; empty: the one that the transport has.
+
+        Raises:
+            BoardSilent: it does not answer, at no speed.
+            LineDamaged: it says something else whenever it is asked.
+            BoardLost: it is gone.
+        """
+        transport = self._exchange.transport
+        speeds = list(baud_rates) if transport.baud_rate is not None else []
+        self._exchange.hear_start()
+        while True:
+            if speeds and speeds[0] != transport.baud_rate:
+                transport.set_baud_rate(speeds[0])
+            try:
+                self._exchange.resync()
+                break
+            except BoardSilent:
+                if len(speeds) < 2:
+                    raise
+                speeds.pop(0)
+        self._facts = self._retrying(self._ask_facts)
+        return self._facts
+
+    def resync(self) -> None:
+        """Bring the line in step, after an error.
+
+        Raises:
+            BoardSilent: the board does not answer to its name.
+            BoardLost: it is gone.
+        """
+        self._exchange.resync()
+
+    def load_input(self, data: bytes, *, read_back: bool = True) -> ReadBack:
+        """Put the bytes of an input into the board.
+
+        Args:
+            data: Bytes as the firmware expects them.
+            read_back: Whether to have all of them printed, where the board has no CRC of its own.
+
+        Raises:
+            UsageError: it is not the size of an input of this model.
+            BoardRefusal: the board has no room for so many.
+            LineDamaged: they do not arrive as they were sent.
+            BoardSilent: the board does not answer.
+            BoardLost: it is gone.
+        """
+        expected = self.facts.firmware.input_bytes if self.facts.firmware else None
+        if not data or expected not in (None, len(data)):
+            raise UsageError(
+                f"an input of {self.facts.model_name or 'this model'} has "
+                f"{'at least 1 byte' if expected is None else f'{expected} bytes'}, got {len(data)}"
+            )
+        return self._retrying(lambda: self._load_once(data, read_back))
+
+    def load_model(self, blob: bytes) -> BoardFacts:
+        """Put a model into the board, by frames; what the board is then.
+
+        Raises:
+            UsageError: it has no place for one, or not for so large a one.
+            BoardRefusal: it does not take the model.
+            LineDamaged: the model does not arrive as it was sent.
+        """
+        info = self.facts.firmware
+        room = info.model_max if info else None
+        if not self._has_frames or room is None:
+            raise UsageError(f"{self.facts.name} takes no model over its line")
+        if len(blob) > room:
+            raise UsageError(
+                f"model of {len(blob)} bytes, {self.facts.name} has room for {room} bytes"
+            )
+        self._facts = self._retrying(lambda: self._load_model_once(blob))
+        return self._facts
+
+    def window(
+        self, count: int, *, warmup_count: int = 0, silence_s: float = INFERENCE_S
+    ) -> BoardWindow:
+        """Run inferences back to back, timed by the board.
+
+        Args:
+            count: Inferences of the window, >= 1.
+            warmup_count: Inferences before it.
+            silence_s: How long the board may say nothing; it says nothing in a window.
+
+        Raises:
+            UsageError: the firmware runs no inferences on demand.
+            BoardRefusal: it refuses, or has another input than it expects.
+            BoardRestarted: it started anew, and the input is lost.
+            BoardSilent: it does not come back.
+            LineDamaged: it ran something else than what was asked for, again and again.
+        """
+        if count < 1 or warmup_count < 0:
+            raise UsageError(f"a window has 1 inference or more, got {count} and {warmup_count}")
+        if self.facts.timestamps is None:
+            raise UsageError(
+                f"{self.facts.name} runs no inferences on demand: its firmware is a stream's"
+            )
+        errors: list[str | None] = []
+        damage = LineDamaged("no window")
+        for _ in range(ATTEMPTS):
+            reply = self._exchange.attempt(f"infer {count} {warmup_count}", silence_s=silence_s)
+            if reply.is_restart:
+                with suppress(BoardSilent):
+                    self._exchange.resync()
+                raise BoardRestarted(
+                    f"the board restarted in `{reply.command}`: its input is lost, and the window"
+                )
+            if reply.error is not None and reply.error in errors and not reply.is_misheard:
+                raise BoardRefusal(f"the board refuses `{reply.command}`: {reply.error}")
+            errors.append(reply.error)
+            try:
+                window = self._window_of(reply, count, warmup_count)
+            except LineDamaged as exc:
+                damage = exc
+                self._exchange.resync()
+                continue
+            if not reply.is_complete:  # only the last line was lost
+                self._exchange.resync()
+            return replace(window, inferences=self._inference_ticks(count))
+        raise damage
+
+    def outputs(self) -> tuple[float, ...]:
+        """Outputs of the last inference, as decimals of three digits.
+
+        Raises:
+            BoardRefusal: there are none.
+            LineDamaged: they are others whenever they are asked for.
+        """
+        reply = self._retrying(lambda: self._exchange.confirmed("results", said.ModelOutputs))
+        outputs = reply.first(said.ModelOutputs)
+        if outputs is None:
+            raise BoardRefusal("the board has no results")
+        return outputs.values
+
+    def output_bytes(self) -> bytes:
+        """Output tensors of the last inference as they are, from our own firmware.
+
+        Raises:
+            UsageError: the firmware does not have this.
+            BoardRefusal: there are none.
+        """
+        if self.facts.firmware is None:
+            raise UsageError(f"{self.facts.name} gives its outputs as decimals only")
+        expected = self.facts.firmware.output_bytes
+
+        def once() -> bytes:
+            reply = self._exchange.confirmed("x-out", said.OutputBytes)
+            data = b"".join(part.data for part in reply.said(said.OutputBytes))
+            if expected not in (None, len(data)):
+                raise LineDamaged(f"outputs of {len(data)} bytes, the board has {expected}")
+            return data
+
+        return self._retrying(once)
+
+    def close(self) -> None:
+        """Let go of the board; may be called twice."""
+        self._exchange.transport.close()
+
+    @property
+    def _has_frames(self) -> bool:
+        info = self._facts.firmware if self._facts else None
+        is_direct = self._exchange.interface_name is None
+        return is_direct and info is not None and bool(info.frame_max and info.frame_window)
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
+        """Result of something that can be done again, on a line that may fail it.
+
+        Raises:
+            BoardSilent: the board does not even answer to its name.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return attempt()
+            except (BoardSilent, BoardRestarted, LineDamaged):
+                self._exchange.resync()
+        return attempt()
+
+    def _ask_facts(self) -> BoardFacts:
+        exchange = self._exchange
+        name = exchange.confirmed("name", said.BoardNamed).first(said.BoardNamed)
+        if name is None:
+            raise LineDamaged("the board has two names, or none")
+        version: said.FirmwareProfile | None = None
+        model: said.ModelNamed | None = None
+        with suppress(BoardRefusal):  # firmware that has no such command
+            profile = exchange.confirmed("profile", said.FirmwareProfile, said.ModelNamed)
+            version, model = profile.first(said.FirmwareProfile), profile.first(said.ModelNamed)
+        info = self._ask_info()
+        if info and info.line_max and isinstance(exchange.dialect, LineDialect):
+            exchange.dialect.widen(info.line_max)
+        return BoardFacts(
+            name=name.name,
+            dialect=exchange.dialect.name,
+            profile=version.text if version else None,
+            model_name=model.name if model and model.name not in (NO_MODEL, "") else None,
+            timestamps=self._timestamps(info),
+            firmware=info,
+            quirks=tuple(sorted(exchange.dialect.quirks, key=lambda one: one.value)),
+            baud_rate=exchange.transport.baud_rate,
+            is_emulated=exchange.transport.is_emulated,
+        )
+
+    def _ask_info(self) -> FirmwareInfo | None:
+        try:
+            reply = self._exchange.confirmed("x-info", said.InfoItem)
+        except BoardRefusal:
+            return None
+        return firmware_info({one.key: one.value for one in reply.said(said.InfoItem)})
+
+    def _timestamps(self, info: FirmwareInfo | None) -> TimestampKind | None:
+        """Kind of timestamps, by what the board says of itself, or by asking for one.
+
+        Asking makes a pulse on the pin of a board in energy mode, so it is the last resort.
+        """
+        exchange = self._exchange
+        if exchange.dialect.name.endswith("streaming"):
+            return None
+        modes = [one for one in exchange.boot_events if isinstance(one, said.TimestampMode)]
+        if info is not None and info.mode in ("energy", "performance"):
+            is_energy = info.mode == "energy"
+        elif modes:
+            is_energy = modes[-1].is_energy
+        else:
+            laps = [bool(exchange.ask("timestamp").said(said.LapTime)) for _ in range(2)]
+            is_energy = not any(laps)
+        return TimestampKind.PULSE if is_energy else TimestampKind.LAP
+
+    def _load_once(self, data: bytes, read_back: bool) -> ReadBack:
+        if self._has_frames and len(data) >= FRAMES_FROM_BYTES:
+            self._upload(data, is_model=False)
+        else:
+            self._load_digits(data)
+        if self.facts.firmware is not None:
+            self._check_crc("x-crc", data)
+            return ReadBack.CRC
+        return self._compare_printed(data) if read_back else ReadBack.NONE
+
+    def _load_digits(self, data: bytes) -> None:
+        exchange, size = self._exchange, len(data)
+        reply = exchange.ask(f"db load {size}")
+        mismatch = reply.first(said.InputMismatch)
+        text = reply.error or (mismatch.text if mismatch else None)
+        if text is not None and str(size) in text:
+            raise BoardRefusal(f"the board refuses an input of {size} bytes: {text}")
+        expected = reply.first(said.LoadExpected)
+        if text is not None or expected is None or expected.size_bytes != size:
+            raise LineDamaged(
+                f"the board expects {expected} for {size} bytes: {text or 'no error'}"
+            )
+        chunk = exchange.dialect.chunk_bytes
+        for begin in range(0, size, chunk):
+            part = data[begin : begin + chunk]
+            reply = exchange.ask(f"db {part.hex()}")
+            is_last = begin + chunk >= size
+            told = reply.first(said.LoadedSoFar)
+            is_as_told = told is None or told.size_bytes == begin + len(part)
+            is_done = reply.first(said.LoadDone) is not None
+            if reply.error or is_done != is_last or not is_as_told:
+                raise LineDamaged(
+                    f"load of {size} bytes failed at {begin}: "
+                    f"{reply.error or ('its end came early' if is_done else 'bytes are missing')}"
+                )
+
+    def _compare_printed(self, data: bytes) -> ReadBack:
+        """Have the board print its input, and compare.
+
+        Raises:
+            LineDamaged: it has another one.
+        """
+        before: tuple[bytes, str | None] | None = None
+        for _ in range(ATTEMPTS):
+            reply = self._exchange.ask("db print")
+            printed = b"".join(one.data for one in reply.said(said.BufferBytes))
+            if printed[: len(data)] == data:
+                return ReadBack.PRINTED
+            if (printed, reply.error) == before:
+                # Said twice, so it is no damage of the way back.
+                if reply.error is not None and not printed and not reply.is_misheard:
+                    return ReadBack.NONE
+                break
+            before = printed, reply.error
+        raise LineDamaged(f"the board has another input than the {len(data)} bytes that were sent")
+
+    def _check_crc(self, command: str, data: bytes) -> None:
+        reply = self._exchange.confirmed(command, said.BufferCrc)
+        if reply.first(said.BufferCrc) != said.BufferCrc(zlib.crc32(data), len(data)):
+            raise LineDamaged(f"the board has other bytes than the {len(data)} that were sent")
+
+    def _load_model_once(self, blob: bytes) -> BoardFacts:
+        self._upload(blob, is_model=True)
+        self._check_crc("x-crc model", blob)
+        return self._ask_facts()
+
+    def _upload(self, data: bytes, *, is_model: bool) -> None:
+        """Send an input or a model by frames, and go back to lines."""
+        exchange = self._exchange
+        opened = exchange.ask("x-frames").first(said.FramesOpened)
+        if opened is None:
+            raise LineDamaged("the board does not say how large a frame may be")
+        reader = FrameReader()
+        upload = FrameUpload(data, is_model, opened.payload_max, max(1, opened.window))
+        try:
+            while not upload.is_done:
+                if out := upload.next_frames():
+                    exchange.send(out)
+                frames = exchange.frames(reader, exchange.timing.frame_s)
+                if frames is None:
+                    upload.time_out()
+                for frame in frames or ():
+                    upload.hear(frame)
+        finally:
+            self._leave_frames()
+
+    def _leave_frames(self) -> None:
+        exchange, reader = self._exchange, FrameReader()
+        for _ in range(ATTEMPTS):
+            exchange.send(LEAVE_FRAMES)
+            frames = exchange.frames(reader, exchange.timing.frame_s)
+            if any(one.kind == FrameKind.ACK and one.sequence == 0 for one in frames or ()):
+                break
+        exchange.drain()
+
+    def _window_of(self, reply: BoardReply, count: int, warmup_count: int) -> BoardWindow:
+        """Window of a reply to `infer`.
+
+        Raises:
+            BoardRefusal: it is of another input.
+            LineDamaged: it is not the reply to what was asked for.
+        """
+        warmup, began = reply.first(said.WarmupBegan), reply.first(said.InferenceBegan)
+        if mismatch := reply.first(said.InputMismatch):
+            raise BoardRefusal(f"the board has not the input that it expects: {mismatch.text}")
+        if reply.error is not None:
+            raise LineDamaged(f"`{reply.command}` failed: {reply.error}")
+        is_as_asked = (began is None or began.count == count) and (
+            warmup is None or warmup.count == warmup_count
+        )
+        if not is_as_asked:
+            raise LineDamaged(f"`{reply.command}` arrived as another: {warmup}, {began}")
+        if not reply.is_complete and not reply.said(said.InferenceEnded):
+            # Lost on its way, or hung: whether the board answers to its name then tells.
+            raise LineDamaged(f"`{reply.command}` does not end: the board fell silent")
+        if began is None:
+            raise LineDamaged(f"nothing says that `{reply.command}` arrived as it was sent")
+        first, last = self._ends(reply)
+        outputs = reply.said(said.ModelOutputs)
+        window = BoardWindow(
+            count=count,
+            warmup_count=warmup_count,
+            issued_ns=reply.issued_ns,
+            began_ns=first.first_ns,
+            ended_ns=last.first_ns,
+            outputs=outputs[-1].values if outputs else None,
+        )
+        if not isinstance(first.event, said.LapTime) or not isinstance(last.event, said.LapTime):
+            return window
+        laps = first.event.time_us, last.event.time_us
+        is_real = not self.facts.is_emulated
+        passed_ns = window.ended_ns - window.began_ns if is_real else None
+        return replace(
+            window, laps=laps, ticks=lap_ticks(*laps, passed_ns), tick_rate_hz=LAP_RATE_HZ
+        )
+
+    def _ends(self, reply: BoardReply) -> tuple[said.TimedEvent, said.TimedEvent]:
+        """Lines at the two ends of a window.
+
+        Raises:
+            LineDamaged: one of them is missing.
+        """
+        is_lap = self.facts.timestamps is TimestampKind.LAP
+        kinds = said.LapTime if is_lap else (said.InferenceBegan, said.InferenceEnded)
+        ends = [one for one in reply.events if isinstance(one.event, kinds)]
+        if len(ends) != 2:
+            raise LineDamaged(f"a window has 2 ends, the board named {len(ends)}")
+        return ends[0], ends[1]
+
+    def _inference_ticks(self, count: int) -> InferenceTicks | None:
+        """Times of single inferences, where the firmware has them."""
+        info = self.facts.firmware
+        if info is None or not info.cycles_max:
+            return None
+        return self._retrying(lambda: self._ask_ticks(count))
+
+    def _ask_ticks(self, count: int) -> InferenceTicks:
+        reply = self._exchange.confirmed("x-cycles", said.CyclesHead, said.CyclesPart)
+        head = reply.first(said.CyclesHead)
+        ticks = [one for part in reply.said(said.CyclesPart) for one in part.ticks]
+        if head is None or head.total_count != count or head.kept_count != len(ticks):
+            raise LineDamaged(f"{len(ticks)} ticks of a window of {count} came, announced {head}")
+        return InferenceTicks(
+            tick_rate_hz=head.tick_rate_hz,
+            total_count=head.total_count,
+            ticks=tuple(None if one == SATURATED_TICKS else one for one in ticks),
+        )

@@ -1,0 +1,220 @@
+"""Which serial ports may have a board, which do, and which one it was the last time.
+
+Theory of operation. pyserial lists the ports with their USB ids. An id with a hint makes a port a
+candidate; `name` makes a candidate a board. Asking opens a port, which restarts many boards, so a
+board that said its name is remembered by its USB serial number: it is not asked again while it is
+only listed. A port without a USB serial number (and a pseudo-terminal, which is in no list) has to
+be named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.exchange import BoardTiming
+from edgebench.firmware_bridge.facts import BoardFacts
+from edgebench.firmware_bridge.transports.base import BoardTransport
+from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.firmware_bridge.usb_ids import BoardHint, hint_of
+from edgebench.meters.transport import pyserial
+from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.text import printable
+
+DEFAULT_BAUD_RATES = (115_200, 921_600, 9600)
+"""Performance mode, the reference for anomaly detection, and energy mode."""
+PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
+"""A port that may have no board at all is given up sooner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SerialPortInfo:
+    """Serial port, as the system lists it."""
+
+    path: str
+    vendor: int | None = None
+    product: int | None = None
+    serial_number: str | None = None
+    description: str = ""
+    location: str = ""
+    """Place on the bus, with the interface; ports of one device differ in the latter."""
+
+    @property
+    def hint(self) -> BoardHint | None:
+        """What may be there."""
+        return hint_of(self.vendor, self.product)
+
+    @property
+    def key(self) -> str | None:
+        """Identity of the USB device and its interface; None: it has no serial number."""
+        if not self.serial_number or self.vendor is None:
+            return None
+        interface = self.location.rpartition(":")[2]
+        return f"{self.vendor:04x}:{self.product or 0:04x}:{self.serial_number}:{interface}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownBoard:
+    """Board that said its name at a port before."""
+
+    name: str
+    baud_rate: int | None = None
+    dialect: str | None = None
+    model_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBoard:
+    """Port with what is known of it."""
+
+    port: SerialPortInfo
+    board: KnownBoard | None = None
+    """None: it was not asked, or did not answer."""
+    trouble: str | None = None
+    """Why it cannot be used; one line."""
+
+
+def list_serial_ports() -> list[SerialPortInfo]:
+    """Serial ports of this machine, by path.
+
+    Raises:
+        TargetError: pyserial is not installed.
+    """
+    pyserial("boards")
+    from serial.tools import list_ports
+
+    ports: Iterable[Any] = list_ports.comports()
+    return sorted(
+        (
+            SerialPortInfo(
+                path=str(port.device),
+                vendor=port.vid,
+                product=port.pid,
+                serial_number=printable(port.serial_number) if port.serial_number else None,
+                description=printable(port.description or ""),
+                location=str(port.location or ""),
+            )
+            for port in ports
+        ),
+        key=lambda port: port.path,
+    )
+
+
+class BoardMemory:
+    """Boards that said their names, by USB serial number, in a file of the user's."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def known(self) -> dict[str, KnownBoard]:
+        """Boards by key of their port; a file that is damaged is as good as none."""
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            entries: Mapping[str, Mapping[str, Any]] = json.loads(self._path.read_text("utf-8"))
+            return {key: KnownBoard(**entry) for key, entry in entries.items()}
+        return {}
+
+    def remember(self, port: SerialPortInfo, board: KnownBoard) -> None:
+        """Keep a board; one at a port without a serial number is not kept.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        if port.key is None:
+            return
+        entries = {key: _plain(one) for key, one in self.known().items()} | {
+            port.key: _plain(board)
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self._path.with_suffix(".new")
+        beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")
+        os.replace(beside, self._path)
+
+
+def _plain(board: KnownBoard) -> dict[str, str | int | None]:
+    return {name: getattr(board, name) for name in KnownBoard.__slots__}
+
+
+OpenLine = Callable[[str, int], BoardTransport]
+
+
+def find_boards(
+    memory: BoardMemory,
+    *,
+    ask: bool,
+    ports: Iterable[SerialPortInfo] | None = None,
+    opener: OpenLine = open_line,
+    timing: BoardTiming = PROBE_TIMING,
+) -> list[FoundBoard]:
+    """Ports that may have a board, with the boards that are known to be there.
+
+    Args:
+        memory: Boards that were there before.
+        ask: Whether to open candidates that are not known, and ask for their name.
+        ports: Ports of this machine; None: as the system lists them.
+        opener: Opens a port at a speed.
+        timing: How long to wait for an answer.
+    """
+    known = memory.known()
+    boards: list[FoundBoard] = []
+    for port in list_serial_ports() if ports is None else ports:
+        if port.hint is None:
+            continue
+        board = known.get(port.key) if port.key else None
+        if board is not None or not ask:
+            boards.append(FoundBoard(port=port, board=board))
+            continue
+        boards.append(_asked(port, memory, opener, timing))
+    return boards
+
+
+def _asked(
+    port: SerialPortInfo, memory: BoardMemory, opener: OpenLine, timing: BoardTiming
+) -> FoundBoard:
+    """Ask the board at a port for its name, and remember it."""
+    speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES
+    try:
+        board = Board(opener(port.path, speeds[0]), timing=timing)
+        try:
+            found = known_board(board.connect(speeds))
+        finally:
+            board.close()
+    except EdgebenchError as exc:
+        return FoundBoard(port=port, trouble=str(exc))
+    with suppress(OSError):  # it is asked again the next time
+        memory.remember(port, found)
+    return FoundBoard(port=port, board=found)
+
+
+def known_board(facts: BoardFacts) -> KnownBoard:
+    """What is worth remembering of a board."""
+    return KnownBoard(
+        name=facts.name,
+        baud_rate=facts.baud_rate,
+        dialect=facts.dialect,
+        model_name=facts.model_name,
+    )
+
+
+def port_named(name: str, boards: Iterable[FoundBoard]) -> FoundBoard:
+    """The only board that a user means: by its path, its USB serial number, or its own name.
+
+    Raises:
+        UsageError: none is meant, or several are.
+    """
+    boards = list(boards)
+    meant = [
+        one
+        for one in boards
+        if name in (one.port.path, one.port.serial_number, one.board.name if one.board else None)
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    paths = ", ".join(one.port.path for one in meant or boards) or "none"
+    which = f"{len(meant)} boards have" if meant else "no board has"
+    raise UsageError(f"{which} the name {name!r}: ports are {paths}")

@@ -1,0 +1,87 @@
+"""A board behind MLPerf Tiny's interface board, which passes commands on and marks the replies.
+
+    dut name%  →  m-dut-passthrough(name)
+                  m-ready                        of the interface board
+                  [dut]: m-name-dut-[…]
+                  [dut]: m-ready                 of the board itself: the command is over
+
+The interface board answers at once, so the first `m-ready` says nothing of the board behind it. The
+line is half duplex: nothing is sent while the board talks.
+
+Source: mlcommons/tiny, benchmark/interface, InterfaceMenu::Passthrough.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from edgebench.firmware_bridge.dialects.events import (
+    BoardReady,
+    CommandEcho,
+    OtherText,
+    Quirk,
+    TimedEvent,
+)
+from edgebench.firmware_bridge.dialects.lines import LineDialect, line_pattern
+from edgebench.firmware_bridge.dialects.mlperf_tiny import MLPERF_TINY
+
+PREFIX = "dut "
+CHUNK_BYTES = 26
+"""Bytes a command with the prefix before it, as upstream's runner sends them: 64 characters."""
+_MARK = re.compile(r"\[dut\]: ?")
+
+
+class PassthroughDialect:
+    """The dialect of a board, spoken through an interface board."""
+
+    def __init__(self, board: LineDialect) -> None:
+        self.name = f"interface_board+{board.name}"
+        self.chunk_bytes = CHUNK_BYTES
+        self.quirks: set[Quirk] = board.quirks
+        self.is_interface_heard = False
+        """The interface board answered the last command; the board behind it may be silent."""
+        self._board = board
+        self._outer = LineDialect(
+            "interface_board",
+            (
+                line_pattern(
+                    r"dut-passthrough\((.*)\)?",
+                    lambda m, _: CommandEcho(m[1].removesuffix(")")),
+                ),
+                # What is marked is read by the board's own dialect, below.
+                line_pattern(r"\[dut\]:.*", lambda m, _: OtherText(m[0]), has_prefix=False),
+                *(one for one in MLPERF_TINY if one.has_prefix),
+            ),
+            r"m-dut-passthrough\(|\[dut\]:",
+            chunk_bytes=CHUNK_BYTES,
+            max_chars=board.max_chars + len(PREFIX),
+        )
+        self._outer.quirks = self.quirks
+
+    def encode(self, command: str) -> bytes:
+        """Bytes of a command for the board behind the interface board."""
+        self._board.encode(command)  # for its own checks, and the echo of a board that has one
+        self.is_interface_heard = False
+        return self._outer.encode(PREFIX + command)
+
+    def reset(self) -> None:
+        """Forget half a line and the last command."""
+        self._board.reset()
+        self._outer.reset()
+
+    def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
+        """Events of the board; the interface board's own lines are those that are not marked."""
+        events: list[TimedEvent] = []
+        for one in self._outer.receive(data, time_ns):
+            if isinstance(one.event, OtherText) and (mark := _MARK.match(one.event.text)):
+                line = one.event.text[mark.end() :].encode("ascii") + b"\n"
+                events += [
+                    replace(inner, first_ns=one.first_ns)
+                    for inner in self._board.receive(line, one.last_ns)
+                ]
+            elif isinstance(one.event, BoardReady):
+                self.is_interface_heard = True
+            elif not isinstance(one.event, CommandEcho):
+                events.append(one)
+        return events

@@ -1,0 +1,181 @@
+r"""Dialects of lines: commands that end in `%`, replies by lines until `m-ready`.
+
+Theory of operation. A line ends at LF, or at CR; empty lines say nothing, so every variant of line
+ends is the same. Bytes that no text has are dropped. Three defects of a line are mended here:
+
+    echo          the command itself comes first, whole or in a line of its own
+    no prefix     `ready` for `m-ready`; firmware of people who found the prefix superfluous
+    joined lines  the end of a line was lost, so a known beginning stands inside another line
+
+What a line says is a table of patterns, so that a dialect is mostly data.
+
+Source: mlcommons/tiny @ 1afd2c98, benchmark/api/internally_implemented.cpp (commands and replies).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from edgebench.firmware_bridge.dialects.events import BoardEvent, OtherText, Quirk, TimedEvent
+from edgebench.protocol.errors import LocalProtocolError
+
+TERMINATOR = "%"
+COMMAND_MAX_CHARS = 79
+"""The reference has room for 80 characters with the terminator, and cuts what is longer without a
+word."""
+_LINE_MAX_BYTES = 1 << 16
+"""A board that sends so much without an end of a line is not talking to us; `db print` of the
+streaming firmware is one line of three characters a byte."""
+_ENDS = re.compile(rb"\r|\n")
+_NO_TEXT = bytes({*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x20), *range(0x7F, 0x100)})
+
+
+@dataclass(frozen=True, slots=True)
+class LinePattern:
+    """A kind of line, and what it says."""
+
+    pattern: re.Pattern[str]
+    """Matches the whole line, without its prefix `m-`."""
+    event: Callable[[re.Match[str], set[Quirk]], BoardEvent]
+    has_prefix: bool = True
+    """Whether `m-` belongs before it."""
+
+
+def line_pattern(
+    pattern: str,
+    event: Callable[[re.Match[str], set[Quirk]], BoardEvent],
+    *,
+    has_prefix: bool = True,
+) -> LinePattern:
+    """A kind of line, by the text of its pattern."""
+    return LinePattern(re.compile(pattern), event, has_prefix)
+
+
+def check_command(command: str, max_chars: int = COMMAND_MAX_CHARS) -> str:
+    """Refuse what a board would not take as one command.
+
+    An empty command ends in a bare terminator, which crashes the reference firmware.
+
+    Raises:
+        LocalProtocolError: it is empty, too long, or has characters that break it up.
+    """
+    is_text = command.isascii() and command.isprintable() and TERMINATOR not in command
+    if not command.strip() or not is_text:
+        raise LocalProtocolError(f"not a command for a board: {command[:80]!r}")
+    if len(command) > max_chars:
+        raise LocalProtocolError(
+            f"command of {len(command)} characters, limit {max_chars}: {command[:40]}…"
+        )
+    return command
+
+
+class LineDialect:
+    """A dialect that is a table of lines."""
+
+    def __init__(
+        self,
+        name: str,
+        patterns: Sequence[LinePattern],
+        beginnings: str,
+        *,
+        chunk_bytes: int,
+        max_chars: int = COMMAND_MAX_CHARS,
+    ) -> None:
+        """Make a dialect.
+
+        Args:
+            name: Stable name.
+            patterns: Kinds of lines; the first that matches counts.
+            beginnings: Pattern of beginnings that no line has in its middle.
+            chunk_bytes: Bytes of input in one `db` command.
+            max_chars: Longest command without its terminator.
+        """
+        self.name = name
+        self.chunk_bytes = chunk_bytes
+        self.max_chars = max_chars
+        self.quirks: set[Quirk] = set()
+        self._patterns = patterns
+        self._beginning = re.compile(beginnings)
+        self._rest = b""
+        self._rest_ns = 0
+        """Time of the first byte of the rest."""
+        self._echo = b""
+        """Command that may come back before its reply."""
+
+    def widen(self, max_chars: int) -> None:
+        """Use the longer commands that a board says it takes."""
+        self.max_chars = max_chars
+        self.chunk_bytes = max(self.chunk_bytes, (max_chars - len("db ")) // 2)
+
+    def encode(self, command: str) -> bytes:
+        """Bytes of a command."""
+        sent = (check_command(command, self.max_chars) + TERMINATOR).encode("ascii")
+        self._echo = sent
+        return sent
+
+    def reset(self) -> None:
+        """Forget half a line and the last command."""
+        self._rest, self._echo = b"", b""
+
+    def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
+        """Events that are complete with these bytes."""
+        text = data.translate(None, _NO_TEXT)
+        if len(text) < len(data.translate(None, b"\0")):  # a glitch at a reset is often a NUL
+            self.quirks.add(Quirk.NOT_TEXT)
+        if text and not self._rest:
+            self._rest_ns = time_ns
+        self._rest += text
+        if not self._cut_echo():
+            return []
+        *whole, self._rest = _ENDS.split(self._rest)
+        if len(self._rest) > _LINE_MAX_BYTES:
+            self._rest = b""
+        events: list[TimedEvent] = []
+        for number, line in enumerate(whole):
+            # Only the first line can have begun in an earlier read.
+            first_ns = time_ns if number else self._rest_ns
+            events += [
+                TimedEvent(self._event(part), first_ns, time_ns)
+                for part in self._parts(line.decode("ascii").strip())
+            ]
+        if whole:
+            self._rest_ns = time_ns
+        return events
+
+    def _cut_echo(self) -> bool:
+        """Take the echo of a command away; False: what came may be the begin of one."""
+        if not self._echo:
+            return True
+        begin = self._rest.lstrip(b"\r\n ")
+        if begin.startswith(self._echo):
+            self.quirks.add(Quirk.ECHO)
+            self._rest, self._echo = begin[len(self._echo) :], b""
+            return True
+        if begin and not self._echo.startswith(begin):
+            self._echo = b""
+            return True
+        return not begin
+
+    def _parts(self, line: str) -> list[str]:
+        """The line, or the lines that it was joined of."""
+        begins = [match.start() for match in self._beginning.finditer(line)]
+        if not begins or begins == [0]:
+            return [line] if line else []
+        self.quirks.add(Quirk.JOINED_LINES)
+        edges = sorted({0, *begins, len(line)})
+        pieces = (line[one:other].strip() for one, other in pairwise(edges))
+        return [piece for piece in pieces if piece]
+
+    def _event(self, line: str) -> BoardEvent:
+        bare = line.removeprefix("m-")
+        for one in self._patterns:
+            match = one.pattern.fullmatch(bare if one.has_prefix else line)
+            if match is None:
+                continue
+            if one.has_prefix and bare == line:
+                self.quirks.add(Quirk.NO_PREFIX)
+            return one.event(match, self.quirks)
+        return OtherText(line)

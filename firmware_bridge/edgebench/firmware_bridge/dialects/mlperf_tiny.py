@@ -1,0 +1,108 @@
+"""MLPerf Tiny's protocol, performance and energy mode, and what our own firmware adds to it.
+
+The two modes differ in what a timestamp is: a line, or a pulse on a pin. Everything else is the
+same, so one dialect reads both, and the board says at its start which it is in.
+
+Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
+size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor).
+Commands that begin with x-: docs/firmware-protocol.md.
+"""
+
+from __future__ import annotations
+
+import re
+
+from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects.events import Quirk
+from edgebench.firmware_bridge.dialects.lines import LineDialect, LinePattern, line_pattern
+
+CHUNK_BYTES = 31
+"""Bytes a command, as upstream's runner sends them: EEMBC's rule is never more than one command or
+64 bytes before the next `m-ready`."""
+_BRACKET = re.compile(r"\[?([^\[\]]*)\]?")
+
+BEGINNINGS = (
+    r"m-(?:ready|name-|profile-|model-|timestamp-mode-|lap-us-|init-done|load-done|buffer-|"
+    r"warmup-|infer-|results-|info-|crc-|out-\[|cycles-|cycle-|frames-|\[Expecting)|(?<![a-z])e-\["
+)
+"""Beginnings that no line of any board has in its middle."""
+
+
+def _named(match: re.Match[str], quirks: set[Quirk]) -> said.BoardNamed:
+    """Name in any of the forms that firmware was seen to give it."""
+    if not re.fullmatch(r"name-dut-\[[^\]]+\]", match[0]):
+        quirks.add(Quirk.NAME_FORMAT)
+    bracket = _BRACKET.fullmatch(match[1])
+    return said.BoardNamed((bracket[1] if bracket else match[1]).strip())
+
+
+def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
+    """Numbers of a list; one comma too many is no number."""
+    parts = [part.strip() for part in text.split(",")]
+    if parts and not parts[-1]:
+        quirks.add(Quirk.TRAILING_COMMA)
+        parts.pop()
+    return tuple(float(part) for part in parts)
+
+
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf)"
+NUMBERS = rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*"
+"""Pattern of a list of decimal numbers."""
+
+MLPERF_TINY: tuple[LinePattern, ...] = (
+    line_pattern(r"ready", lambda _, __: said.BoardReady()),
+    line_pattern(r"name-(?:dut-)?(.+)", _named),
+    line_pattern(r"profile-\[(.*)\]", lambda m, _: said.FirmwareProfile(m[1])),
+    line_pattern(r"model-\[(.*)\]", lambda m, _: said.ModelNamed(m[1].strip())),
+    line_pattern(
+        r"timestamp-mode-(energy|performance)",
+        lambda m, _: said.TimestampMode(m[1] == "energy"),
+    ),
+    line_pattern(r"init-done", lambda _, __: said.InitDone()),
+    line_pattern(r"lap-us-(\d{1,20})", lambda m, _: said.LapTime(int(m[1]))),
+    line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.LoadExpected(int(m[1]))),
+    line_pattern(r"load-done", lambda _, __: said.LoadDone()),
+    line_pattern(
+        r"buffer-([0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2})*)",
+        lambda m, _: said.BufferBytes(bytes.fromhex(m[1].replace("-", ""))),
+    ),
+    line_pattern(r"warmup-start-(\d{1,10})", lambda m, _: said.WarmupBegan(int(m[1]))),
+    line_pattern(r"warmup-done", lambda _, __: said.WarmupEnded()),
+    line_pattern(r"infer-start-(\d{1,10})", lambda m, _: said.InferenceBegan(int(m[1]))),
+    line_pattern(r"infer-done", lambda _, __: said.InferenceEnded()),
+    line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: said.ModelOutputs(numbers(m[1], q))),
+    line_pattern(
+        r"e-\[(.*)", lambda m, _: said.ErrorReply(m[1].removesuffix("]")), has_prefix=False
+    ),
+    line_pattern(
+        r"Supplied buffer size \d+ exceeds maximum.*|Input db has .*expected.*",
+        lambda m, _: said.InputMismatch(m[0]),
+        has_prefix=False,
+    ),
+    line_pattern(r"\[(No input loaded: zeros)\]", lambda m, _: said.InputMismatch(m[1])),
+    line_pattern(r"info-([a-z_]+)-\[(.*)\]", lambda m, _: said.InfoItem(m[1], m[2])),
+    line_pattern(
+        r"crc-\[([0-9a-f]{8}),(\d{1,10})\]", lambda m, _: said.BufferCrc(int(m[1], 16), int(m[2]))
+    ),
+    line_pattern(r"out-\[((?:[0-9a-f]{2})+)\]", lambda m, _: said.OutputBytes(bytes.fromhex(m[1]))),
+    line_pattern(
+        r"cycles-\[(\d{1,20}),(\d{1,10}),(\d{1,10})\]",
+        lambda m, _: said.CyclesHead(int(m[1]), int(m[2]), int(m[3])),
+    ),
+    line_pattern(
+        r"cycle-\[(\d{1,20}(?:,\d{1,20})*)\]",
+        lambda m, _: said.CyclesPart(tuple(int(one) for one in m[1].split(","))),
+    ),
+    line_pattern(
+        r"frames-\[(\d{1,5}),(\d{1,5})\]",
+        lambda m, _: said.FramesOpened(int(m[1]), int(m[2])),
+    ),
+    line_pattern(
+        r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceNamed(m[0]), has_prefix=False
+    ),
+)
+
+
+def mlperf_tiny() -> LineDialect:
+    """Dialect of MLPerf Tiny's reference API, either mode."""
+    return LineDialect("mlperf_tiny", MLPERF_TINY, BEGINNINGS, chunk_bytes=CHUNK_BYTES)

@@ -1,0 +1,333 @@
+"""Binary frames of our own firmware: COBS, a CRC-32, and an upload with frames in flight.
+
+    wire    COBS( kind u8 │ sequence u8 │ payload │ crc32 u32 ) 0x00
+
+Theory of operation. An upload is a begin frame, data frames with their offset, and for a model a
+commit. Up to `window` frames are under way; each has one reply, in order. A refused or lost frame
+makes those behind it wrong as well, so the upload waits until all of them are answered, or nothing
+comes any more, and goes on from the offset that the board named. Nothing here reads or writes.
+
+Source: docs/firmware-protocol.md. COBS: Cheshire & Baker, Consistent Overhead Byte Stuffing (1999).
+CRC-32: that of zlib.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+
+from edgebench.protocol.errors import BoardRefusal, LineDamaged
+
+_U32 = struct.Struct("<I")
+_RUN_MAX = 254
+"""Bytes other than zero that one code byte can stand before."""
+_FRAME_MAX_BYTES = 1 << 16
+"""No frame is longer; what is, has lost its end."""
+ATTEMPTS = 20
+"""Times that an upload goes back without having come further."""
+
+
+class FrameKind(IntEnum):
+    """First byte of a frame."""
+
+    INPUT_BEGIN = 0x01
+    INPUT_DATA = 0x02
+    MODEL_BEGIN = 0x03
+    MODEL_DATA = 0x04
+    MODEL_COMMIT = 0x05
+    LEAVE = 0x0F
+    ACK = 0x80
+    NAK = 0x81
+
+
+class FrameError(IntEnum):
+    """Reason in a `NAK`."""
+
+    UNKNOWN = 0
+    BAD_FRAME = 1
+    UNKNOWN_KIND = 2
+    BAD_PAYLOAD = 3
+    TOO_LARGE = 4
+    BAD_OFFSET = 5
+    NOT_BEGUN = 6
+    MODEL_INCOMPLETE = 7
+    MODEL_CRC = 8
+    MODEL_REFUSED = 9
+
+    @classmethod
+    def _missing_(cls, value: object) -> FrameError:
+        return cls.UNKNOWN
+
+
+class ModelReason(IntEnum):
+    """Why firmware refuses a model."""
+
+    READY = 0
+    NONE = 1
+    BAD_HEADER = 2
+    BAD_OPERATOR = 3
+    BAD_TENSOR = 4
+    NO_MEMORY = 5
+    UNKNOWN = 255
+
+    @classmethod
+    def _missing_(cls, value: object) -> ModelReason:
+        return cls.UNKNOWN
+
+
+_REPEATED = {FrameError.BAD_FRAME, FrameError.BAD_OFFSET, FrameError.MODEL_INCOMPLETE}
+"""Brought about by a damaged or lost frame: go on from where the board is."""
+_BEGIN_AGAIN = {FrameError.NOT_BEGUN, FrameError.MODEL_CRC}
+"""The board forgot the load, or has another one; anything else would be the same again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFrame:
+    """One frame, either way."""
+
+    kind: int
+    sequence: int
+    payload: bytes = b""
+
+
+class FrameDamaged(ValueError):
+    """Bytes between two zeros are no frame."""
+
+
+def cobs_encode(data: bytes) -> bytes:
+    r"""Bytes without a zero among them; the delimiter is not part of it.
+
+    >>> cobs_encode(b"\x11\x22\x00\x33").hex(" ")
+    '03 11 22 02 33'
+    """
+    encoded = bytearray()
+    runs = data.split(b"\0")
+    for number, run in enumerate(runs):
+        is_last = number == len(runs) - 1
+        while len(run) >= _RUN_MAX:
+            if is_last and len(run) == _RUN_MAX:
+                break  # a full run at the very end needs no further code byte
+            encoded += b"\xff" + run[:_RUN_MAX]
+            run = run[_RUN_MAX:]
+        encoded += bytes([len(run) + 1]) + run
+    return bytes(encoded)
+
+
+def cobs_decode(encoded: bytes) -> bytes:
+    """Bytes as they were before `cobs_encode`.
+
+    Raises:
+        FrameDamaged: there is a zero among them, or they end in the middle of a run.
+    """
+    data = bytearray()
+    place = 0
+    while place < len(encoded):
+        code = encoded[place]
+        run = encoded[place + 1 : place + code]
+        if code == 0 or len(run) != code - 1 or 0 in run:
+            raise FrameDamaged(f"{len(encoded)} bytes are not COBS: code {code} at {place}")
+        data += run
+        place += code
+        if code <= _RUN_MAX and place < len(encoded):
+            data.append(0)
+    return bytes(data)
+
+
+def frame_encode(frame: BoardFrame) -> bytes:
+    """A frame as it goes over the wire, with the zero behind it."""
+    body = bytes([frame.kind, frame.sequence]) + frame.payload
+    return cobs_encode(body + _U32.pack(zlib.crc32(body))) + b"\0"
+
+
+def frame_decode(encoded: bytes) -> BoardFrame:
+    """The frame between two zeros.
+
+    Raises:
+        FrameDamaged: it is none, or its CRC is another one.
+    """
+    data = cobs_decode(encoded)
+    if len(data) < 2 + _U32.size:
+        raise FrameDamaged(f"a frame has {2 + _U32.size} bytes or more, got {len(data)}")
+    body, (crc,) = data[: -_U32.size], _U32.unpack(data[-_U32.size :])
+    if zlib.crc32(body) != crc:
+        raise FrameDamaged(f"CRC-32 is {zlib.crc32(body):08x}, the frame says {crc:08x}")
+    return BoardFrame(body[0], body[1], body[2:])
+
+
+LEAVE_FRAMES = b"\0" + frame_encode(BoardFrame(FrameKind.LEAVE, 0))
+"""Ends frame mode from any state; no byte of it ends a command of line mode."""
+
+
+class FrameReader:
+    """Finds frames in bytes that come in pieces of any size; counts what is none."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.damaged_count = 0
+
+    def feed(self, data: bytes) -> list[BoardFrame]:
+        """Frames that are whole now."""
+        *whole, self._rest = (self._rest + data).split(b"\0")
+        if len(self._rest) > _FRAME_MAX_BYTES:
+            self._rest = b""
+            self.damaged_count += 1
+        frames: list[BoardFrame] = []
+        for encoded in whole:
+            if not encoded:
+                continue
+            try:
+                frames.append(frame_decode(encoded))
+            except FrameDamaged:
+                self.damaged_count += 1
+        return frames
+
+    def take_rest(self) -> bytes:
+        """Bytes behind the last frame, which belong to line mode if the board left frame mode."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+class _Step(Enum):
+    BEGIN = auto()
+    DATA = auto()
+    COMMIT = auto()
+    DONE = auto()
+
+
+@dataclass(slots=True)
+class FrameUpload:
+    """Upload of an input or a model: which frames to send next, by the replies so far."""
+
+    data: bytes
+    is_model: bool
+    payload_max: int
+    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`."""
+    window: int
+    """Frames under way at the same time at most."""
+    received_bytes: int = 0
+    """Bytes that the board says it has."""
+    _step: _Step = _Step.BEGIN
+    _offset: int = 0
+    """Offset of the next data frame."""
+    _under_way: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    """Sequence and kind of the frames without a reply, oldest first."""
+    _is_going_back: bool = False
+    """A frame was refused: those behind it are answered first."""
+    _sequence: int = 0
+    _attempts: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the board has all of it, and accepts it."""
+        return self._step is _Step.DONE
+
+    def next_frames(self) -> bytes:
+        """Bytes to send now; empty where a reply has to come first."""
+        if self._is_going_back:
+            return b""
+        if self._step is _Step.DATA:
+            out = b""
+            kind = FrameKind.MODEL_DATA if self.is_model else FrameKind.INPUT_DATA
+            while self._offset < len(self.data) and len(self._under_way) < self.window:
+                piece = self.data[self._offset : self._offset + self.payload_max]
+                out += self._frame(kind, _U32.pack(self._offset) + piece)
+                self._offset += len(piece)
+            return out
+        if self._under_way or self._step is _Step.DONE:
+            return b""
+        if self._step is _Step.COMMIT:
+            return self._frame(FrameKind.MODEL_COMMIT)
+        size = _U32.pack(len(self.data))
+        if not self.is_model:
+            return self._frame(FrameKind.INPUT_BEGIN, size)
+        return self._frame(FrameKind.MODEL_BEGIN, size + _U32.pack(zlib.crc32(self.data)))
+
+    def hear(self, frame: BoardFrame) -> None:
+        """Take a reply; a late one to what was given up is ignored.
+
+        Raises:
+            BoardRefusal: the board does not take this load at all.
+            LineDamaged: it comes no further.
+        """
+        kind = self._answered(frame)
+        if kind is None:
+            return
+        if frame.kind == FrameKind.ACK and len(frame.payload) == _U32.size:
+            self._advance(kind, _U32.unpack(frame.payload)[0])
+        elif frame.kind == FrameKind.NAK and len(frame.payload) == 2 + _U32.size:
+            error, detail = FrameError(frame.payload[0]), frame.payload[1]
+            self._refused(error, detail, _U32.unpack(frame.payload[2:])[0])
+        if not self._under_way:
+            self._is_going_back = False
+
+    def time_out(self) -> None:
+        """Nothing comes any more: what was under way is lost.
+
+        Raises:
+            LineDamaged: it comes no further.
+        """
+        self._under_way.clear()
+        self._is_going_back = False
+        self._offset = self.received_bytes
+        self._count_attempt("no reply")
+
+    def _frame(self, kind: FrameKind, payload: bytes = b"") -> bytes:
+        self._sequence = self._sequence % 255 + 1  # 0 is that of frames nobody could decode
+        self._under_way.append((self._sequence, kind))
+        return frame_encode(BoardFrame(kind, self._sequence, payload))
+
+    def _answered(self, frame: BoardFrame) -> int | None:
+        """Kind of our frame that this is the reply to; None where it is none of them.
+
+        Replies come in order: frames that are older were lost, or their replies were.
+        """
+        is_undecoded = frame.sequence == 0 and frame.kind == FrameKind.NAK
+        if not is_undecoded and frame.sequence not in (number for number, _ in self._under_way):
+            return None
+        while self._under_way:
+            number, kind = self._under_way.popleft()
+            if is_undecoded or number == frame.sequence:
+                return kind
+        return None
+
+    def _advance(self, kind: int, received: int) -> None:
+        if kind in (FrameKind.INPUT_BEGIN, FrameKind.MODEL_BEGIN):
+            self._step, self._offset, self.received_bytes = _Step.DATA, 0, 0
+        elif kind == FrameKind.MODEL_COMMIT:
+            self._step = _Step.DONE
+        elif received > self.received_bytes:
+            self.received_bytes = received
+            self._attempts = 0
+        if self._step is _Step.DATA and self.received_bytes >= len(self.data):
+            self._step = _Step.COMMIT if self.is_model else _Step.DONE
+            self._under_way.clear()
+
+    def _refused(self, error: FrameError, detail: int, received: int) -> None:
+        if error in _BEGIN_AGAIN:
+            self._step, self._offset, self.received_bytes = _Step.BEGIN, 0, 0
+        elif error in _REPEATED:
+            if self._step is not _Step.BEGIN:
+                self._offset = self.received_bytes = min(received, len(self.data))
+                is_whole = self.is_model and received >= len(self.data)
+                self._step = _Step.COMMIT if is_whole else _Step.DATA
+        else:
+            raise BoardRefusal(self._refusal(error, detail))
+        self._is_going_back = True
+        self._count_attempt(error.name)
+
+    def _refusal(self, error: FrameError, detail: int) -> str:
+        what = f"{'a model' if self.is_model else 'an input'} of {len(self.data)} bytes"
+        if error is FrameError.MODEL_REFUSED:
+            return f"the board refuses {what}: {ModelReason(detail).name.lower()} ({detail})"
+        return f"the board refuses {what}: {error.name.lower()}"
+
+    def _count_attempt(self, why: str) -> None:
+        self._attempts += 1
+        if self._attempts > ATTEMPTS:
+            raise LineDamaged(
+                f"upload stopped at {self.received_bytes} of {len(self.data)} bytes after "
+                f"{ATTEMPTS} attempts: {why.lower()}"
+            )

@@ -1,0 +1,1 @@
+"""Ways to a board: bytes with the time they came, one kind a file."""

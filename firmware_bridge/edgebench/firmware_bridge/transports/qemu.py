@@ -1,0 +1,265 @@
+"""Boards that QEMU emulates: a process whose serial line and control socket are ours.
+
+    edgebench ── socket pair ── UART0          what the board says, from its first byte on
+              ── socket pair ── QMP            cont, system_reset, quit
+
+Theory of operation. QEMU is started halted (`-S`) and continued by QMP, so nothing of the start is
+lost. With `-icount shift=N,sleep=off` an instruction is 2^N ns of virtual time, and the same image
+on the same input takes the same time in every process. That counts instructions: it knows no wait
+states and no cache, and is not the latency of any board. Without a fixed `shift`, the board's timer
+follows the machine that QEMU runs on, and says nothing.
+
+Sockets that are inherited have no name, so no two runs can meet on a port or a path.
+
+Source: QEMU 7.2, docs/interop/qmp-spec.txt, docs/devel/tcg-icount.rst; which of sleep=on and off is
+the deterministic one, by running both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
+from edgebench.protocol.errors import BoardLost, TargetError, UsageError
+from edgebench.protocol.text import one_line
+
+PROGRAM = "qemu-system-arm"
+DEFAULT_SHIFT = 3
+"""Virtual time of an instruction is 2^3 = 8 ns: a CPU of 125 MHz, one instruction a cycle."""
+MAX_SHIFT = 10
+"""Largest that QEMU takes."""
+_CONTROL_S = 10.0
+_END_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QemuMachine:
+    """Board that QEMU emulates, and our firmware has a port for."""
+
+    name: str
+    """Name of the machine, as QEMU has it, and of our firmware's board."""
+    cpu: str
+    clock_hz: int
+    """Rate of the timer that the firmware reads."""
+
+
+QEMU_MACHINES: dict[str, QemuMachine] = {
+    machine.name: machine
+    for machine in (
+        QemuMachine(name="mps2-an385", cpu="Cortex-M3", clock_hz=25_000_000),
+        QemuMachine(name="mps2-an386", cpu="Cortex-M4", clock_hz=25_000_000),
+        QemuMachine(name="mps2-an500", cpu="Cortex-M7", clock_hz=25_000_000),
+        QemuMachine(name="mps3-an547", cpu="Cortex-M55", clock_hz=32_000_000),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QemuSetup:
+    """What to emulate."""
+
+    machine: QemuMachine
+    firmware: Path
+    """ELF of the firmware."""
+    blob: Path | None = None
+    """Model to put into memory before the start; None: it comes over the line, or not at all."""
+    blob_address: int | None = None
+    shift: int = DEFAULT_SHIFT
+    """Virtual time of an instruction is 2^shift ns."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shift <= MAX_SHIFT:
+            raise UsageError(f"shift of virtual time is 0 to {MAX_SHIFT}, got {self.shift}")
+        if (self.blob is None) != (self.blob_address is None):
+            raise UsageError("a model in memory needs its address, and an address its model")
+
+
+def qemu_command(program: str, setup: QemuSetup, *, line: int, control: int) -> list[str]:
+    """Command line of QEMU.
+
+    Args:
+        program: Path of QEMU.
+        setup: What to emulate.
+        line: File descriptor of the serial line.
+        control: File descriptor of the control socket.
+    """
+    command = [
+        *(program, "-M", setup.machine.name, "-kernel", str(setup.firmware)),
+        *("-nodefaults", "-display", "none", "-S"),
+        *("-icount", f"shift={setup.shift},sleep=off"),
+        *("-chardev", f"socket,id=line,fd={line}", "-serial", "chardev:line"),
+        *("-chardev", f"socket,id=control,fd={control}", "-mon", "chardev=control,mode=control"),
+    ]
+    if setup.blob is not None and setup.blob_address is not None:
+        # A comma ends a value of QEMU's options, unless it is doubled.
+        path = str(setup.blob).replace(",", ",,")
+        device = f"loader,file={path},addr={setup.blob_address:#x},force-raw=on"
+        command += ["-device", device]
+    return command
+
+
+def qemu_version(program: str | None = None) -> str | None:
+    """Version of the installed QEMU; None: there is none."""
+    path = program or shutil.which(PROGRAM)
+    if path is None:
+        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        run = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_CONTROL_S, check=True
+        )
+        match = re.search(r"version (\d[\w.+-]*)", run.stdout)
+        return match[1] if match else None
+    return None
+
+
+class QemuBoard:
+    """A board that QEMU emulates, from its reset on."""
+
+    baud_rate = None
+    is_emulated = True
+
+    def __init__(self, setup: QemuSetup, *, program: str | None = None) -> None:
+        """Start QEMU, and let the board run.
+
+        Args:
+            setup: What to emulate.
+            program: Path of QEMU; None: the one on PATH.
+
+        Raises:
+            TargetError: there is no QEMU, or it does not start this board.
+        """
+        path = program or shutil.which(PROGRAM)
+        if path is None:
+            raise TargetError(f"{PROGRAM} is not installed: apt install {PROGRAM}")
+        self.name = f"qemu:{setup.machine.name}"
+        self._line, line = socket.socketpair()
+        self._control, control = socket.socketpair()
+        self._control.settimeout(_CONTROL_S)
+        self._rest, self._said = b"", ""
+        descriptors = line.fileno(), control.fileno()
+        try:
+            self._process = subprocess.Popen(
+                qemu_command(path, setup, line=descriptors[0], control=descriptors[1]),
+                pass_fds=descriptors,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for the bridge, which then ends it
+            )
+        except OSError as exc:
+            self._line.close()
+            self._control.close()
+            raise TargetError(f"cannot start {path}: {one_line(exc.strerror or exc)}") from exc
+        finally:
+            line.close()
+            control.close()
+        try:
+            self._hear_control("QMP")  # its greeting
+            self.control("qmp_capabilities")
+            self.control("cont")
+        except BoardLost:
+            self.close()
+            raise TargetError(f"{self.name} does not start: {self._complaint()}") from None
+
+    @property
+    def process_id(self) -> int:
+        """Process id of QEMU."""
+        return self._process.pid
+
+    def set_baud_rate(self, baud_rate: int) -> None:
+        """Nothing: the line takes bytes as fast as they come."""
+
+    def now_ns(self) -> int:
+        """Bridge clock."""
+        return time.monotonic_ns()
+
+    def read(self, timeout_s: float) -> ReceivedBytes:
+        """Bytes that have arrived."""
+        try:
+            readable, _, _ = select.select([self._line], [], [], max(0.0, timeout_s))
+            data = self._line.recv(READ_BYTES) if readable else None
+        except (OSError, ValueError) as exc:  # ValueError: closed by another thread
+            raise self._lost() from exc
+        if data == b"":
+            raise self._lost()
+        return ReceivedBytes(data or b"", time.monotonic_ns())
+
+    def write(self, data: bytes) -> None:
+        """Send in one piece."""
+        try:
+            self._line.settimeout(WRITE_S)
+            self._line.sendall(data)
+        except OSError as exc:
+            raise self._lost() from exc
+
+    def reset(self) -> None:
+        """Pull the board's reset line.
+
+        Raises:
+            BoardLost: QEMU has ended.
+        """
+        self.control("system_reset")
+
+    def control(self, command: str) -> Any:
+        """Answer of QEMU to a command of its control protocol.
+
+        Raises:
+            BoardLost: QEMU has ended, or does not answer.
+            TargetError: it refuses.
+        """
+        try:
+            self._control.sendall(json.dumps({"execute": command}).encode() + b"\n")
+        except OSError as exc:
+            raise self._lost() from exc
+        answer = self._hear_control("return", "error")
+        if "error" in answer:
+            raise TargetError(f"{self.name} refuses {command}: {answer['error'].get('desc')}")
+        return answer["return"]
+
+    def close(self) -> None:
+        """End QEMU; the board's cable is pulled out."""
+        self._line.close()
+        self._control.close()
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._process.stderr is not None and not self._process.stderr.closed:
+            self._said = self._process.stderr.read().decode("utf-8", "replace")
+            self._process.stderr.close()
+
+    def _hear_control(self, *keys: str) -> dict[str, Any]:
+        """Next message with one of these keys; events are passed over."""
+        while True:
+            while b"\n" not in self._rest:
+                try:
+                    data = self._control.recv(READ_BYTES)
+                except OSError as exc:
+                    raise self._lost() from exc
+                if not data:
+                    raise self._lost()
+                self._rest += data
+            text, _, self._rest = self._rest.partition(b"\n")
+            message: dict[str, Any] = json.loads(text)
+            if any(key in message for key in keys):
+                return message
+
+    def _complaint(self) -> str:
+        """What QEMU said before it ended, in one line."""
+        return one_line(self._said) or "it ended without a word"
+
+    def _lost(self) -> BoardLost:
+        return BoardLost(f"the board at {self.name} is gone: QEMU has ended")

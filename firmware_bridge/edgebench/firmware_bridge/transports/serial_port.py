@@ -1,0 +1,160 @@
+"""Serial ports, and what else pyserial has an address for; `socket://HOST:PORT` among it.
+
+Opening a port raises DTR and RTS, as terminals do: boards with USB of their own send nothing to a
+port without DTR. Boards of another kind restart by that edge, which no setting reliably prevents
+(pyserial issue 124), so a board that starts when it is opened is normal to everything above.
+
+A port without such lines (a pseudo-terminal) refuses to set them, which pyserial ignores on open.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
+from edgebench.meters.transport import TcpTransport, pyserial, serial_refusal, split_address
+from edgebench.protocol.errors import BoardLost, TargetError, UsageError
+
+BOOTLOADER_BAUD_RATE = 1200
+"""A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
+_SOCKET = "socket://"
+
+
+class SerialLine:
+    """A serial port by its path, or by an address of pyserial's (`loop://`, `rfc2217://…`)."""
+
+    is_emulated = False
+
+    def __init__(self, address: str, baud_rate: int) -> None:
+        """Open the port.
+
+        Raises:
+            UsageError: the speed is none that a board may be asked at.
+            NotPermitted: the user may not use the port; joining a group helps.
+            TargetError: there is no such port, or it is in use.
+        """
+        _check_speed(baud_rate)
+        serial = pyserial("boards")
+        try:
+            self._port: Any = serial.serial_for_url(address, do_not_open=True)
+            self._port.baudrate = baud_rate
+            self._port.timeout = 0
+            self._port.write_timeout = WRITE_S
+            if "://" not in address:
+                self._port.exclusive = True
+            self._port.open()
+        except (OSError, ValueError) as exc:
+            raise serial_refusal(address, exc) from exc
+        self.name = address
+
+    @property
+    def baud_rate(self) -> int | None:
+        """Speed of the line."""
+        return int(self._port.baudrate)
+
+    def set_baud_rate(self, baud_rate: int) -> None:
+        """Change the speed of the line."""
+        _check_speed(baud_rate)
+        try:
+            self._port.baudrate = baud_rate
+        except ValueError as exc:
+            raise UsageError(f"port {self.name} has no speed of {baud_rate} baud") from exc
+        except OSError as exc:
+            raise self._lost() from exc
+
+    def now_ns(self) -> int:
+        """Bridge clock."""
+        return time.monotonic_ns()
+
+    def read(self, timeout_s: float) -> ReceivedBytes:
+        """Bytes that have arrived."""
+        try:
+            self._port.timeout = max(0.0, timeout_s)
+            data = self._port.read(1)
+            if data:
+                waiting = min(self._port.in_waiting, READ_BYTES)
+                self._port.timeout = 0
+                data += self._port.read(waiting)
+        except (OSError, TypeError) as exc:  # TypeError: closed by another thread
+            raise self._lost() from exc
+        return ReceivedBytes(bytes(data), time.monotonic_ns())
+
+    def write(self, data: bytes) -> None:
+        """Send in one piece."""
+        try:
+            self._port.write(data)
+            self._port.flush()
+        except OSError as exc:  # pyserial's own errors are of this class, that of the timeout too
+            raise self._lost() from exc
+
+    def close(self) -> None:
+        """Close the port."""
+        self._port.close()
+
+    def _lost(self) -> BoardLost:
+        return BoardLost(f"the board at {self.name} is gone")
+
+
+class SocketLine:
+    """A board behind a TCP port, as a terminal server or an emulator has one."""
+
+    is_emulated = False
+    baud_rate = None
+
+    def __init__(self, host: str, port: int) -> None:
+        """Connect.
+
+        Raises:
+            TargetError: nobody answers there.
+        """
+        self._stream = TcpTransport(host, port, "board")
+        self.name = f"{_SOCKET}{host}:{port}"
+
+    def set_baud_rate(self, baud_rate: int) -> None:
+        """Nothing: the speed is that of the other side."""
+
+    def now_ns(self) -> int:
+        """Bridge clock."""
+        return time.monotonic_ns()
+
+    def read(self, timeout_s: float) -> ReceivedBytes:
+        """Bytes that have arrived."""
+        try:
+            data = self._stream.read(timeout_s)
+        except TargetError as exc:
+            raise BoardLost(str(exc)) from exc
+        return ReceivedBytes(data, time.monotonic_ns())
+
+    def write(self, data: bytes) -> None:
+        """Send in one piece."""
+        try:
+            self._stream.write(data)
+        except TargetError as exc:
+            raise BoardLost(str(exc)) from exc
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+
+def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
+    """Way to a board by its address: `socket://HOST:PORT`, a path, or what pyserial knows.
+
+    Raises:
+        UsageError: the address lacks a port, or the speed is none.
+        TargetError: as the two classes above.
+    """
+    if not address.startswith(_SOCKET):
+        return SerialLine(address, baud_rate)
+    host, port = split_address(address.removeprefix(_SOCKET), 0)
+    if not host or not port:
+        raise UsageError(f"an address of a socket is socket://HOST:PORT, got {address!r}")
+    return SocketLine(host, port)
+
+
+def _check_speed(baud_rate: int) -> None:
+    if baud_rate == BOOTLOADER_BAUD_RATE:
+        raise UsageError(
+            f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, which starts bootloaders"
+        )

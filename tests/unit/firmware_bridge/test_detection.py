@@ -1,0 +1,137 @@
+"""Which ports have a board: hints of USB ids, names that boards say, and memory of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, LineFaults, VirtualLine
+
+from edgebench.firmware_bridge.detection import (
+    BoardMemory,
+    FoundBoard,
+    KnownBoard,
+    SerialPortInfo,
+    find_boards,
+    list_serial_ports,
+    port_named,
+)
+from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, hint_of
+from edgebench.protocol.errors import TargetError, UsageError
+
+NUCLEO = SerialPortInfo(
+    path="/dev/ttyACM0", vendor=0x0483, product=0x374B, serial_number="066A", location="1-2:1.2"
+)
+OTHER_NUCLEO = SerialPortInfo(
+    path="/dev/ttyACM1", vendor=0x0483, product=0x374B, serial_number="066B", location="1-3:1.2"
+)
+METER = SerialPortInfo(path="/dev/ttyACM2", vendor=0x0483, product=0x5740, serial_number="PS")
+ADAPTER = SerialPortInfo(path="/dev/ttyUSB0", vendor=0x1A86, product=0x7523)
+MODEM = SerialPortInfo(path="/dev/ttyS0")
+PORTS = [NUCLEO, OTHER_NUCLEO, METER, ADAPTER, MODEM]
+
+
+class Desk:
+    """Ports with what is connected to them."""
+
+    def __init__(self) -> None:
+        self.opened: list[tuple[str, int]] = []
+        self.lines: list[VirtualLine] = []
+
+    def open(self, path: str, baud_rate: int) -> VirtualLine:
+        """Open a port."""
+        self.opened.append((path, baud_rate))
+        if path == ADAPTER.path:
+            raise TargetError(f"serial port {path} is in use by another program")
+        energy = BoardDouble(BoardHabits(name_line="m-name-dut-[second]", is_energy=True))
+        board = BoardDouble() if path == NUCLEO.path else InterfaceDouble(energy)
+        line = VirtualLine(board, LineFaults(is_started_by_open=False), name=path)
+        line.baud_rate = baud_rate
+        if path == OTHER_NUCLEO.path:
+            line.answers_at = 9600
+        self.lines.append(line)
+        return line
+
+
+def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
+    """Listing boards restarts them every time, or talks into a meter's recording."""
+    desk, memory = Desk(), BoardMemory(tmp_path / "state/boards.json")
+    boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
+    assert [one.port for one in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
+    assert [one.board.name if one.board else None for one in boards] == [
+        "unspecified",
+        "second",
+        None,
+    ]
+    assert boards[1].board is not None
+    assert (boards[1].board.baud_rate, boards[1].board.dialect) == (
+        9600,
+        "interface_board+mlperf_tiny",
+    )
+    assert boards[2].trouble == "serial port /dev/ttyUSB0 is in use by another program"
+    assert all(line.is_closed for line in desk.lines)
+    desk.opened.clear()
+    again = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
+    assert again[:2] == boards[:2]
+    assert [path for path, _ in desk.opened] == [ADAPTER.path]
+
+
+def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
+    """A list of devices restarts the boards of others."""
+    desk = Desk()
+    boards = find_boards(BoardMemory(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
+    assert [one.board for one in boards] == [None, None, None]
+    assert desk.opened == []
+
+
+def test_memory_that_is_damaged_is_as_good_as_none(tmp_path: Path) -> None:
+    """A file that was cut off ends every list of boards."""
+    path = tmp_path / "boards.json"
+    for text in ("", "[]", '{"a": 1}', '{"a": {"nonsense": 1}}', "\0"):
+        path.write_text(text)
+        assert BoardMemory(path).known() == {}
+    BoardMemory(path).remember(NUCLEO, KnownBoard(name="b"))
+    assert list(BoardMemory(path).known().values()) == [KnownBoard(name="b")]
+    BoardMemory(path).remember(ADAPTER, KnownBoard(name="c"))
+    assert len(BoardMemory(path).known()) == 1, "without a serial number it may be any"
+
+
+def test_interfaces_of_one_device_are_told_apart() -> None:
+    """A probe with two ports has one board at each, and the second is taken for the first."""
+    first = SerialPortInfo(path="a", vendor=1, product=2, serial_number="s", location="1-1:1.0")
+    second = SerialPortInfo(path="b", vendor=1, product=2, serial_number="s", location="1-1:1.2")
+    assert first.key != second.key
+    assert (
+        first.key
+        == SerialPortInfo(path="c", vendor=1, product=2, serial_number="s", location="4-2:1.0").key
+    ), "it may be put into another socket"
+
+
+def test_hints_name_no_meter() -> None:
+    """A PowerShield is asked for its name in the middle of a recording."""
+    assert all(hint_of(*one) is None for one in METER_IDS)
+    assert hint_of(0x1366, 0x0105) is not None
+    assert hint_of(0xDEAD, 1) is None
+    assert hint_of(None, None) is None
+    assert all(1200 not in one.baud_rates for one in BOARD_HINTS)
+
+
+@pytest.mark.parametrize("name", ["/dev/ttyACM1", "066B", "second"])
+def test_board_is_named_by_path_serial_or_name(name: str) -> None:
+    """A user has to know which of three names is meant."""
+    boards = [
+        FoundBoard(port=NUCLEO, board=KnownBoard(name="first")),
+        FoundBoard(port=OTHER_NUCLEO, board=KnownBoard(name="second")),
+    ]
+    assert port_named(name, boards) is boards[1]
+    with pytest.raises(UsageError, match="no board has the name 'x'"):
+        port_named("x", boards)
+    with pytest.raises(UsageError, match="2 boards have the name"):
+        port_named(
+            "same", [FoundBoard(port=one.port, board=KnownBoard(name="same")) for one in boards]
+        )
+
+
+def test_ports_of_this_machine_can_be_listed() -> None:
+    """What pyserial gives has other names than what is read."""
+    assert all(port.path.startswith("/dev/") for port in list_serial_ports())

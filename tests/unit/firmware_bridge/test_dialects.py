@@ -1,0 +1,430 @@
+"""What boards say, to the letter: conversations as data, each line with what it means."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects.events import BoardEvent, Dialect, Quirk
+from edgebench.firmware_bridge.dialects.interface_board import PassthroughDialect
+from edgebench.firmware_bridge.dialects.lines import LineDialect
+from edgebench.firmware_bridge.dialects.mlperf_tiny import mlperf_tiny
+from edgebench.firmware_bridge.dialects.streaming import streaming
+from edgebench.protocol.errors import LocalProtocolError
+
+Conversation = list[tuple[str | None, str, list[BoardEvent]]]
+"""Command, or None where the board speaks first; its bytes; what they mean."""
+
+READY = said.BoardReady()
+PERFORMANCE: Conversation = [
+    (
+        None,
+        "m-timestamp-mode-performance\r\nm-lap-us-14\r\nInitialized\r\nm-init-done\r\nm-ready\r\n",
+        [
+            said.TimestampMode(is_energy=False),
+            said.LapTime(14),
+            said.OtherText("Initialized"),
+            said.InitDone(),
+            READY,
+        ],
+    ),
+    (
+        "name",
+        "m-name-dut-[unspecified]\r\nm-ready\r\n",
+        [said.BoardNamed("unspecified"), READY],
+    ),
+    (
+        "profile",
+        "m-profile-[ULPMark for tinyML Firmware V0.0.1]\r\nm-model-[kws01]\r\nm-ready\r\n",
+        [
+            said.FirmwareProfile("ULPMark for tinyML Firmware V0.0.1"),
+            said.ModelNamed("kws01"),
+            READY,
+        ],
+    ),
+    ("timestamp", "m-lap-us-4294967295\r\nm-ready\r\n", [said.LapTime(4294967295), READY]),
+    ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [said.LoadExpected(10), READY]),
+    ("db 0001020304", "m-ready\r\n", [READY]),
+    ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [said.LoadDone(), READY]),
+    (
+        "db print",
+        "m-buffer-00-01-02-03-04-05-06-07\r\nm-buffer-08-ff\r\n\r\nm-ready\r\n",
+        [said.BufferBytes(bytes(range(8))), said.BufferBytes(b"\x08\xff"), READY],
+    ),
+    (
+        "infer 70 10",
+        "m-warmup-start-10\r\nm-warmup-done\r\nm-infer-start-70\r\nm-lap-us-4005\r\n"
+        "m-lap-us-809005\r\nm-infer-done\r\n"
+        "m-results-[0.000,0.996,0.000,-1.500]\r\nm-ready\r\n",
+        [
+            said.WarmupBegan(10),
+            said.WarmupEnded(),
+            said.InferenceBegan(70),
+            said.LapTime(4005),
+            said.LapTime(809005),
+            said.InferenceEnded(),
+            said.ModelOutputs((0.0, 0.996, 0.0, -1.5)),
+            READY,
+        ],
+    ),
+    (
+        "results",
+        "m-results-[10.265]\r\nm-ready\r\n",
+        [said.ModelOutputs((10.265,)), READY],
+    ),
+    (
+        "help",
+        "ULPMark for tinyML Firmware V0.0.1\r\n\r\nhelp         : Print this information\r\n"
+        "timestsamp   : Generate a timetsamp\r\nm-ready\r\n",
+        [
+            said.OtherText("ULPMark for tinyML Firmware V0.0.1"),
+            said.OtherText("help         : Print this information"),
+            said.OtherText("timestsamp   : Generate a timetsamp"),
+            READY,
+        ],
+    ),
+]
+ERRORS: Conversation = [
+    (
+        "db",
+        "e-[Command 'db' requires a subcommand]\r\nm-ready\r\n",
+        [said.ErrorReply("Command 'db' requires a subcommand"), READY],
+    ),
+    (
+        "db load",
+        "e-[Command 'db load' requires the # of bytes]\r\nm-ready\r\n",
+        [said.ErrorReply("Command 'db load' requires the # of bytes"), READY],
+    ),
+    (
+        "db load 0",
+        "e-[Command 'db load' must be >0 bytes]\r\nm-ready\r\n",
+        [said.ErrorReply("Command 'db load' must be >0 bytes"), READY],
+    ),
+    (
+        "db load 999999",
+        "Supplied buffer size 999999 exceeds maximum of 27648\nm-ready\r\n",
+        [said.InputMismatch("Supplied buffer size 999999 exceeds maximum of 27648"), READY],
+    ),
+    (
+        "db 000",
+        "e-[Insufficent number of hex digits]\r\nm-ready\r\n",
+        [said.ErrorReply("Insufficent number of hex digits"), READY],
+    ),
+    (
+        "db 0x",
+        "e-[Invalid hex digit '0x']\r\nm-ready\r\n",
+        [said.ErrorReply("Invalid hex digit '0x'"), READY],
+    ),
+    (
+        "infer 0",
+        "e-[Inference iterations must be >0]\r\nm-ready\r\n",
+        [said.ErrorReply("Inference iterations must be >0"), READY],
+    ),
+    (
+        "infer 1 -1",
+        "e-[Inference warmup must be >=0]\r\nm-ready\r\n",
+        [said.ErrorReply("Inference warmup must be >=0"), READY],
+    ),
+    (
+        "infer 1 0",
+        "Input db has 3072 elemented, expected 490\nm-warmup-start-0\r\nm-warmup-done\r\n"
+        "m-infer-start-1\r\nm-lap-us-1\r\nm-lap-us-2\r\nm-infer-done\r\n"
+        "m-results-[0.969,0.031,]\r\nm-ready\r\n",
+        [
+            said.InputMismatch("Input db has 3072 elemented, expected 490"),
+            said.WarmupBegan(0),
+            said.WarmupEnded(),
+            said.InferenceBegan(1),
+            said.LapTime(1),
+            said.LapTime(2),
+            said.InferenceEnded(),
+            said.ModelOutputs((0.969, 0.031)),
+            READY,
+        ],
+    ),
+    (
+        "nonsense with words",
+        "e-[Unknown command: nonsense]\r\nm-ready\r\n",
+        [said.ErrorReply("Unknown command: nonsense"), READY],
+    ),
+]
+ENERGY: Conversation = [
+    (
+        None,
+        "m-timestamp-mode-energy\r\nm-init-done\r\nm-ready\r\n",
+        [said.TimestampMode(is_energy=True), said.InitDone(), READY],
+    ),
+    ("timestamp", "m-ready\r\n", [READY]),
+    (
+        "infer 5 0",
+        "m-warmup-start-0\r\nm-warmup-done\r\nm-infer-start-5\r\nm-infer-done\r\n"
+        "m-results-[1.000]\r\nm-ready\r\n",
+        [
+            said.WarmupBegan(0),
+            said.WarmupEnded(),
+            said.InferenceBegan(5),
+            said.InferenceEnded(),
+            said.ModelOutputs((1.0,)),
+            READY,
+        ],
+    ),
+]
+OURS: Conversation = [
+    (
+        "x-info",
+        "m-info-firmware-[edgebench]\r\nm-info-line_max-[1031]\r\nm-ready\r\n",
+        [said.InfoItem("firmware", "edgebench"), said.InfoItem("line_max", "1031"), READY],
+    ),
+    (
+        "x-crc model",
+        "m-crc-[cbf43926,9]\r\nm-ready\r\n",
+        [said.BufferCrc(0xCBF43926, 9), READY],
+    ),
+    ("x-out", "m-out-[80ff00]\r\nm-ready\r\n", [said.OutputBytes(b"\x80\xff\0"), READY]),
+    (
+        "x-cycles",
+        "m-cycles-[25000000,3,2]\r\nm-cycle-[17785043,4294967295]\r\nm-ready\r\n",
+        [said.CyclesHead(25_000_000, 3, 2), said.CyclesPart((17785043, 4294967295)), READY],
+    ),
+    ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [said.FramesOpened(512, 4), READY]),
+    (
+        "infer 1 0",
+        "m-[No input loaded: zeros]\r\n",
+        [said.InputMismatch("No input loaded: zeros")],
+    ),
+]
+INTERFACE: Conversation = [
+    (
+        "name",
+        "m-dut-passthrough(name)\r\nm-ready\r\n[dut]: m-name-dut-[unspecified]\r\n"
+        "[dut]: m-ready\r\n",
+        [said.BoardNamed("unspecified"), READY],
+    ),
+    (
+        "infer 2 0",
+        "m-dut-passthrough(infer 2 0)\r\nm-ready\r\n[dut]: m-warmup-start-0\r\n"
+        "[dut]: m-warmup-done\r\n[dut]: m-infer-start-2\r\n[dut]: m-infer-done\r\n"
+        "[dut]: m-results-[0.969,0.031,]\r\n[dut]: m-ready\r\n",
+        [
+            said.WarmupBegan(0),
+            said.WarmupEnded(),
+            said.InferenceBegan(2),
+            said.InferenceEnded(),
+            said.ModelOutputs((0.969, 0.031)),
+            READY,
+        ],
+    ),
+    (
+        "nonsense",
+        "m-dut-passthrough(nonsense)\r\nm-ready\r\n"
+        "[dut]: e-[Unknown command: nonsense]\r\n[dut]: m-ready\r\n",
+        [said.ErrorReply("Unknown command: nonsense"), READY],
+    ),
+]
+STREAMING: Conversation = [
+    (
+        "name",
+        "Received command: name\r\nm-name-dut-[unspecified]\r\nm-ready\r\n",
+        [said.CommandEcho("name"), said.BoardNamed("unspecified"), READY],
+    ),
+    (
+        "db load 1024",
+        "Received command: db load 1024\r\nExpecting 1024 bytes\r\nm-ready\r\n",
+        [said.CommandEcho("db load 1024"), said.LoadExpected(1024), READY],
+    ),
+    (
+        "db 0011",
+        "Received command: db 0011\r\n2 bytes received\r\nm-ready\r\n",
+        [said.CommandEcho("db 0011"), said.LoadedSoFar(2), READY],
+    ),
+    (
+        "db ff",
+        "Received command: db ff\r\n"
+        "Error: Must issue db load <Nbytes> command before transmitting data.\r\nm-ready\r\n",
+        [
+            said.CommandEcho("db ff"),
+            said.ErrorReply("Must issue db load <Nbytes> command before transmitting data."),
+            READY,
+        ],
+    ),
+    (
+        "x-info",
+        "Received command: x-info\r\nUnrecognized command x-info\r\nm-ready\r\n",
+        [said.CommandEcho("x-info"), said.ErrorReply("Unrecognized command x-info"), READY],
+    ),
+    (
+        "extract_uart_stream",
+        "Received command: extract_uart_stream\r\nm-features-[ -1,  +2]\r\n"
+        "m-activations-[-12, +34, +56]\r\nm-ready\r\n",
+        [
+            said.CommandEcho("extract_uart_stream"),
+            said.OtherText("m-features-[ -1,  +2]"),
+            said.ModelOutputs((-12.0, 34.0, 56.0)),
+            READY,
+        ],
+    ),
+    (
+        "run_model",
+        "Received command: run_model\r\nIn run_model. about to run model\r\n"
+        "Output = [-128, 01, 127, ]\r\nm-ready\r\n",
+        [
+            said.CommandEcho("run_model"),
+            said.OtherText("In run_model. about to run model"),
+            said.ModelOutputs((-128.0, 1.0, 127.0)),
+            READY,
+        ],
+    ),
+    (
+        "help",
+        "Received command: help\r\nhelp        -- Print this help message\r\n%m-ready\r\n",
+        [
+            said.CommandEcho("help"),
+            said.OtherText("help        -- Print this help message"),
+            said.OtherText("%"),
+            READY,
+        ],
+    ),
+]
+CONVERSATIONS: dict[str, Conversation] = {
+    "performance": PERFORMANCE,
+    "errors": ERRORS,
+    "energy": ENERGY,
+    "ours": OURS,
+    "streaming": STREAMING,
+    "interface": INTERFACE,
+}
+
+
+def dialect_of(name: str) -> Dialect:
+    """Dialect of a conversation."""
+    if name == "interface":
+        return PassthroughDialect(mlperf_tiny())
+    return streaming() if name == "streaming" else mlperf_tiny()
+
+
+def heard(dialect: Dialect, data: bytes, cuts: list[int] | None = None) -> list[BoardEvent]:
+    """Events of bytes that come in pieces."""
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or ())})
+    pieces = [data[one:other] for one, other in pairwise(edges)]
+    return [
+        one.event
+        for number, piece in enumerate(pieces)
+        for one in dialect.receive(piece, number * 1000)
+    ]
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+def test_conversation_means_what_it_says(name: str) -> None:
+    """A line of the protocol is read as something else, or as nothing."""
+    dialect = dialect_of(name)
+    prefix = "dut " if name == "interface" else ""
+    for command, text, events in CONVERSATIONS[name]:
+        if command is not None and len(command) > 0:
+            assert dialect.encode(command) == f"{prefix}{command}%".encode()
+        assert heard(dialect, text.encode()) == events, command
+
+
+@pytest.mark.parametrize("name", CONVERSATIONS)
+@given(
+    cuts=st.lists(st.integers(0, 400), max_size=8), line_end=st.sampled_from(["\n", "\r", "\n\r"])
+)
+def test_conversation_in_pieces_and_with_other_line_ends(
+    name: str, cuts: list[int], line_end: str
+) -> None:
+    """A line that is split over two reads is lost, or one that ends in a bare line feed."""
+    dialect = dialect_of(name)
+    for command, text, events in CONVERSATIONS[name]:
+        if command is not None:
+            dialect.encode(command)
+        data = text.replace("\r\n", line_end).encode()
+        assert heard(dialect, data, cuts) == events, command
+
+
+@pytest.mark.parametrize("name", ["performance", "energy", "errors", "ours"])
+@pytest.mark.parametrize("echo_end", ["", "\r\n", "\n"])
+def test_echo_of_commands_is_no_answer(name: str, echo_end: str) -> None:
+    """A board that sends its commands back has a name that begins with `name%`."""
+    dialect = mlperf_tiny()
+    for command, text, events in CONVERSATIONS[name]:
+        if command is not None:
+            text = dialect.encode(command).decode() + echo_end + text
+        assert heard(dialect, text.encode()) == events, command
+    assert dialect.quirks >= {Quirk.ECHO}
+
+
+@pytest.mark.parametrize("name", ["performance", "energy", "ours"])
+def test_missing_prefixes_change_nothing(name: str) -> None:
+    """A board whose maker found `m-` superfluous is never ready."""
+    dialect = mlperf_tiny()
+    for command, text, events in CONVERSATIONS[name]:
+        if command is not None:
+            dialect.encode(command)
+        bare = "".join(line.removeprefix("m-") for line in text.splitlines(keepends=True))
+        assert heard(dialect, bare.encode()) == events, command
+    assert Quirk.NO_PREFIX in dialect.quirks
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        ("m-lap-us-12m-lap-us-900\r\n", [said.LapTime(12), said.LapTime(900)]),
+        ("m-results-[0.1,0.m-ready\r\n", [said.OtherText("m-results-[0.1,0."), READY]),
+        ("m-bufm-timestamp-mode-energy\r\n", [said.OtherText("m-buf"), said.TimestampMode(True)]),
+        ("\0\0\xffm-ready\r\n", [READY]),
+        ("m-name-board\r\n", [said.BoardNamed("board")]),
+        ("m-name-dut-board\r\n", [said.BoardNamed("board")]),
+        ("m-name-dut-[a board-1]\r\n", [said.BoardNamed("a board-1")]),
+        ("m-results-[nan,-0.000]\r\n", None),
+        ("tinyML Enhanced Interface Board\r\n", None),
+        ("\r\n\n\r\n", []),
+    ],
+)
+def test_damaged_and_unusual_lines(text: str, events: list[BoardEvent] | None) -> None:
+    """The end of a line is lost, and with it the line behind."""
+    found = heard(mlperf_tiny(), text.encode("latin-1"))
+    if events is None:
+        assert [type(one) for one in found] in ([said.ModelOutputs], [said.InterfaceNamed])
+    else:
+        assert found == events
+
+
+@pytest.mark.parametrize(
+    "command", ["", " ", "   ", "name%", "name\r", "name\n", "näme", "db " + "0" * 77, "a\0b"]
+)
+def test_commands_that_harm_a_board_are_not_encoded(command: str) -> None:
+    """A bare terminator crashes the reference; a long command is cut, and means something else."""
+    for dialect in (mlperf_tiny(), PassthroughDialect(mlperf_tiny())):
+        with pytest.raises(LocalProtocolError):
+            dialect.encode(command)
+
+
+def test_times_are_those_of_a_lines_own_bytes() -> None:
+    """A window begins when the line before it came, or ends when the next command was read."""
+    dialect = mlperf_tiny()
+    assert dialect.receive(b"m-lap-", 100) == []
+    first, second = dialect.receive(b"us-1\r\nm-lap-us-2\r\nm-la", 250)
+    assert (first.first_ns, first.last_ns) == (100, 250)
+    assert (second.first_ns, second.last_ns) == (250, 250)
+    (third,) = dialect.receive(b"p-us-3\r\n", 400)
+    assert (third.first_ns, third.last_ns) == (250, 400)
+
+
+@given(st.binary(max_size=400), st.sampled_from(sorted(CONVERSATIONS)))
+def test_no_bytes_end_a_dialect(data: bytes, name: str) -> None:
+    """A board at another speed, or a hostile one, ends the bridge."""
+    dialect = dialect_of(name)
+    dialect.encode("name")
+    heard(dialect, data + b"\r\nm-ready\r\n")
+
+
+def test_endless_line_takes_no_memory() -> None:
+    """A board that sends for ever fills the memory of the bridge."""
+    dialect = mlperf_tiny()
+    for _ in range(40):
+        dialect.receive(b"x" * 4096, 0)
+    assert isinstance(dialect, LineDialect)
+    assert heard(dialect, b"\r\nm-ready\r\n")[-1] == READY

@@ -1,0 +1,136 @@
+"""Commands of flashing tools: the right arguments, to a program of that name; no board here."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from edgebench.firmware_bridge.flashing import (
+    FLASH_RECIPES,
+    FLASH_TOOLS,
+    flash_command,
+    run_flash,
+)
+from edgebench.protocol.errors import TargetError, UsageError
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder that is all of PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def firmware(tmp_path: Path) -> Path:
+    """A file of firmware whose name a shell would cut."""
+    path = tmp_path / "my firmware.elf"
+    path.write_bytes(b"\x7fELF")
+    return path
+
+
+def put(folder: Path, name: str, script: str) -> None:
+    """A tool of this name."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("board", "program", "serial", "arguments"),
+    [
+        (
+            "nucleo-l4r5zi",
+            "openocd",
+            None,
+            ["-f", "board/st_nucleo_l4.cfg", "-c", "program {FILE} verify reset exit"],
+        ),
+        (
+            "nucleo-l4r5zi",
+            "openocd",
+            "066A",
+            [
+                *("-f", "board/st_nucleo_l4.cfg", "-c", "adapter serial 066A"),
+                *("-c", "program {FILE} verify reset exit"),
+            ],
+        ),
+        (
+            "nucleo-l4r5zi",
+            "pyocd",
+            "066A",
+            ["flash", "--uid", "066A", "--target", "stm32l4r5zitx", "FILE"],
+        ),
+        ("pico2", "picotool", None, ["load", "--verify", "--execute", "--force", "FILE"]),
+        ("pico2", "probe-rs", None, ["download", "--chip", "RP235x", "FILE"]),
+    ],
+)
+def test_command_is_what_the_tool_takes(
+    tools: Path,
+    firmware: Path,
+    board: str,
+    program: str,
+    serial: str | None,
+    arguments: list[str],
+) -> None:
+    """A tool writes another file, or onto another board."""
+    put(tools, program, 'for one in "$@"; do echo "$one"; done')
+    command = flash_command(board, firmware, serial=serial)
+    assert run_flash(command).splitlines() == [
+        one.replace("FILE", str(firmware)) for one in arguments
+    ]
+    again = subprocess.run(command.line, shell=True, capture_output=True, text=True, check=True)
+    assert again.stdout.splitlines()[-1] == arguments[-1].replace("FILE", str(firmware))
+
+
+def test_every_recipe_has_its_tools() -> None:
+    """A board names a tool that nobody knows how to call."""
+    for recipe in FLASH_RECIPES.values():
+        assert set(recipe.tools) == set(recipe.targets)
+        assert set(recipe.tools) <= set(FLASH_TOOLS)
+
+
+def test_first_tool_that_is_there_is_taken(tools: Path, firmware: Path) -> None:
+    """A user with the second tool is told to install the first."""
+    with pytest.raises(TargetError, match=r"no tool on PATH writes my firmware.elf onto ST Nucleo"):
+        flash_command("nucleo-l4r5zi", firmware)
+    put(tools, "probe-rs", "true")
+    assert flash_command("nucleo-l4r5zi", firmware).program == str(tools / "probe-rs")
+    put(tools, "openocd", "true")
+    assert flash_command("nucleo-l4r5zi", firmware).program == str(tools / "openocd")
+    chosen = flash_command("nucleo-l4r5zi", firmware, program="probe-rs")
+    assert chosen.program == str(tools / "probe-rs")
+
+
+def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> None:
+    """A user sees a status, and not that no probe is connected."""
+    put(tools, "picotool", "echo looking; echo No accessible RP-series devices found >&2; exit 249")
+    with pytest.raises(TargetError, match=r"status 249: No accessible RP-series devices found"):
+        run_flash(flash_command("pico2", firmware))
+    put(tools, "picotool", "while :; do :; done")
+    with pytest.raises(TargetError, match=r"did not end in 0.1 s"):
+        run_flash(flash_command("pico2", firmware), limit_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("board", "program", "text"),
+    [
+        ("toaster", None, "no way to flash board 'toaster' is known"),
+        ("pico2", "pyocd", "is flashed by picotool, openocd, probe-rs, got 'pyocd'"),
+    ],
+)
+def test_unknown_boards_and_tools_are_named(
+    firmware: Path, board: str, program: str | None, text: str
+) -> None:
+    """A typing error ends in a traceback."""
+    with pytest.raises(UsageError, match=text):
+        flash_command(board, firmware, program=program)
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """The tool is started, and says something of its own."""
+    with pytest.raises(UsageError, match="no such file of firmware"):
+        flash_command("pico2", tmp_path / "nothing.elf")

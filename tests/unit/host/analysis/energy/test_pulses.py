@@ -1,0 +1,243 @@
+"""Energy by the pulses of a board alone: 10 mW are 10.00 mW, whatever the clocks do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.energy import SECOND_NS
+from support.lpm01a import Faults, stream_bytes
+
+from edgebench.host.analysis.energy.pulses import (
+    PulsedResult,
+    PulsedWindow,
+    find_edges,
+    pulsed_energy,
+)
+from edgebench.host.store.power import write_blocks
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import (
+    Capability,
+    Channel,
+    Header,
+    LossReport,
+    MeterInfo,
+    Packet,
+    SampleBlock,
+)
+from edgebench.meters.lpm01a.datasheet import capability, uncertainty
+from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
+from edgebench.meters.lpm01a.settings import EventEdge, Lpm01aSettings, Lpm01aSetup
+from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.errors import MeasurementError
+
+RATE_HZ = 1000
+ACTIVE_W, IDLE_W = 0.010, 0.001
+STEP_J = 1e-8
+"""Step of the meter's text for 10 µJ, four digits."""
+SETUP = Lpm01aSetup(rate_hz=RATE_HZ, is_energy=True, is_ascii=True, events=EventEdge.FALLING)
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A board that runs five windows beside a meter, all of it made up."""
+
+    edges_s: Floats
+    """Ends of the windows on the meter's clock, shape (5, 2)."""
+    other_s: Floats
+    """Pulses that belong to no window."""
+    windows: tuple[PulsedWindow, ...]
+    energies_j: Floats
+    """Energy of each sample, J, shape (n,)."""
+    count: int
+
+
+def bench_of(seed: int, *, window_s: float = 10.05, count: int = 700, gain: float = 1.0) -> Bench:
+    """Five windows with pauses between them; lines come late, and pulses came before."""
+    chance = np.random.default_rng(seed)
+    at_s = 3.0 + float(chance.uniform(0, 1))
+    other_s = np.array([0.5, 1.7]) + chance.uniform(0, 0.1, 2)
+    edges: list[tuple[float, float]] = []
+    for _ in range(5):
+        edges.append((at_s, at_s + window_s * float(chance.uniform(1, 1.01))))
+        at_s = edges[-1][1] + float(chance.uniform(0.4, 3.0))
+    edges_s = np.array(edges)
+    # The bridge has a clock of its own, and lines are read late, all by another time.
+    late_s = chance.exponential(0.1, (5, 2))
+    bridge_ns = ((edges_s * (1 + 80e-6) + 5000.0 + late_s) * SECOND_NS).astype(np.int64)
+    windows = tuple(PulsedWindow(count, int(begin), int(end)) for begin, end in bridge_ns)
+    # Energy up to the end of each sample, by pieces of constant power.
+    ends_s = np.arange(1, int((at_s + 2) * RATE_HZ) + 1) / RATE_HZ
+    bounds_s = np.concatenate([[0.0], edges_s.reshape(-1), [at_s + 10]])
+    powers_w = np.resize([IDLE_W, ACTIVE_W], len(bounds_s) - 1)
+    passed_j = np.concatenate([[0.0], np.cumsum(np.diff(bounds_s) * powers_w)])
+    samples_j = np.diff(np.interp(np.concatenate([[0.0], ends_s]), bounds_s, passed_j))
+    samples_j = samples_j * gain + chance.normal(0, 2e-8, len(samples_j))
+    samples_j = np.rint(samples_j / STEP_J) * STEP_J
+    return Bench(edges_s, other_s, windows, samples_j, count)
+
+
+def lpm01a_recording(bench: Bench, folder: Path) -> PowerFile:
+    """Recording as the meter of MLPerf Tiny sends it, by its bytes."""
+    pulses_s = np.sort(np.concatenate([bench.edges_s.reshape(-1), bench.other_s]))
+    records = tuple((int(one * RATE_HZ), b"event 00 fal\r\n") for one in pulses_s)
+    data = stream_bytes(
+        bench.energies_j, rate_hz=RATE_HZ, is_ascii=True, faults=Faults(records=records)
+    )
+    settings = Lpm01aSettings(setup=SETUP, supply_v=3.3)
+    meter = Header(
+        driver="lpm01a",
+        info=MeterInfo(vendor="STMicroelectronics", model="X-NUCLEO-LPM01A", serial="7"),
+        capability=capability("lpm01a", SETUP, "7"),
+        uncertainty=uncertainty(SETUP, 3.3),
+        facts=to_plain(settings),
+    )
+    decoder = Lpm01aDecoder(settings)
+    blocks = [*decoder.feed(Packet(0, 1, data)), *decoder.finish()]
+    # Everything came at once here: nothing about rates is known.
+    write_blocks(
+        folder,
+        meter,
+        blocks,
+        lambda: replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None),
+    )
+    return PowerFile.open(folder)
+
+
+def check(result: PulsedResult, bench: Bench) -> None:
+    """The median window, beside what was simulated."""
+    median = result.median
+    truth_j = ACTIVE_W * np.diff(bench.edges_s)[:, 0] / bench.count
+    number = [one.window for one in result.windows].index(median.window)
+    gross = median.energy_j_per_inference
+    assert abs(gross.value - truth_j[number]) <= gross.u95_absolute
+    assert truth_j[number] == pytest.approx(sorted(truth_j)[2], rel=1e-3)
+    assert gross.u95_absolute < 0.06 * gross.value
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
+    """Windows of the wrong edges, or energy of the pauses, as on a busy machine they came to be."""
+    bench = bench_of(seed)
+    result = pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows)
+    assert f"{1e3 * result.median.power_w.value:.2f}" == "10.00"
+    assert result.is_by_rule
+    check(result, bench)
+    found_s = np.array([one.edges_ns for one in result.windows]) / SECOND_NS
+    assert np.abs(found_s - bench.edges_s).max() <= 1 / RATE_HZ
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_gain_of_the_meter_is_inside_the_interval(seed: int, tmp_path: Path) -> None:
+    """A meter that is wrong by what its data sheet allows gives an interval without the truth."""
+    bench = bench_of(seed, gain=1.019 if seed % 2 else 0.981)
+    check(pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows), bench)
+
+
+def test_short_windows_are_measured_and_not_by_the_rule(tmp_path: Path) -> None:
+    """A result of one second looks like one that may be submitted."""
+    bench = bench_of(1, window_s=1.0)
+    result = pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows[:3])
+    assert not result.is_by_rule
+    assert len(result.windows) == 3
+
+
+def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> None:
+    """The pulses are looked for on an input that carries something else."""
+    rate_hz = 20_000
+    chance = np.random.default_rng(3)
+    edges_s = np.array([[1.0, 2.2], [2.9, 4.1], [4.6, 5.8]])
+    time_s = np.arange(int(7 * rate_hz)) / rate_hz
+    is_active = ((time_s[:, None] >= edges_s[:, 0]) & (time_s[:, None] < edges_s[:, 1])).any(axis=1)
+    power_w = np.where(is_active, ACTIVE_W, IDLE_W) + chance.normal(0, 1e-4, len(time_s))
+    digital = np.full(len(time_s), 0b110, np.uint8)
+    for pulse_s in (0.3, *edges_s.reshape(-1)):
+        digital[(time_s >= pulse_s) & (time_s < pulse_s + 1e-4)] &= 0b011
+    digital[(time_s * 50).astype(int) % 2 == 0] |= 1  # mains hum on an open input
+    meter = Header(
+        driver="synthetic",
+        info=MeterInfo(vendor="Example", model="Meter", serial="7"),
+        capability=Capability(
+            driver="synthetic",
+            channels=(Channel("supply", "board"),),
+            rate_hz=rate_hz,
+            is_averaging=False,
+            is_uniform=True,
+            clock_domain="meter:7",
+            digital_count=3,
+            loss_detection="counter",
+        ),
+        uncertainty=(UncertaintyTerm(kind=Kind.GAIN, value=0.01, unit=Unit.RATIO),),
+        facts={"supply_v": 3.3},
+    )
+    block = SampleBlock(
+        channel=0,
+        index0=0,
+        time_ns=np.rint(time_s * SECOND_NS).astype(np.int64),
+        power_w=power_w,
+        flags=np.zeros(len(time_s), np.uint8),
+        digital=digital,
+    )
+    write_blocks(tmp_path, meter, [block], lambda: LossReport(received_count=len(time_s)))
+    windows = [
+        PulsedWindow(100, int((begin + 77) * SECOND_NS), int((end + 77.05) * SECOND_NS))
+        for begin, end in edges_s
+    ]
+    result = pulsed_energy(PowerFile.open(tmp_path), windows)
+    assert result.input_number == 2
+    for one in result.windows:
+        energy = one.energy_j_per_inference
+        assert abs(energy.value - ACTIVE_W * 1.2 / 100) <= energy.u95_absolute
+
+
+def windows_at(*ends_s: tuple[float, float]) -> list[PulsedWindow]:
+    """Windows of these seconds."""
+    return [PulsedWindow(1, int(a * SECOND_NS), int(b * SECOND_NS)) for a, b in ends_s]
+
+
+def ns(*seconds: float) -> NDArray[np.int64]:
+    """Times of edges."""
+    return (np.array(seconds) * SECOND_NS).astype(np.int64)
+
+
+def test_edges_of_windows_are_found_behind_and_before_others() -> None:
+    """A pulse at the start of the board shifts every window by one edge."""
+    windows = windows_at((10, 20), (21, 31))
+    number, edges = find_edges(windows, {0: ns(1, 2), 7: ns(0.2, 5, 15, 16, 26, 40)})
+    assert number == 7
+    assert (edges / SECOND_NS).tolist() == [[5, 15], [16, 26]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "text"),
+    [
+        ({}, r"no digital input has the 4 pulses of 2 windows \(falling edges: none\)"),
+        ({3: ns(1, 2, 3)}, r"falling edges: input 3: 3"),
+        ({3: ns(5, 9, 16, 26)}, r"the best by 3 s, limit 2 s"),
+        ({3: ns(5, 15, 15.5, 16, 26)}, r"no digital input has the 4 pulses"),
+    ],
+)
+def test_edges_that_fit_no_windows_are_refused(
+    edges: dict[int, NDArray[np.int64]], text: str
+) -> None:
+    """A glitch, or a pulse that is missing, gives the energy of a pause."""
+    with pytest.raises(MeasurementError, match=text):
+        find_edges(windows_at((10, 20), (21, 31)), edges)
+
+
+def test_windows_that_fit_in_two_places_are_refused() -> None:
+    """Pauses as long as windows are taken for them."""
+    windows = windows_at((0, 10), (20, 30))
+    with pytest.raises(MeasurementError, match="fit input 0 in two places"):
+        find_edges(windows, {0: ns(0, 10, 20, 30, 40)})
+
+
+def test_no_windows_are_refused() -> None:
+    """An error of numpy instead of a line."""
+    with pytest.raises(MeasurementError, match="no window"):
+        find_edges([], {0: ns(1)})
