@@ -94,9 +94,7 @@ EXCHANGES = {
     "db load 0%": "e-[Command 'db load' must be >0 bytes]\r\n",
     "db load -5%": "e-[Command 'db load' must be >0 bytes]\r\n",
     "db load x%": "e-[Command 'db load' must be >0 bytes]\r\n",
-    "db load 99999999%": (
-        "e-[Supplied buffer size 99999999 exceeds maximum of 16777216]\r\n"
-    ),
+    "db load 99999999%": ("e-[Supplied buffer size 99999999 exceeds maximum of 16777216]\r\n"),
     "db 00%": "e-[No 'db load' before 'db']\r\n",
     "db print%": "",
     "x-crc%": "m-crc-[00000000,0]\r\n",
@@ -289,11 +287,11 @@ def test_cobs_of_the_tests_is_its_own_inverse(data: bytes) -> None:
     assert uncobs(wire[:-1]) == data
 
 
-COMMANDS = st.sampled_from([text.rstrip("%") for text in EXCHANGES] + ["help", "x-info", "x-frames"])
-COMMAND_BYTES = COMMANDS.map(lambda text: text.encode("latin-1") + b"%")
-FRAMES = st.builds(
-    frame, st.integers(0, 16), st.integers(0, 255), st.binary(max_size=40)
+COMMANDS = st.sampled_from(
+    [text.rstrip("%") for text in EXCHANGES] + ["help", "x-info", "x-frames"]
 )
+COMMAND_BYTES = COMMANDS.map(lambda text: text.encode("latin-1") + b"%")
+FRAMES = st.builds(frame, st.integers(0, 16), st.integers(0, 255), st.binary(max_size=40))
 NOISE = st.lists(COMMAND_BYTES | FRAMES | st.binary(max_size=30), max_size=12).map(b"".join)
 
 

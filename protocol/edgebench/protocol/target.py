@@ -57,6 +57,11 @@ class OpenTarget(Protocol):
         ...
 
     @property
+    def precision(self) -> str | None:
+        """Precision of the operators that hold most of the weights, as in `ModelFacts`."""
+        ...
+
+    @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Inputs of the model, as the target takes their bytes."""
         ...

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from edgebench.agent.targets import find_driver
@@ -87,7 +88,7 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         is_interrupted = True
     pipe.phase(Phase.SPOOLING)
     return TargetRecord(
-        model=job.model,
+        model=replace(job.model, precision=target.precision),
         runtime=runtime,
         inputs=target.inputs,
         outputs=target.outputs,

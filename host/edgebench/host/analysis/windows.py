@@ -39,7 +39,7 @@ class WindowMeasurement:
     instructions_per_inference: float | None
     """Median over the windows; None where nobody counts them."""
     latency: LatencySummary | None
-    """Of the last window's inferences; None where single ones were not timed, or are emulated."""
+    """Of single inferences; None where none were timed, or the target is emulated."""
 
 
 def measure_windows(target: TargetRecord) -> WindowMeasurement:
@@ -57,7 +57,13 @@ def measure_windows(target: TargetRecord) -> WindowMeasurement:
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
     emulator = target.firmware.emulator
+    cycles_ns = _cycles_ns(target)
+    resolution_ratio = EDGE_TICKS / min(one.ticks for one in target.windows)
+    if cycles_ns is not None:
+        resolution_ratio = EDGE_TICKS / min(target.cycles)
     instruction_ns = emulator.instruction_ns if emulator else None
+    # A window also holds what is printed at its begin; the count of an inference does not.
+    counted_ns = median_ns if cycles_ns is None else float(np.median(cycles_ns))
     return WindowMeasurement(
         summary=WindowSummary(
             count=len(target.windows),
@@ -66,12 +72,12 @@ def measure_windows(target: TargetRecord) -> WindowMeasurement:
             shortest_s=float(times_s.min()),
             ns_per_inference=median_ns,
             range_ratio=float(np.ptp(each_ns)) / median_ns,
-            resolution_ratio=EDGE_TICKS / min(one.ticks for one in target.windows),
+            resolution_ratio=resolution_ratio,
             clock_ratio=None if emulator else _clock_ratio(target.windows, times_s),
         ),
         throughput_per_s=None if emulator else 1e9 / median_ns,
-        instructions_per_inference=median_ns / instruction_ns if instruction_ns else None,
-        latency=None if emulator else _latency(target),
+        instructions_per_inference=counted_ns / instruction_ns if instruction_ns else None,
+        latency=None if emulator or cycles_ns is None else summarize(cycles_ns),
     )
 
 
@@ -95,7 +101,8 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     return float(times_s.sum() * 1e9 / sum(one.end_ns - one.begin_ns for one in windows))
 
 
-def _latency(target: TargetRecord) -> LatencySummary | None:
+def _cycles_ns(target: TargetRecord) -> NDArray[np.int64] | None:
+    """Times of single inferences; None where they were not timed."""
     clock_hz = target.firmware.clock_hz
     if not target.cycles or clock_hz is None:
         return None
@@ -104,4 +111,5 @@ def _latency(target: TargetRecord) -> LatencySummary | None:
             f"an inference took {min(target.cycles)} cycles of a clock of {clock_hz:g} Hz"
         )
     times_ns = np.array(target.cycles, np.float64) / clock_hz * 1e9
-    return summarize(np.rint(times_ns).astype(np.int64))
+    rounded: NDArray[np.int64] = np.rint(times_ns).astype(np.int64)
+    return rounded

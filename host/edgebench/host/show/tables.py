@@ -305,6 +305,10 @@ def _is_counted(one: RunSet) -> bool:
     return one.first.metrics.instructions_per_inference is not None
 
 
+def _is_timed(one: RunSet) -> bool:
+    return not _is_counted(one)
+
+
 def _throughput(one: RunSet) -> str:
     per_s, interval = _found(one, "throughput_per_s")
     if per_s is None or not _is_about_throughput(one):
@@ -407,13 +411,13 @@ _RESULT_COLUMNS = (
         "p50",
         -ENERGY_WIDTH,
         _percentile("p50"),
-        only_for=lambda one: not _is_counted(one),
+        only_for=_is_timed,
         is_asked_for=True,
     ),
-    _Column("± in run", 60, _half_width, only_for=_is_alone),
+    _Column("± in run", 60, _half_width, only_for=lambda one: _is_timed(one) and _is_alone(one)),
     _Column("± over {runs}", 60, _half_width, only_for=_is_of_several),
-    _Column("p90", -ENERGY_WIDTH, _percentile("p90")),
-    _Column("p99", 70, _percentile("p99")),
+    _Column("p90", -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
+    _Column("p99", 70, _percentile("p99"), only_for=_is_timed),
     _Column(
         "accuracy",
         70,

@@ -1,0 +1,287 @@
+"""Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
+
+Theory of operation. The model is data: its blob is generated here, where the worker runs, and is
+put into the memory of an emulated board before it starts, or sent to a real one by frames. What
+a board had before does not matter, as everything is asked of it after the load. The inputs are sent
+as the tensor has them, so any model is driven alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.facts import BoardFacts
+from edgebench.firmware_bridge.generate import (
+    BOARD_MEMORY,
+    BoardMemory,
+    ModelBlob,
+    generate,
+    model_id_of,
+)
+from edgebench.firmware_bridge.tflite import ModelTensor, read_model
+from edgebench.firmware_bridge.transports.qemu import (
+    DEFAULT_SHIFT,
+    PROGRAM,
+    QEMU_MACHINES,
+    QemuBoard,
+    QemuSetup,
+    qemu_version,
+)
+from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.protocol.errors import EdgebenchError, LineDamaged, ModelRefused, UsageError
+from edgebench.protocol.record import (
+    EmulatorFacts,
+    FirmwareFacts,
+    TargetMemory,
+    TensorSpec,
+    Window,
+)
+from edgebench.protocol.target import TargetPlace, TimedWindow
+from edgebench.protocol.traces import CONSOLE_FILE
+
+SCHEME = "qemu:"
+RUNTIME = "firmware"
+FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
+"""Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
+BAUD_RATE = 115200
+BLOB_FILE = "model.blob"
+BLOB_ADDRESS = {
+    "mps2-an385": 0x0010_0000,
+    "mps2-an386": 0x0010_0000,
+    "mps2-an500": 0x0010_0000,
+    "mps3-an547": 0x1100_0000,
+}
+"""Where each emulated board has its place for a model, as its `x-info` says (`model_address`)."""
+
+
+class BoardDriver:
+    """Drives boards with MLPerf Tiny's protocol; implements `TargetDriver`."""
+
+    runtime = RUNTIME
+    version = "1"
+    formats = ("tflite",)
+
+    def on_demand(self) -> Sequence[TargetPlace]:
+        """Emulated boards, if there is an emulator."""
+        if shutil.which(PROGRAM) is None:
+            return []
+        return [_emulated(name) for name in QEMU_MACHINES]
+
+    def place(self, address: str) -> TargetPlace:
+        """The board at an address.
+
+        Raises:
+            UsageError: no such board is emulated.
+        """
+        name = address.removeprefix(SCHEME)
+        if name == address:
+            name = Path(address).name or address
+            return TargetPlace(address, name, address, arch="unknown", soc="unknown")
+        if name not in QEMU_MACHINES:
+            raise UsageError(
+                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
+            )
+        return _emulated(name)
+
+    def open(self, address: str, model: Path, directory: Path) -> BoardWithModel:
+        """Open the board, and put the model onto it.
+
+        Raises:
+            ModelRefused: it cannot run this model, or has no room for it.
+            TargetError: it does not answer, or the model does not arrive.
+        """
+        data = model.read_bytes()
+        blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
+        if address.startswith(SCHEME):
+            return self._emulate(self.place(address), data, blob, directory)
+        board = Board(open_line(address, BAUD_RATE))
+        try:
+            return _on_line(board, data, blob, directory)
+        except BaseException:
+            _let_go(board, directory)
+            raise
+
+    def _emulate(
+        self, place: TargetPlace, data: bytes, blob: ModelBlob, directory: Path
+    ) -> BoardWithModel:
+        blob.check_fit(BOARD_MEMORY[place.name])
+        path = directory / BLOB_FILE
+        path.write_bytes(blob.data)
+        with _firmware(place.name) as firmware:
+            setup = QemuSetup(
+                machine=QEMU_MACHINES[place.name],
+                firmware=firmware,
+                blob=path,
+                blob_address=BLOB_ADDRESS[place.name],
+            )
+            board = Board(QemuBoard(setup))
+            digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
+        path.unlink()
+        emulator = EmulatorFacts(
+            name="QEMU",
+            version=qemu_version() or "unknown",
+            machine=place.name,
+            instruction_ns=float(2**DEFAULT_SHIFT),
+        )
+        try:
+            facts = board.connect()
+            _check_model(facts, blob)
+            return BoardWithModel(board, data, blob, directory, emulator=emulator, sha256=digest)
+        except BaseException:
+            _let_go(board, directory)
+            raise
+
+
+class BoardWithModel:
+    """A board with a model on it; implements `OpenTarget`."""
+
+    precision = "int8"
+    """The firmware has no other kernels."""
+
+    def __init__(
+        self,
+        board: Board,
+        data: bytes,
+        blob: ModelBlob,
+        directory: Path,
+        *,
+        emulator: EmulatorFacts | None = None,
+        sha256: str | None = None,
+        upload_s: float | None = None,
+    ) -> None:
+        self._board = board
+        self._directory = directory
+        model = read_model(data)
+        self.inputs = tuple(_spec(model.tensors[number]) for number in model.inputs)
+        self.outputs = tuple(_spec(model.tensors[number]) for number in model.outputs)
+        self.upload_s = upload_s
+        info = board.facts.firmware
+        self.firmware = FirmwareFacts(
+            name=board.facts.name,
+            version=f"protocol {info.protocol}, kernels {info.kernels}" if info else "unknown",
+            sha256=sha256,
+            clock_hz=float(info.tick_hz) if info and info.tick_hz else None,
+            emulator=emulator,
+        )
+        self.memory = TargetMemory(
+            flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes
+        )
+
+    def set_input(self, data: bytes) -> None:
+        """Put an input onto the board, and compare it with what was sent."""
+        self._board.load_input(data)
+
+    def window(self, count: int, *, warmup_count: int) -> TimedWindow:
+        """Run so many inferences in a row.
+
+        Raises:
+            LineDamaged: the board told no time.
+        """
+        found = self._board.window(count, warmup_count=warmup_count)
+        if found.ticks is None or found.tick_rate_hz is None:
+            raise LineDamaged(f"{self.firmware.name} is in energy mode: it tells no time")
+        window = Window(
+            begin_ns=found.began_ns,
+            end_ns=found.ended_ns,
+            count=found.count,
+            ticks=found.ticks,
+            tick_rate_hz=float(found.tick_rate_hz),
+        )
+        timed = found.inferences
+        if timed is None or None in timed.ticks:
+            return TimedWindow(window)
+        return TimedWindow(window, tuple(tick for tick in timed.ticks if tick is not None))
+
+    def output_bytes(self) -> bytes:
+        """Outputs of the last inference."""
+        return self._board.output_bytes()
+
+    def close(self) -> None:
+        """Let go of the board, and keep what went over its line."""
+        _let_go(self._board, self._directory)
+
+
+@contextmanager
+def _firmware(board: str) -> Iterator[Path]:
+    """The ELF of an emulated board: the shipped one, or that of who works on kernels.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if folder := os.environ.get(FIRMWARE_VARIABLE):
+        path = Path(folder) / f"{board}.elf"
+        if not path.is_file():
+            raise UsageError(f"no firmware at {path}, where {FIRMWARE_VARIABLE} says it is")
+        yield path
+        return
+    with as_file(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf") as path:
+        yield path
+
+
+def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
+    """Put a model onto a board at a line, which has our firmware.
+
+    Raises:
+        ModelRefused: it takes no model over its line, or has no room for this one.
+    """
+    info = board.connect().firmware
+    if info is None or info.model_max is None or info.ram_max is None:
+        raise ModelRefused(
+            f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
+        )
+    blob.check_fit(BoardMemory(info.model_max, info.ram_max))
+    begin_s = time.monotonic()
+    facts = board.load_model(blob.data)
+    upload_s = time.monotonic() - begin_s
+    _check_model(facts, blob)
+    return BoardWithModel(board, data, blob, directory, upload_s=upload_s)
+
+
+def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
+    """Refuse a board that has not taken the model.
+
+    Raises:
+        ModelRefused: it says why not.
+    """
+    info = facts.firmware
+    if info is None or info.model_state != "ready" or info.model_bytes != len(blob.data):
+        state = info.model_state if info else "none"
+        raise ModelRefused(f"{facts.name} does not take the model: {state}")
+
+
+def _emulated(name: str) -> TargetPlace:
+    machine = QEMU_MACHINES[name]
+    return TargetPlace(
+        address=f"{SCHEME}{name}",
+        name=name,
+        identity=f"{SCHEME}{name}",
+        arch=machine.cpu.lower(),
+        soc=name,
+        profile=f"qemu-{name}",
+        is_emulated=True,
+    )
+
+
+def _spec(tensor: ModelTensor) -> TensorSpec:
+    is_quantized = len(tensor.scales) == 1
+    return TensorSpec(
+        tensor.name,
+        tensor.shape,
+        tensor.type,
+        scale=tensor.scale if is_quantized else None,
+        zero_point=tensor.zero_point if is_quantized else None,
+    )
+
+
+def _let_go(board: Board, directory: Path) -> None:
+    with suppress(OSError, EdgebenchError):
+        board.console.write(directory / CONSOLE_FILE)
+    board.close()
