@@ -149,7 +149,9 @@ class Agent:
                 f"no emulated board is called {name[:64]!r}; available: {', '.join(places)}"
             )
         else:
-            raise TargetDriverMissing("no board can be emulated here: QEMU is not installed")
+            raise TargetDriverMissing(
+                "no board can be emulated there, QEMU is not installed: apt install qemu-system-arm"
+            )
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat) -> AsyncIterator[None]:

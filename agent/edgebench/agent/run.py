@@ -65,6 +65,9 @@ from edgebench.protocol.traces import (
 
 logger = logging.getLogger(__name__)
 
+TARGET_MEMORY_BYTES = 6 * 2**30
+"""Limit of a process that drives a target: an emulator maps all of its board's memory, 2 GiB of an
+MPS3, though it uses little of it."""
 KEPT_LOG_BYTES = 256 * 1024
 """Size of the end of the worker's log that is kept; a runtime may print far more."""
 
@@ -257,7 +260,7 @@ class Runner:
             model=model,
             model_path=str(path),
             dataset_path=None,
-            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec),
+            memory_bytes=spec.limits.memory_bytes or TARGET_MEMORY_BYTES,
             daemon_pid=os.getpid(),
             target=target.address,
         )

@@ -87,7 +87,7 @@ def _check(window: Window) -> None:
             f"window of {window.count} inferences took {window.ticks} ticks at "
             f"{window.tick_rate_hz:g} Hz"
         )
-    if window.end_ns <= window.begin_ns:
+    if window.end_ns < window.begin_ns:  # an emulator's two lines may come in one read
         raise MeasurementError(
             f"window ends {(window.begin_ns - window.end_ns) / 1e9:.3g} s before it begins"
         )
@@ -98,7 +98,10 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
 
     Over all windows together: the arrival of a line is uncertain by milliseconds each time.
     """
-    return float(times_s.sum() * 1e9 / sum(one.end_ns - one.begin_ns for one in windows))
+    beside_ns = sum(one.end_ns - one.begin_ns for one in windows)
+    if not beside_ns:
+        raise MeasurementError("the windows took no time by the clock of the machine beside it")
+    return float(times_s.sum() * 1e9 / beside_ns)
 
 
 def _cycles_ns(target: TargetRecord) -> NDArray[np.int64] | None:

@@ -124,7 +124,8 @@ def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
         (Window(0, 1, 0, 5, 1e6), "0 inferences"),
         (Window(0, 1, 5, 0, 1e6), "0 ticks"),
         (Window(0, 1, 5, 5, float("nan")), "nan Hz"),
-        (Window(5, 5, 5, 5, 1e6), "before it begins"),
+        (Window(5, 4, 5, 5, 1e6), "before it begins"),
+        (Window(5, 5, 5, 5, 1e6), "no time"),
     ],
 )
 def test_window_that_cannot_be_is_refused(wrong: Window, text: str) -> None:
