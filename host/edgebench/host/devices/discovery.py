@@ -25,6 +25,15 @@ THIS_MACHINE = KnownDevice(
 """The one device that every host knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceState:
+    """The place of a device in labgrid."""
+
+    name: str
+    acquired_by: str | None = None
+    """Who has acquired it, as `HOST/USER`; None where nobody else has."""
+
+
 class Access(str, Enum):
     """Whether a device can be used."""
 
@@ -53,6 +62,8 @@ class DiscoveredDevice:
     """Its labels in the farm file."""
     health: DeviceHealth | None = None
     """How it has fared with this host; None where it is not paired."""
+    place: PlaceState | None = None
+    """Its place in labgrid; None where it has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
