@@ -48,6 +48,7 @@ def labgrid(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Labgrid]:
             "again:edgebench=rack-simulated",
             "other:",
         )
+        made.acquire("board-1", "desk", "anna")
         yield made
 
 
@@ -89,14 +90,19 @@ def listed(host: Host, agent: AgentProcess) -> dict[str, DiscoveredDevice]:
     return {one.name: one for one in found}
 
 
-def test_places_are_read_as_the_coordinator_has_them(labgrid: Labgrid) -> None:
+def test_places_are_read_as_the_coordinator_has_them(
+    labgrid: Labgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A later labgrid numbers its fields anew, and every device is free and nameless."""
-    with labgrid.acquired("board-1", "desk", "anna"):
-        places = {place.name: place for place in read_places(labgrid.address)}
+    places = {place.name: place for place in read_places(labgrid.address)}
     assert set(places) == {"board-1", AGENT, "far", "again", "other"}
     tags = {"edgebench": "rack-simulated/rock-5b", "board": "rk3588", "rack": "2"}
     assert places["board-1"] == LabgridPlace("board-1", tags, "desk/anna")
     assert places[AGENT] == LabgridPlace(AGENT, {"room": "lab"})
+    assert [places[name].is_taken for name in ("board-1", AGENT)] == [True, False]
+    monkeypatch.setenv("LG_HOSTNAME", "desk")
+    monkeypatch.setenv("LG_USERNAME", "anna")
+    assert not places["board-1"].is_taken, "it is ours"
 
 
 def test_tags_are_labels_and_who_acquired_a_place_is_shown(
@@ -104,10 +110,9 @@ def test_tags_are_labels_and_who_acquired_a_place_is_shown(
 ) -> None:
     """Labels are written down twice, or a board that somebody flashes looks free."""
     farm_file(host, labgrid.address)
-    with labgrid.acquired("board-1", "desk", "anna"):
-        found = listed(host, agent)
+    found = listed(host, agent)
     rock = found[f"{AGENT}/rock-5b"]
-    assert rock.labels == ("board=rk3588", "edgebench=rack-simulated/rock-5b", "rack=2")
+    assert rock.labels == ("board=rk3588", "rack=2")
     assert rock.place is not None
     assert (rock.place.name, rock.place.acquired_by) == ("board-1", "desk/anna")
     first = found[f"{AGENT}/imx8mp-evk"]
@@ -126,10 +131,9 @@ def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, hos
         def place_taken(self, device: str, place: str, acquired_by: str) -> None:
             told.append(f"{device} {place} {acquired_by}")
 
-    with labgrid.acquired("board-1", "desk", "anna"):
-        [run] = host.lab.bench(
-            "digits_int8.onnx", runs=1, on=["label:board=rk*"], watcher=Listener(), **SHORT
-        )
+    [run] = host.lab.bench(
+        "digits_int8.onnx", runs=1, on=["label:board=rk*"], watcher=Listener(), **SHORT
+    )
     assert run.document["device"]["name"] == "rock-5b-simulated"
     assert told[-1] == f"{AGENT}/rock-5b board-1 desk/anna"
     assert any("place far of labgrid is not used: no paired device" in one for one in told)
@@ -145,7 +149,7 @@ def test_table_of_the_farm_file_is_stronger_than_a_tag(labgrid: Labgrid, host: H
     assert places.by_device[AGENT].name == "again", "the first of two by its name"
     assert any("far of labgrid is not used: it stands for" in str(one) for one in places.doubts)
     merged = with_places(farm, places, paired)
-    assert [one.name for one in select(["label:own"], paired, merged)] == [AGENT]
+    assert [one.name for one in select(["label:rack=2"], paired, merged)] == [f"{AGENT}/rock-5b"]
     with pytest.raises(NoSuchDevice):
         select(["label:room=lab"], paired, merged)
 

@@ -49,19 +49,25 @@ def install_labgrid(folder: Path) -> Path:
     """Programs of a labgrid that was installed into this folder; skips where it cannot be."""
     programs = folder / "bin"
     wanted = [LABGRID, "-c", str(ROOT / "constraints.txt")]
-    quiet = {"capture_output": True, "text": True}
+    python = str(programs / "python")
     if (uv := shutil.which("uv")) is not None:
-        made = subprocess.run([uv, "venv", "-q", "-p", sys.executable, str(folder)], **quiet)  # type: ignore[call-overload]
-        install = [uv, "pip", "install", "-q", "-p", str(programs / "python"), *wanted]
-        if made.returncode == 0 and subprocess.run(install, **quiet).returncode == 0:  # type: ignore[call-overload]
+        make = [uv, "venv", "-q", "-p", sys.executable, str(folder)]
+        install = [uv, "pip", "install", "-q", "-p", python, *wanted]
+        if all(_run(command).returncode == 0 for command in (make, install)):
             return programs
+    # uv does not read pip's configuration, which may be what names an index.
     shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [str(programs / "python"), "-m", "pip", "install", "-q", *wanted]
-    result = subprocess.run(pip, capture_output=True, text=True)
-    if result.returncode:
-        skip_or_fail(f"labgrid cannot be installed: {result.stderr.strip()[-200:]}")
+    for command in (
+        [sys.executable, "-m", "venv", str(folder)],
+        [python, "-m", "pip", "install", "-q", *wanted],
+    ):
+        if (result := _run(command)).returncode:
+            skip_or_fail(f"labgrid cannot be installed: {result.stderr.strip()[-200:]}")
     return programs
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @dataclass(frozen=True)
@@ -76,24 +82,15 @@ class Labgrid:
         command = [str(self.programs / "python"), "-c", _ADD_PLACES, self.address, *words]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
 
-    @contextmanager
-    def acquired(self, place: str, host: str, user: str) -> Iterator[None]:
-        """A place that somebody has acquired, with labgrid's own client."""
+    def acquire(self, place: str, host: str, user: str) -> None:
+        """Acquire a place as somebody, with labgrid's own client."""
         environment = os.environ | {
             "LG_COORDINATOR": self.address,
             "LG_HOSTNAME": host,
             "LG_USERNAME": user,
         }
-
-        def client(word: str) -> None:
-            command = [str(self.programs / "labgrid-client"), "-p", place, word]
-            subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)
-
-        client("acquire")
-        try:
-            yield
-        finally:
-            client("release")
+        command = [str(self.programs / "labgrid-client"), "-p", place, "acquire"]
+        subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)
 
 
 @contextmanager

@@ -57,10 +57,13 @@ class LabgridPlace:
     acquired_by: str | None = None
     """Who has it, as `HOST/USER`; None where nobody has."""
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Tags as words for `--on label:`; those that cannot be one are left out."""
-        words = (f"{key}={value}" if value else key for key, value in sorted(self.tags.items()))
+    def labels(self, naming_tag: str) -> tuple[str, ...]:
+        """Tags as words for `--on label:`, without the one that names the device.
+
+        Those that cannot be a label are left out.
+        """
+        tags = sorted((key, value) for key, value in self.tags.items() if key != naming_tag)
+        words = (f"{key}={value}" if value else key for key, value in tags)
         return tuple(word for word in words if why_no_label(word) is None)
 
     @property
@@ -126,10 +129,12 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
 
 def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]) -> Farm:
     """The farm, with the tags of the places as further labels of its devices."""
+    if farm.labgrid is None:
+        return farm
     devices = dict(farm.device)
     for name, place in places.by_device.items():
         entry = farm.entry(named(paired, name))
-        labels = dict.fromkeys((*entry.labels, *place.labels))
+        labels = dict.fromkeys((*entry.labels, *place.labels(farm.labgrid.tag)))
         devices[name] = replace(entry, labels=tuple(labels))
     return replace(farm, device=devices)
 
