@@ -171,7 +171,7 @@ class ProgressWatcher(Watcher):
 
     def farm_doubted(self, error: EdgebenchError) -> None:
         """Say which part of the farm is not used."""
-        self.say(f"warning: {error}; devices of the farm file are used all the same")
+        self.say(f"warning: {error}; the rest of the farm is used")
 
     def place_taken(self, device: str, place: str, acquired_by: str) -> None:
         """Say who may be at work on a device."""

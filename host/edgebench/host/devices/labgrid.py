@@ -108,7 +108,8 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
         try:
             device = _device_of(place, table, paired)
         except NoSuchDevice as exc:
-            doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
+            if place.name in table.place:  # a tag may be for another host, whose device it is
+                doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
             continue
         if device is None:
             continue
