@@ -37,6 +37,7 @@ from edgebench.protocol.errors import (
     NoSpace,
     NoSuchMeter,
     RunDamaged,
+    SeatLeft,
     StoreError,
     TooLarge,
     TransportError,
@@ -46,13 +47,13 @@ from edgebench.protocol.record import Outcome
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """Bounds of the pauses between attempts to reach a device; each is twice as long as the last."""
-_PASSING = (TransportError, LeaseHeld, NoSpace, MeterLost, StoreError)
+_PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
 """Errors of the place and not of the run: they may pass, and the run is still to be made."""
 _LASTING = (TooLarge, RunDamaged)
 
 
 def may_pass(error: EdgebenchError) -> bool:
-    """Whether it is worth waiting: a link, a disk or a meter that comes back."""
+    """Whether it is worth waiting: a link, disk, device or meter that comes back."""
     return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
 
 

@@ -53,7 +53,13 @@ METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
 STOPPED = "run_stopped"
 """Kind of error of a run that somebody stopped; it is always made again."""
-DEFAULT_RETRY = {"worker_died": 1, "worker_timeout": 1, "too_hot": 2, METER_LOST: 3}
+DEFAULT_RETRY = {
+    "worker_died": 1,
+    "worker_timeout": 1,
+    "too_hot": 2,
+    "device_gone": 3,
+    METER_LOST: 3,
+}
 """A run that fails by chance may pass the second time; a refused model will not."""
 DEFAULT_AWAY_S = 600.0
 
