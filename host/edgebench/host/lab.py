@@ -32,7 +32,7 @@ from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import begin_journal
-from edgebench.host.campaign.lanes import QuietWatcher, make_runs
+from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import load_spec
@@ -671,12 +671,16 @@ class Lab:
             [known] = select([device], paired, farm)
             return known, farm.entry(known).meter
 
-        make_runs(
-            campaign.journal,
+        lanes = paired_lanes(
             self.store,
             find=find,
             connect=partial(open_known, self._files, state=self._agent_state),
             outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
+        )
+        make_runs(
+            campaign.journal,
+            self.store,
+            lanes,
             watcher=watcher or QuietWatcher(),
             cancellation=cancellation or Cancellation(),
             parallel=farm.parallel,

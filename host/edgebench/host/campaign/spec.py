@@ -56,6 +56,8 @@ STOPPED = "run_stopped"
 DEFAULT_RETRY = {"worker_died": 1, "worker_timeout": 1, "too_hot": 2, METER_LOST: 3}
 """A run that fails by chance may pass the second time; a refused model will not."""
 DEFAULT_AWAY_S = 600.0
+DEFAULT_LAB_WAIT_S = 30.0
+"""Time in which a supervisor has started a lab's worker again, or its machine is up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +148,8 @@ class CampaignSpec:
     """Time within which all runs have to end, from `run` or each `resume`; None: no limit."""
     wait_s: float = DEFAULT_AWAY_S
     """Longest wait for a device that is away, busy or full; then the others go on without it."""
+    lab_wait_s: float = DEFAULT_LAB_WAIT_S
+    """Longest wait for a lab that is gone; then another one that offers the device takes over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
@@ -181,7 +185,12 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         )
     if not 1 <= spec.repeats <= MAX_REPEATS:
         found.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
-    for key, value_s in (("budget_s", spec.budget_s), ("wait_s", spec.wait_s)):
+    times_s = {
+        "budget_s": spec.budget_s,
+        "wait_s": spec.wait_s,
+        "lab_wait_s": spec.lab_wait_s,
+    }
+    for key, value_s in times_s.items():
         if value_s is not None and not 0 <= value_s <= MAX_LENGTH_S:
             what = f"must be 0 to {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g}"
             found.append(Complaint((key,), what))
