@@ -95,6 +95,16 @@ class CampaignDevice(Protocol):
         ...
 
 
+class DeviceOutcomes(Protocol):
+    """Where it is noted how the runs on a device end."""
+
+    def succeeded(self) -> None:
+        """A run was made."""
+
+    def failed(self, error: EdgebenchError, model: str | None = None) -> None:
+        """A run failed, or the device did."""
+
+
 OpenDevice = Callable[[Watcher, Cancellation], AbstractContextManager[CampaignDevice]]
 """Opens a device, for as long as runs are made on it."""
 

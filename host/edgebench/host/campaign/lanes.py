@@ -14,7 +14,7 @@ from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.lanes import AnyTarget, Target, measure_targets
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
-from edgebench.host.campaign.device import DeviceHost, OpenDevice, at_device
+from edgebench.host.campaign.device import DeviceHost, DeviceOutcomes, OpenDevice, at_device
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
@@ -36,16 +36,6 @@ class QuietWatcher(Watcher):
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed."""
-
-
-class DeviceOutcomes(Protocol):
-    """Where it is noted how the runs on a device end."""
-
-    def succeeded(self) -> None:
-        """A run was made."""
-
-    def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """A run failed, or the device did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +106,21 @@ class Settings:
         """What the file sets, as arguments of `new_request`."""
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
+
+    def files(self) -> dict[str, str]:
+        """What the file sets to the path of another one, or to the name of a built-in one."""
+        named = {"accuracy": self.accuracy, "reference": self.reference, "inputs": self.inputs}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def with_files(self, place: Callable[[str], str]) -> Settings:
+        """The settings with these files at other places."""
+        at = {name: place(path) for name, path in self.files().items()}
+        return replace(
+            self,
+            accuracy=at.get("accuracy"),
+            reference=at.get("reference"),
+            inputs=at.get("inputs"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
