@@ -36,8 +36,10 @@ lab_wait_s = {lab_wait_s}
 [axes]
 model = [{model!r}]
 device = [{device!r}]
+scenario = ["server"]           # a run waits more than it computes
 [settings]
 preset = "quick"
+target_qps = 20
 duration_s = {duration_s}
 min_query_count = 5
 is_checked = false
