@@ -322,5 +322,5 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
     assert "tcp://HOST:PORT" in wrong.stderr
     with pytest.raises(UsageError, match="tls-ca-file"):
         host.lab.plan_campaign(file, cluster="tls://127.0.0.1:1")
-    with pytest.raises(LabsUnreachable, match="no scheduler answers at tcp://127.0.0.1:9"):
+    with pytest.raises(LabsUnreachable, match="no scheduler answers at tcp://"):
         host.lab.plan_campaign(file, cluster="tcp://127.0.0.1:9")
