@@ -376,7 +376,7 @@ class LabService:
             return [m.MissingFiles(missing)], b""
         if isinstance(first, m.FilePart):
             self._files.write(first.file, first.offset, payload)
-            return [m.Done()], b""
+            return [m.CallHeard()], b""
         if isinstance(first, m.LaneOpen):
             return [m.LaneOpened(self._open(first))], b""
         if isinstance(first, m.LaneCall):
