@@ -22,7 +22,9 @@ from support.tools import need_runtime
 
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY
 from edgebench.host.campaign.lanes import QuietWatcher
+from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import LabsUnreachable, NoSuchCampaign, UsageError
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
@@ -208,7 +210,8 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
         assert len(run.queries) > 0
     # The labs have handed everything over, and the devices have forgotten it.
     for lab in site.labs.values():
-        wait_until(lambda one=lab: one.host.lab.runs().empty, "the lab forgets its runs")
+        way = Store(lab.host.lab.store.root / LAB_DIRECTORY)
+        wait_until(lambda store=way: not store.run_ids(), "the lab forgets its runs")
         assert lab.host.lab.collect(["one-simulated", "two-simulated"]) == []
     host.lab.resume_campaign(cluster=site.address)
     assert len(intents(campaign)) == 2
