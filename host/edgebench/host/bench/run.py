@@ -100,6 +100,8 @@ class DeviceLane:
     watcher: Watcher
     cancellation: Cancellation
     finish: Finish = finish
+    is_kept: bool = False
+    """Whether the device keeps the runs that are stored, until somebody else has them."""
 
 
 def measure(lane: DeviceLane, request: RunRequest) -> Run:
@@ -154,7 +156,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     beside = HostRecord(probes, session.trouble if session else None)
-    run = collect(client, store, run_id, beside, lane.finish)
+    run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
     if is_interrupted:
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:

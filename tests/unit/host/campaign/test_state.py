@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgebench.host.campaign.device import may_pass
 from edgebench.host.campaign.journal import (
     Journal,
     Refusal,
@@ -16,7 +17,6 @@ from edgebench.host.campaign.journal import (
     find_journal,
 )
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
-from edgebench.host.campaign.run import may_pass
 from edgebench.host.campaign.spec import DEFAULT_RETRY, Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
 from edgebench.host.store.index import RunSummary
