@@ -1,0 +1,338 @@
+"""A farm on one machine: agents with simulated boards and hosts, each in a network of its own.
+
+    switch ─┬─ host (store and journal on a small disk of its own)
+            ├─ rack0: agent, seats (state on a small disk of its own)
+            ├─ rack1 …
+
+Every process is supervised as by systemd. Some devices have a synthetic meter, some an emulated
+PPK2 whose cable can be pulled out. What is counted (the book of starts) lies outside of all this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+
+from edgebench.agent.control import ask
+from edgebench.host.campaign.campaign import Campaign
+from edgebench.protocol.errors import EdgebenchError, NoSuchCampaign
+from edgebench.protocol.identity import (
+    PAIRING_VALID_S,
+    SECRET_BYTES,
+    PairingString,
+    pairing_identity,
+)
+from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
+from edgebench.protocol.paths import CONTROL_SOCKET
+from support.agents import Host, wait_until
+from support.disks import fill, small_disk
+from support.leftovers import MARK
+from support.netns import Namespace, Network, switched_network
+from support.ppk2 import Ppk2Emulator
+from support.starts import StartBook
+from support.supervised import Supervised
+
+PORT = 7747
+SEATS = (3, 3, 2, 2, 2)
+BOARDS = ("imx8mp-evk", "rock-5b", "raspberry-pi-5-cooled")
+AGENT_DISK_BYTES = 48 * 2**20
+STORE_DISK_BYTES = 512 * 2**20
+METERS = ("ppk2", "synthetic", "", "")
+"""Meters of the devices, in turn: emulated, computed, none."""
+MODELS = ("digits_int8.onnx", "digits_fp32.onnx")
+THREADS = (1, 2, 3, 4)
+
+HOST_COMMAND = """
+import sys
+from edgebench.host.cli.main import main
+from edgebench.host.transports import link
+link.WEBSOCKET_OPTIONS.update(ping_interval=2.0, ping_timeout=4.0)
+sys.exit(main(sys.argv[1:]))
+"""
+"""`edgebench` that notices a silent device in six seconds; the real one takes 40."""
+_PAIR = """
+import sys
+from edgebench.host.lab import Lab
+for text in sys.argv[1:]:
+    print(Lab().pair(text).name)
+"""
+
+
+class Unit(Ppk2Emulator):
+    """A PPK2 that loses samples while nobody reads, as a real one does: its host may be killed."""
+
+    def send(self, data: bytes, step: int = 65536) -> None:
+        """To the host, as far as it has room."""
+        with suppress(BlockingIOError):
+            while data:
+                data = data[os.write(self._master, data[:step]) :]
+
+
+class Cable:
+    """A PPK2 whose cable can be pulled out and put in again: the port keeps its name."""
+
+    def __init__(self, port: Path) -> None:
+        self._port = port
+        self._unit: Unit | None = None
+
+    @property
+    def meter(self) -> str:
+        """The meter as the farm file names it."""
+        return f"ppk2:{self._port},supply=3.3"
+
+    def plug(self) -> None:
+        """Put it in."""
+        if self._unit is None:
+            self._unit = Unit().__enter__()
+            self._port.symlink_to(self._unit.path)
+
+    def pull(self) -> None:
+        """Pull it out."""
+        if self._unit is not None:
+            self._port.unlink()
+            self._unit.__exit__()
+            self._unit = None
+
+
+@dataclass
+class Rack:
+    """An agent with its seats, on a machine of its own."""
+
+    name: str
+    machine: Namespace
+    folder: Path
+    seats: tuple[str, ...]
+    process: Supervised
+
+    @property
+    def state(self) -> Path:
+        """The agent's state directory, a disk of its own."""
+        return self.folder / "state"
+
+    @property
+    def config(self) -> Path:
+        """The agent's configuration directory."""
+        return self.folder / "config"
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of its devices at the host."""
+        return tuple(f"{self.name}-simulated/{seat}" for seat in self.seats)
+
+    def status(self) -> Status:
+        """What the agent says of itself.
+
+        Raises:
+            EdgebenchError: it does not answer.
+        """
+        return asyncio.run(ask(self.state / CONTROL_SOCKET, StatusAsk(), Status))
+
+    def is_ready(self) -> bool:
+        """Whether it answers."""
+        try:
+            self.status()
+        except (EdgebenchError, OSError):
+            return False
+        return True
+
+    def pairing_string(self) -> str:
+        """What `edgebench-agent pair` prints."""
+        secret = secrets.token_bytes(SECRET_BYTES)
+        request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
+        ready = asyncio.run(ask(self.state / CONTROL_SOCKET, request, PairingReady))
+        return str(PairingString((self.machine.address,), PORT, ready.fingerprint, secret))
+
+
+@dataclass
+class HostMachine:
+    """A machine with a host, whose store is a disk of its own."""
+
+    machine: Namespace
+    host: Host
+    errors: Path
+
+    @property
+    def data(self) -> Path:
+        """The disk."""
+        return self.host.folder / "data"
+
+    def words(self, *words: str) -> list[str]:
+        """A command line of the host, on its machine."""
+        return [*self.machine.prefix, sys.executable, "-c", HOST_COMMAND, *words]
+
+
+@dataclass
+class Farm:
+    """Everything."""
+
+    folder: Path
+    network: Network
+    book: StartBook
+    hosts: list[HostMachine]
+    racks: list[Rack]
+    cables: dict[str, Cable] = field(default_factory=dict[str, Cable])
+    """Meters that can be pulled out, by device."""
+
+    @property
+    def devices(self) -> list[str]:
+        """Names of all devices."""
+        return [name for rack in self.racks for name in rack.devices]
+
+    @property
+    def host(self) -> HostMachine:
+        """The host that makes the campaign."""
+        return self.hosts[0]
+
+    def rack_of(self, device: str) -> Rack:
+        """The agent that serves a device."""
+        return next(rack for rack in self.racks if device in rack.devices)
+
+    def campaign(self) -> Campaign | None:
+        """The campaign; None before it is begun."""
+        try:
+            return self.host.host.lab.campaign()
+        except NoSuchCampaign:
+            return None
+
+    def run_campaign(self, file: Path) -> Supervised:
+        """Make a campaign, resumed whenever its process ends, until nothing is left."""
+
+        def words() -> list[str]:
+            action = ["run", str(file)] if self.campaign() is None else ["resume"]
+            return self.host.words("campaign", *action)
+
+        def is_done(_: int) -> bool:
+            campaign = self.campaign()
+            return campaign is not None and campaign.state().is_over
+
+        environment = self.host.host.environment | {MARK: str(self.folder)}
+        return Supervised(words, environment, self.host.errors, is_done).start()
+
+
+def campaign_text(devices: Sequence[str], run_count: int, repeats: int) -> str:
+    """A campaign file of so many short runs, dealt out to the devices.
+
+    The duration is that of all runs of a cell: half a second each.
+    """
+    cells = [(model, threads) for threads in THREADS for model in MODELS]
+    dealt = [(device, *cell) for cell in cells for device in devices][: run_count // repeats]
+    assert len(dealt) * repeats == run_count, "as many runs as were asked for"
+    added = "".join(
+        f'[[include]]\nmodel = "{model}"\ndevice = "{device}"\nthreads = {threads}\n'
+        for device, model, threads in dealt
+    )
+    return f"""\
+schema = 1
+name = "chaos"
+repeats = {repeats}
+wait_s = 300
+[axes]
+model = ["{MODELS[0]}"]
+device = ["{devices[0]}"]
+[[exclude]]
+model = "*"
+{added}
+[settings]
+preset = "quick"
+duration_s = {0.5 * repeats}
+min_query_count = 5
+warmup_query_count = 2
+is_checked = false
+cooldown_timeout_s = 0
+meter = "farm"
+sync = "arrival"
+idle_duration_s = 0.3
+"""
+
+
+@contextmanager
+def farm(folder: Path, seats: Sequence[int] = SEATS) -> Iterator[Farm]:
+    """A farm of agents with so many seats each, which all are ready and paired."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        network = stack.enter_context(switched_network())
+        book = StartBook(folder / "starts")
+        made = Farm(folder, network, book, [_host(folder / "lab0", network, stack)], [])
+        for number, count in enumerate(seats):
+            made.racks.append(_rack(folder, f"rack{number}", count, made, stack))
+        for rack in made.racks:
+            wait_until(rack.is_ready, f"{rack.name} is ready")
+        _pair(made)
+        _wire(made, stack)
+        yield made
+
+
+def _host(folder: Path, network: Network, stack: ExitStack) -> HostMachine:
+    made = HostMachine(network.add(), Host(folder), folder / "stderr.txt")
+    stack.enter_context(small_disk(made.data, STORE_DISK_BYTES))
+    return made
+
+
+def _rack(folder: Path, name: str, count: int, farm: Farm, stack: ExitStack) -> Rack:
+    machine, own = farm.network.add(), folder / name
+    boards = list(islice(cycle(BOARDS), count))
+    process = Supervised(
+        lambda: [
+            *(*machine.prefix, sys.executable, "-m", "edgebench.agent"),
+            *("--state", str(own / "state"), "--config", str(own / "config")),
+            *("serve", "--listen", f":{PORT}", "--name", name, "--no-advertise"),
+            *(word for board in boards for word in ("--simulate", board)),
+        ],
+        farm.book.environment | {MARK: str(farm.folder)},
+        own / "stderr.txt",
+    )
+    rack = Rack(name, machine, own, tuple(boards), process)
+    stack.enter_context(small_disk(rack.state, AGENT_DISK_BYTES))
+    process.start()
+    stack.callback(process.stop, signal.SIGKILL)
+    return rack
+
+
+def _pair(farm: Farm) -> None:
+    """Pair with all agents, from the host's machine."""
+    strings = [rack.pairing_string() for rack in farm.racks]
+    host = farm.host
+    subprocess.run(
+        [*host.machine.prefix, sys.executable, "-c", _PAIR, *strings],
+        env=os.environ | host.host.environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+        timeout=120,
+    )
+
+
+def _wire(farm: Farm, stack: ExitStack) -> None:
+    """Write the farm file, with the meters, and plug them in."""
+    lines = ["schema = 1", "quarantine_after = 0", "parallel = 64"]
+    for number, (device, meter) in enumerate(zip(farm.devices, cycle(METERS), strict=False)):
+        if meter == "ppk2":
+            cable = Cable(farm.folder / f"meter{number}")
+            cable.plug()
+            stack.callback(cable.pull)
+            farm.cables[device] = cable
+            meter = cable.meter
+        elif meter == "synthetic":
+            meter = f"synthetic:follow,seed={number}"
+        if meter:
+            lines.append(f"[device.{json.dumps(device)}]\nmeter = {json.dumps(meter)}")
+    (farm.host.host.config / "farm.toml").write_text("\n".join(lines) + "\n")
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """A disk without a free byte."""
+    filler = fill(disk)
+    try:
+        yield
+    finally:
+        filler.unlink()
