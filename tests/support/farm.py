@@ -35,7 +35,7 @@ from edgebench.protocol.identity import (
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.protocol.paths import CONTROL_SOCKET
 from support.agents import Host, wait_until
-from support.disks import fill, small_disk
+from support.disks import small_disk
 from support.leftovers import MARK
 from support.netns import Namespace, Network, switched_network
 from support.ppk2 import Ppk2Emulator
@@ -125,6 +125,11 @@ class Rack:
         return self.folder / "config"
 
     @property
+    def disk(self) -> Path:
+        """The small disk that its state is on."""
+        return self.state
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """Names of its devices at the host."""
         return tuple(f"{self.name}-simulated/{seat}" for seat in self.seats)
@@ -157,13 +162,14 @@ class Rack:
 class HostMachine:
     """A machine with a host, whose store is a disk of its own."""
 
+    name: str
     machine: Namespace
     host: Host
     errors: Path
 
     @property
-    def data(self) -> Path:
-        """The disk."""
+    def disk(self) -> Path:
+        """The disk that its store is on."""
         return self.host.folder / "data"
 
     def words(self, *words: str) -> list[str]:
@@ -229,6 +235,7 @@ def campaign_text(devices: Sequence[str], run_count: int, repeats: int) -> str:
     assert len(dealt) * repeats == run_count, "as many runs as were asked for"
     added = "".join(
         f'[[include]]\nmodel = "{model}"\ndevice = "{device}"\nthreads = {threads}\n'
+        'scenario = "server"\n'
         for device, model, threads in dealt
     )
     return f"""\
@@ -245,7 +252,8 @@ model = "*"
 [settings]
 preset = "quick"
 duration_s = {0.5 * repeats}
-min_query_count = 5
+min_query_count = {20 * repeats}
+target_qps = 200
 warmup_query_count = 2
 is_checked = false
 cooldown_timeout_s = 0
@@ -273,8 +281,8 @@ def farm(folder: Path, seats: Sequence[int] = SEATS) -> Iterator[Farm]:
 
 
 def _host(folder: Path, network: Network, stack: ExitStack) -> HostMachine:
-    made = HostMachine(network.add(), Host(folder), folder / "stderr.txt")
-    stack.enter_context(small_disk(made.data, STORE_DISK_BYTES))
+    made = HostMachine(folder.name, network.add(), Host(folder), folder / "stderr.txt")
+    stack.enter_context(small_disk(made.disk, STORE_DISK_BYTES))
     return made
 
 
@@ -326,13 +334,3 @@ def _wire(farm: Farm, stack: ExitStack) -> None:
         if meter:
             lines.append(f"[device.{json.dumps(device)}]\nmeter = {json.dumps(meter)}")
     (farm.host.host.config / "farm.toml").write_text("\n".join(lines) + "\n")
-
-
-@contextmanager
-def full(disk: Path) -> Iterator[None]:
-    """A disk without a free byte."""
-    filler = fill(disk)
-    try:
-        yield
-    finally:
-        filler.unlink()

@@ -15,7 +15,7 @@ RESTART_S = 0.5
 
 
 class Supervised:
-    """One process, and the next one after it has ended, until it is stopped or has done its work."""
+    """A process, and the next one after it has ended, until it is stopped or has done its work."""
 
     def __init__(
         self,
