@@ -27,6 +27,7 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.plan import PlannedRun, attempt_name
 from edgebench.host.campaign.state import RunState
+from edgebench.host.store.incomplete import remove_lost
 from edgebench.protocol.errors import EdgebenchError
 from support.disks import fill
 from support.farm import Farm, HostMachine, Rack, campaign_text
@@ -45,7 +46,7 @@ LONGEST_CUT_S = 30.0
 LONGEST_FULL_S = 15.0
 LONGEST_UNPLUGGED_S = 10.0
 KEPT_BY_AGENT = (
-    *("agent.lock", "control.sock", "device-id", "seats/*/device-id"),
+    *("agent.lock", "agent.sock", "device-id", "seats/*/device-id"),
     *("models/" + "[0-9a-f]" * 64, "simulated/*", "seats/*/simulated/*"),
 )
 """Files of an agent's state that stay: they do not become more with the number of runs."""
@@ -407,10 +408,10 @@ class FarmChaos:
             for name in files_beside(rack.state, KEPT_BY_AGENT):
                 yield f"left on {rack.name}: {name}"
         for one in self.farm.hosts:
-            for name in files_beside(one.disk, KEPT_BY_HOST):
+            store = one.host.lab.store
+            remove_lost(store)  # those that `edgebench runs` names as lost
+            for name in [*files_beside(one.disk, KEPT_BY_HOST), *_names(store.unfinished)]:
                 yield f"left on {one.name}: {name}"
-            for name in _names(one.host.lab.store.unfinished):
-                yield f"left in incoming/ of {one.name}: {name}"
         texts = [one.process.errors for one in self.farm.racks]
         texts += [one.errors for one in self.farm.hosts]
         for path in texts:

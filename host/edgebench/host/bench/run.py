@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
@@ -61,6 +62,8 @@ class RunRequest:
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
     """Gives the run its id right before it starts; None: `new_run_id`."""
+    on_refused: Callable[[str], None] | None = None
+    """Hears that the run of an id was not admitted, and left nothing anywhere."""
 
     @property
     def facts(self) -> HostFacts:
@@ -126,7 +129,8 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.
-    with store.expecting(run_id) as directory, claimed(directory):
+    forgotten = partial(_forgotten_if_refused, store, run_id, request.on_refused)
+    with forgotten(), store.expecting(run_id) as directory, claimed(directory):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
         device = client.device
@@ -134,7 +138,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
-        with _forgotten_if_refused(store, run_id):
+        with forgotten():
             spool = directory / RAW_DIRECTORY / METER_FILE
             session = _begin(stack, meter, spool) if meter else None
             client.start_run(
@@ -185,12 +189,16 @@ def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher:
 
 
 @contextmanager
-def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
+def _forgotten_if_refused(
+    store: Store, run_id: str, on_refused: Callable[[str], None] | None
+) -> Iterator[None]:
     """Nothing is expected of a run that was not admitted, or whose meter does not record."""
     try:
         yield
     except (TargetError, UsageError, StoreError):
         store.forget_expected(run_id)
+        if on_refused is not None:
+            on_refused(run_id)
         raise
 
 

@@ -124,7 +124,7 @@ class DeviceCampaign:
                 return self._runs
             except EdgebenchError as exc:
                 # A meter that was never there is a mistake; one that was may be plugged in again.
-                is_unplugged = isinstance(exc, NoSuchMeter) and bool(self._took_s)
+                is_unplugged = isinstance(exc, NoSuchMeter) and self._was_measured()
                 if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
                     journal.note_lane(name, "given_up", str(exc))
                     self._on_given_up(exc)
@@ -133,6 +133,16 @@ class DeviceCampaign:
                 journal.note_lane(name, "waiting", str(exc))
                 self._watcher.paused(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
+
+    def _was_measured(self) -> bool:
+        """Whether a run was begun here, by whatever process: it had all that it needs."""
+        if self._took_s:
+            return True
+        plan, device = self._work.plan, self._target.device.name
+        names = map(attempt_name, self._work.journal.read().intended)
+        return any(
+            one is not None and plan.cells[one.planned.cell].device == device for one in names
+        )
 
     @contextmanager
     def _at_device(self) -> Iterator[tuple[DeviceLane, OpenMeter | None]]:
@@ -271,12 +281,17 @@ class DeviceCampaign:
         cell, number = plan.cells[planned.cell], self._progress[planned].next_number
         name = AttemptName(plan.id, planned, number)
         run_id: str | None = None
+        is_refused = False
 
         def new_id() -> str:
             nonlocal run_id
             run_id = name.run_id(datetime.now(timezone.utc))
             work.journal.intend(run_id)
             return run_id
+
+        def refused(_: str) -> None:
+            nonlocal is_refused
+            is_refused = True
 
         energy = self._target.request.energy
         request = work.requests.of(cell).on_device(cell.device, energy.meter if energy else None)
@@ -289,12 +304,15 @@ class DeviceCampaign:
             step = Step(request.models[0], runtime, member=plan.member(planned))
             self._watcher.run(cell.device, step.model, runtime, place)
             made = run_request(request, step, self._runs, meter)
-            self._keep(measure(lane, replace(made, new_id=new_id)))
+            self._keep(measure(lane, replace(made, new_id=new_id, on_refused=refused)))
         except Interrupted as exc:
             if exc.run is not None:
                 self._keep(exc.run)
             raise
         except EdgebenchError as exc:
+            if may_pass(exc) and run_id is not None and is_refused:
+                with suppress(StoreError):  # then it counts as lost
+                    work.journal.withdraw(run_id)
             self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
             if may_pass(exc):
                 raise
