@@ -116,8 +116,8 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 class FinishingProcess:
     """Finishes runs in another process, one at a time, for several threads.
 
-    One that dies is followed by a new one, which tries once more: somebody may have killed it. A run
-    that ends that one too, as by its size, stays on its device. The process ends with this one.
+    One that dies is followed by a new one, which tries once more: somebody may have killed it. A
+    run that ends that one too, as by its size, stays on its device. It ends with this process.
     """
 
     def __init__(self) -> None:

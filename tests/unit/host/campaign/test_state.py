@@ -65,6 +65,8 @@ STOPPED = replace(stored("invalid"), refusal=Refusal("run_stopped", ""))
         ([stored("failed", "model_refused")], RunState.FAILED),
         ([Attempt(run_id(1), refusal=Refusal("usage", "no"))], RunState.FAILED),
         ([STOPPED] * 9, RunState.LEFT),
+        ([stored("failed", "no_space")] * 9, RunState.LEFT),
+        ([stored("failed", "lease_held")] * 9, RunState.LEFT),
         # Each kind of error has attempts of its own.
         ([stored("failed", "worker_died"), stored("invalid")], RunState.LEFT),
     ],
@@ -83,6 +85,19 @@ def test_intent_is_on_disk_before_it_is_acted_upon(tmp_path: Path) -> None:
     assert state.runs[RUN].state is RunState.UNSETTLED
     assert state.count(RunState.LEFT) == 1
     assert state.runs[RUN].next_number == 2
+
+
+def test_intent_of_which_nothing_came_is_no_attempt(tmp_path: Path) -> None:
+    """A device whose disk is full for a night has used up its attempts in the morning."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    for _ in range(2 * MAX_LOST):
+        journal.intend(run_id(1, plan.id))
+        journal.withdraw(run_id(1, plan.id))
+    assert campaign_state(store, journal).runs[RUN].state is RunState.LEFT
+    assert campaign_state(store, journal).runs[RUN].next_number == 1
+    journal.intend(run_id(1, plan.id))  # in the same second
+    assert campaign_state(store, journal).runs[RUN].state is RunState.UNSETTLED
 
 
 def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> None:
