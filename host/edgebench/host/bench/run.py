@@ -133,8 +133,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     with forgotten(), store.expecting(run_id) as directory, claimed(directory):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
-        device = client.device
-        write_expectation(directory, ExpectedRun(device.id, device.name, client.via, model.name))
+        write_expectation(directory, _expected(client, model))
         host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
@@ -186,6 +185,13 @@ def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher:
             if sha256_of(opened).hexdigest() == file.sha256:
                 raise
         raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
+
+
+def _expected(client: Client, model: Model) -> ExpectedRun:
+    device = client.device
+    return ExpectedRun(
+        device.id, device.name, client.via, model.name, agent=client.agent, seat=client.seat
+    )
 
 
 @contextmanager
