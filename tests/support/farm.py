@@ -52,6 +52,8 @@ METERS = ("ppk2", "synthetic", "", "")
 MODELS = ("digits_int8.onnx", "digits_fp32.onnx")
 THREADS = (1, 2, 3, 4)
 
+ENDS = (0, 1, 3)
+"""Exit codes of a campaign that has come to its end."""
 HOST_COMMAND = """
 import sys
 from edgebench.host.cli.main import main
@@ -217,9 +219,9 @@ class Farm:
             action = ["run", str(file)] if self.campaign() is None else ["resume"]
             return self.host.words("campaign", *action)
 
-        def is_done(_: int) -> bool:
+        def is_done(code: int) -> bool:
             campaign = self.campaign()
-            return campaign is not None and campaign.state().is_over
+            return code in ENDS and campaign is not None and campaign.state().is_over
 
         environment = self.host.host.environment | {MARK: str(self.folder)}
         return Supervised(words, environment, self.host.errors, is_done).start()

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
@@ -62,8 +61,6 @@ class RunRequest:
     meter: OpenMeter | None = None
     new_id: Callable[[], str] | None = None
     """Gives the run its id right before it starts; None: `new_run_id`."""
-    on_refused: Callable[[str], None] | None = None
-    """Hears that the run of an id was not admitted, and left nothing anywhere."""
 
     @property
     def facts(self) -> HostFacts:
@@ -103,6 +100,8 @@ class DeviceLane:
     watcher: Watcher
     cancellation: Cancellation
     finish: Finish = finish
+    is_kept: bool = False
+    """Whether the device keeps the runs that are stored, until somebody else has them."""
 
 
 def measure(lane: DeviceLane, request: RunRequest) -> Run:
@@ -129,15 +128,18 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.
-    forgotten = partial(_forgotten_if_refused, store, run_id, request.on_refused)
-    with forgotten(), store.expecting(run_id) as directory, claimed(directory):
+    with (
+        _forgotten_if_refused(store, run_id),
+        store.expecting(run_id) as directory,
+        claimed(directory),
+    ):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
         write_expectation(directory, _expected(client, model))
         host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
-        with forgotten():
+        with _forgotten_if_refused(store, run_id):
             spool = directory / RAW_DIRECTORY / METER_FILE
             session = _begin(stack, meter, spool) if meter else None
             client.start_run(
@@ -157,7 +159,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     beside = HostRecord(probes, session.trouble if session else None)
-    run = collect(client, store, run_id, beside, lane.finish)
+    run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
     if is_interrupted:
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:
@@ -195,16 +197,13 @@ def _expected(client: Client, model: Model) -> ExpectedRun:
 
 
 @contextmanager
-def _forgotten_if_refused(
-    store: Store, run_id: str, on_refused: Callable[[str], None] | None
-) -> Iterator[None]:
+def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
     """Nothing is expected of a run that was not admitted, or whose meter does not record."""
     try:
         yield
-    except (TargetError, UsageError, StoreError):
+    except (TargetError, UsageError, StoreError) as exc:
         store.forget_expected(run_id)
-        if on_refused is not None:
-            on_refused(run_id)
+        exc.is_unstarted = True
         raise
 
 

@@ -54,6 +54,8 @@ class LaneNote:
     state: str
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
+    lab: str = ""
+    """Lab by which it was measured, in a campaign over several; else empty."""
 
 
 @dataclass(slots=True)
@@ -126,9 +128,11 @@ class Journal:
         """
         self._write({"event": "gone", "run_id": run_id})
 
-    def note_lane(self, device: str, state: str, reason: str = "") -> None:
+    def note_lane(self, device: str, state: str, reason: str = "", *, lab: str = "") -> None:
         """Say how it goes on a device, for those who look; that the disk is full stops nothing."""
         entry = {"event": "lane", "device": device, "state": state, "reason": reason}
+        if lab:
+            entry["lab"] = lab
         with suppress(StoreError):
             self._write(entry)
 
@@ -206,7 +210,8 @@ def _apply(entry: dict[str, str], record: JournalRecord) -> None:
         record.gone.add(entry["run_id"])
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
-        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason)
+        lab = printable(entry.get("lab", ""))
+        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, lab)
 
 
 def begin_journal(store: Store, plan: CampaignPlan) -> Journal:

@@ -7,6 +7,7 @@ from typing import Any
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.request import BenchRequest, new_request
 from edgebench.host.campaign.plan import CampaignPlan, Cell
+from edgebench.host.campaign.spec import Settings
 from edgebench.protocol.errors import FileChanged
 
 
@@ -30,15 +31,19 @@ class CellRequests:
 
     def of(self, cell: Cell) -> BenchRequest:
         """The request of a cell, whose device is not chosen yet."""
-        factors = {name: level for name, level in cell.factors.items() if name != "device"}
-        key = tuple(factors.values())
+        key = tuple(level for name, level in cell.factors.items() if name != "device")
         if key not in self._made:
-            model = factors.pop("model")
-            changes: dict[str, Any] = {
-                name: level for name, level in factors.items() if level is not None
-            }
-            settings = self._spec.settings.given()
-            self._made[key] = new_request(
-                [str(model)], runs=self._spec.repeats, **(settings | changes)
-            )
+            self._made[key] = cell_request(self._spec.settings, self._spec.repeats, cell)
         return self._made[key]
+
+
+def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
+    """The request of a cell, whose device is not chosen yet.
+
+    Raises:
+        UsageError: a file cannot be read, or settings make no sense together.
+    """
+    levels = {name: level for name, level in cell.factors.items() if level is not None}
+    model = levels.pop("model")
+    del levels["device"]
+    return new_request([str(model)], runs=repeats, **(settings.given() | levels))
