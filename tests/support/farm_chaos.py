@@ -75,7 +75,7 @@ class Fault:
     kind: Kind
     chance: float
     """Which of the possible victims it is, 0…1."""
-    duration_s: float
+    duration_s: float = 0.0
     """Time after which it is mended; 0 for a kill."""
 
 

@@ -137,7 +137,7 @@ def make_runs(
 def _is_over(state: CampaignState, device: str) -> bool:
     """Whether a device has nothing more to do, and was told so.
 
-    It keeps a run until it is acknowledged: a host that was killed may have stored its last one only.
+    It keeps a run until that is acknowledged, which a host that was killed has not done.
     """
     note = state.lanes.get(device)
     is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)
