@@ -32,12 +32,6 @@ from edgebench.host.bench.request import (
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.campaign import Campaign
-from edgebench.host.campaign.cluster.address import ClusterAddress
-from edgebench.host.campaign.cluster.connection import ClusterConnection
-from edgebench.host.campaign.cluster.lab import LabHost, LabService
-from edgebench.host.campaign.cluster.lanes import check_meter, cluster_lanes, offered_devices
-from edgebench.host.campaign.cluster.messages import DeviceOffer
-from edgebench.host.campaign.cluster.worker import work_for
 from edgebench.host.campaign.journal import begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
@@ -72,6 +66,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
+    from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.lab_file import JoinReport
@@ -652,6 +647,8 @@ class Lab:
         plan = new_plan(load_spec(path), path, choose)
         meter = plan.spec.settings.meter
         if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import check_meter
+
             check_meter(meter)
         elif meter:
             check_wiring(meter, plan.devices)
@@ -660,6 +657,9 @@ class Lab:
 
     @staticmethod
     def _offered(cluster: str | ClusterAddress) -> tuple[list[KnownDevice], Farm]:
+        from edgebench.host.campaign.cluster.connection import ClusterConnection
+        from edgebench.host.campaign.cluster.lanes import offered_devices
+
         with ClusterConnection(_address(cluster)) as connection:
             connection.connect()
             return offered_devices(connection.labs())
@@ -689,6 +689,10 @@ class Lab:
             UsageError: the address makes no sense, or Dask is not installed.
             NoSuchDevice: there is no such device.
         """
+        from edgebench.host.campaign.cluster.lab import LabHost, LabService
+        from edgebench.host.campaign.cluster.messages import DeviceOffer
+        from edgebench.host.campaign.cluster.worker import work_for
+
         farm, address = load_farm(self._farm), _address(cluster)
         chosen = self._healthy(on, farm, Watcher())
         devices = {device.name: device for device in chosen if device.pin}
@@ -776,6 +780,8 @@ class Lab:
             return known, farm.entry(known).meter
 
         if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import cluster_lanes
+
             lanes = cluster_lanes(_address(cluster), campaign.journal, self.store)
         else:
             lanes = paired_lanes(
@@ -884,6 +890,8 @@ class Lab:
 
 
 def _address(cluster: str | ClusterAddress) -> ClusterAddress:
+    from edgebench.host.campaign.cluster.address import ClusterAddress
+
     return cluster if isinstance(cluster, ClusterAddress) else ClusterAddress(cluster)
 
 

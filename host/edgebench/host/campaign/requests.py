@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from edgebench.host.bench.builtin import find_model
@@ -46,4 +47,6 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     levels = {name: level for name, level in cell.factors.items() if level is not None}
     model = levels.pop("model")
     del levels["device"]
-    return new_request([str(model)], runs=repeats, **(settings.given() | levels))
+    made = new_request([str(model)], runs=repeats, **(settings.given() | levels))
+    # The reference model of the accuracy, which comes first, is a cell of its own or none.
+    return replace(made, models=made.models[-1:])

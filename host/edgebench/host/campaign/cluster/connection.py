@@ -16,7 +16,7 @@ from edgebench.host.this_host import software
 from edgebench.protocol.errors import LabsUnreachable, LinkLost
 from edgebench.protocol.text import one_line
 
-CONNECT_TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 5.0
 CALL_TIMEOUT_S = 20.0
 """Longest time for a call, beside the time for which it waits: files go over slow links."""
 _BROKEN = (OSError, RuntimeError, LookupError, ValueError, asyncio.TimeoutError)
