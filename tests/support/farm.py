@@ -1,8 +1,9 @@
 """A farm on one machine: agents with simulated boards and hosts, each in a network of its own.
 
-    switch ─┬─ host (store and journal on a small disk of its own)
-            ├─ rack0: agent, seats (state on a small disk of its own)
+    switch ─┬─ host: makes the campaign; store and journal are on a small disk of its own
+            ├─ rack0: agent, seats; its state is on a small disk of its own
             ├─ rack1 …
+            ├─ scheduler, lab1, lab2: on Dask, if the farm has labs; the host then only coordinates
 
 Every process is supervised as by systemd. Some devices have a synthetic meter, some an emulated
 PPK2 whose cable can be pulled out. What is counted (the book of starts) lies outside of all this.
@@ -20,6 +21,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -43,10 +45,11 @@ from support.starts import StartBook
 from support.supervised import Supervised
 
 PORT = 7747
+SCHEDULER_PORT = 8786
 SEATS = (3, 3, 2, 2, 2)
 BOARDS = ("imx8mp-evk", "rock-5b", "raspberry-pi-5-cooled")
 AGENT_DISK_BYTES = 48 * 2**20
-STORE_DISK_BYTES = 512 * 2**20
+STORE_DISK_BYTES = 256 * 2**20
 METERS = ("ppk2", "synthetic", "", "")
 """Meters of the devices, in turn: emulated, computed, none."""
 MODELS = ("digits_int8.onnx", "digits_fp32.onnx")
@@ -65,8 +68,9 @@ sys.exit(main(sys.argv[1:]))
 _PAIR = """
 import sys
 from edgebench.host.lab import Lab
-for text in sys.argv[1:]:
-    print(Lab().pair(text).name)
+for text in sys.argv[2:]:
+    Lab().pair(text)
+Lab().export_lab(sys.argv[1])
 """
 
 
@@ -162,21 +166,41 @@ class Rack:
 
 @dataclass
 class HostMachine:
-    """A machine with a host, whose store is a disk of its own."""
+    """A machine with a host, whose store is a disk of its own: it coordinates, or is a lab."""
 
     name: str
     machine: Namespace
     host: Host
     errors: Path
+    process: Supervised | None = None
+    """Its process, if it is a lab."""
 
     @property
     def disk(self) -> Path:
         """The disk that its store is on."""
         return self.host.folder / "data"
 
+    @property
+    def temporary(self) -> Path:
+        """Directory for its temporary files."""
+        return self.host.folder / "tmp"
+
     def words(self, *words: str) -> list[str]:
         """A command line of the host, on its machine."""
         return [*self.machine.prefix, sys.executable, "-c", HOST_COMMAND, *words]
+
+
+@dataclass
+class SchedulerMachine:
+    """A machine with the scheduler of the labs."""
+
+    machine: Namespace
+    process: Supervised
+
+    @property
+    def address(self) -> str:
+        """Address as `--cluster` takes it."""
+        return f"tcp://{self.machine.address}:{SCHEDULER_PORT}"
 
 
 @dataclass
@@ -186,8 +210,11 @@ class Farm:
     folder: Path
     network: Network
     book: StartBook
-    hosts: list[HostMachine]
-    racks: list[Rack]
+    host: HostMachine
+    """Host that makes the campaign."""
+    racks: list[Rack] = field(default_factory=list[Rack])
+    labs: list[HostMachine] = field(default_factory=list[HostMachine])
+    scheduler: SchedulerMachine | None = None
     cables: dict[str, Cable] = field(default_factory=dict[str, Cable])
     """Meters that can be pulled out, by device."""
 
@@ -197,13 +224,9 @@ class Farm:
         return [name for rack in self.racks for name in rack.devices]
 
     @property
-    def host(self) -> HostMachine:
-        """The host that makes the campaign."""
-        return self.hosts[0]
-
-    def rack_of(self, device: str) -> Rack:
-        """The agent that serves a device."""
-        return next(rack for rack in self.racks if device in rack.devices)
+    def hosts(self) -> list[HostMachine]:
+        """The machines that have a store."""
+        return [self.host, *self.labs]
 
     def campaign(self) -> Campaign | None:
         """The campaign; None before it is begun."""
@@ -217,14 +240,18 @@ class Farm:
 
         def words() -> list[str]:
             action = ["run", str(file)] if self.campaign() is None else ["resume"]
-            return self.host.words("campaign", *action)
+            cluster = ["--cluster", self.scheduler.address] if self.scheduler else []
+            return self.host.words("campaign", *action, *cluster)
 
         def is_done(code: int) -> bool:
             campaign = self.campaign()
             return code in ENDS and campaign is not None and campaign.state().is_over
 
-        environment = self.host.host.environment | {MARK: str(self.folder)}
-        return Supervised(words, environment, self.host.errors, is_done).start()
+        return Supervised(words, self.environment_of(self.host), self.host.errors, is_done).start()
+
+    def environment_of(self, host: HostMachine) -> dict[str, str]:
+        """Variables of a process of a host."""
+        return host.host.environment | {MARK: str(self.folder), "TMPDIR": str(host.temporary)}
 
 
 def campaign_text(devices: Sequence[str], run_count: int, repeats: int) -> str:
@@ -266,30 +293,43 @@ idle_duration_s = 0.3
 
 
 @contextmanager
-def farm(folder: Path, seats: Sequence[int] = SEATS) -> Iterator[Farm]:
-    """A farm of agents with so many seats each, which all are ready and paired."""
+def farm(folder: Path, seats: Sequence[int] = SEATS, labs: int = 0) -> Iterator[Farm]:
+    """A farm of agents with so many seats each, which all are ready and paired.
+
+    Args:
+        folder: Everything is in it.
+        seats: Number of devices of each agent.
+        labs: Number of labs, each of which offers all devices; 0: the host measures itself.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         network = stack.enter_context(switched_network())
-        book = StartBook(folder / "starts")
-        made = Farm(folder, network, book, [_host(folder / "lab0", network, stack)], [])
+        made = Farm(
+            folder, network, StartBook(folder / "starts"), _host(folder / "host", network, stack)
+        )
         for number, count in enumerate(seats):
-            made.racks.append(_rack(folder, f"rack{number}", count, made, stack))
+            made.racks.append(_rack(f"rack{number}", count, made, stack))
+        made.labs = [
+            _host(folder / f"lab{number}", network, stack) for number in range(1, labs + 1)
+        ]
         for rack in made.racks:
             wait_until(rack.is_ready, f"{rack.name} is ready")
         _pair(made)
         _wire(made, stack)
+        if labs:
+            _begin_labs(made, stack)
         yield made
 
 
 def _host(folder: Path, network: Network, stack: ExitStack) -> HostMachine:
     made = HostMachine(folder.name, network.add(), Host(folder), folder / "stderr.txt")
     stack.enter_context(small_disk(made.disk, STORE_DISK_BYTES))
+    made.temporary.mkdir()
     return made
 
 
-def _rack(folder: Path, name: str, count: int, farm: Farm, stack: ExitStack) -> Rack:
-    machine, own = farm.network.add(), folder / name
+def _rack(name: str, count: int, farm: Farm, stack: ExitStack) -> Rack:
+    machine, own = farm.network.add(), farm.folder / name
     boards = list(islice(cycle(BOARDS), count))
     process = Supervised(
         lambda: [
@@ -309,20 +349,22 @@ def _rack(folder: Path, name: str, count: int, farm: Farm, stack: ExitStack) -> 
 
 
 def _pair(farm: Farm) -> None:
-    """Pair with all agents, from the host's machine."""
+    """Pair with all agents, from the machine of the host or of the first lab; the others join."""
     strings = [rack.pairing_string() for rack in farm.racks]
-    host = farm.host
+    first, *others = farm.labs or [farm.host]
+    lab = farm.folder / "lab.json"
     subprocess.run(
-        [*host.machine.prefix, sys.executable, "-c", _PAIR, *strings],
-        env=os.environ | host.host.environment,
+        [*first.machine.prefix, sys.executable, "-c", _PAIR, str(lab), *strings],
+        env=os.environ | first.host.environment,
         check=True,
-        stdout=subprocess.DEVNULL,
         timeout=120,
     )
+    for other in others:
+        other.host.lab.join_lab(lab)
 
 
 def _wire(farm: Farm, stack: ExitStack) -> None:
-    """Write the farm file, with the meters, and plug them in."""
+    """Write the farm files, with the meters, and plug them in."""
     lines = ["schema = 1", "quarantine_after = 0", "parallel = 64"]
     for number, (device, meter) in enumerate(zip(farm.devices, cycle(METERS), strict=False)):
         if meter == "ppk2":
@@ -335,4 +377,37 @@ def _wire(farm: Farm, stack: ExitStack) -> None:
             meter = f"synthetic:follow,seed={number}"
         if meter:
             lines.append(f"[device.{json.dumps(device)}]\nmeter = {json.dumps(meter)}")
-    (farm.host.host.config / "farm.toml").write_text("\n".join(lines) + "\n")
+    for host in farm.hosts:
+        host.host.config.mkdir(parents=True, exist_ok=True)
+        (host.host.config / "farm.toml").write_text("\n".join(lines) + "\n")
+
+
+def _begin_labs(farm: Farm, stack: ExitStack) -> None:
+    """Start the scheduler and the labs."""
+    machine = farm.network.add()
+    address = ("--host", machine.address, "--port", str(SCHEDULER_PORT))
+    process = Supervised(
+        lambda: [
+            *(*machine.prefix, sys.executable, "-m", "distributed.cli.dask_scheduler"),
+            *(*address, "--no-dashboard"),
+        ],
+        {MARK: str(farm.folder)},
+        farm.folder / "scheduler" / "stderr.txt",
+    )
+    farm.scheduler = SchedulerMachine(machine, process)
+    devices = [word for device in farm.devices for word in ("--on", device)]
+    words = ["lab", "work", farm.scheduler.address, *devices]
+    for lab in farm.labs:
+        own = ("--name", lab.name, "--host", lab.machine.address)
+        lab.process = Supervised(
+            partial(lab.words, *words, *own), farm.environment_of(lab), lab.errors
+        )
+    for one in (process, *(lab.process for lab in farm.labs if lab.process is not None)):
+        one.start()
+        stack.callback(one.stop, signal.SIGKILL)
+    for lab in farm.labs:
+        wait_until(partial(_is_taken, lab), f"{lab.name} is ready")
+
+
+def _is_taken(lab: HostMachine) -> bool:
+    return lab.errors.exists() and "ready: lab" in lab.errors.read_text(errors="replace")

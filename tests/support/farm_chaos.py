@@ -50,14 +50,15 @@ KEPT_BY_AGENT = (
     *("models/" + "[0-9a-f]" * 64, "simulated/*", "seats/*/simulated/*"),
 )
 """Files of an agent's state that stay: they do not become more with the number of runs."""
+KEPT_BY_LAB = ("edgebench/index.sqlite*", "edgebench/host/health/*")
 KEPT_BY_HOST = (
-    *("edgebench/runs/*", "edgebench/index.sqlite*", "edgebench/host/health/*"),
-    *("edgebench/campaigns/*/plan.json", "edgebench/campaigns/*/journal.jsonl"),
+    *KEPT_BY_LAB,
+    *("edgebench/runs/*", "edgebench/campaigns/*/plan.json", "edgebench/campaigns/*/journal.jsonl"),
 )
 
 
 class Kind(str, Enum):
-    """What a fault does."""
+    """Something that goes wrong."""
 
     HOST = "host killed"
     AGENT = "agent killed"
@@ -66,6 +67,8 @@ class Kind(str, Enum):
     LINK = "link cut"
     DISK = "disk full"
     METER = "meter unplugged"
+    LAB = "lab killed"
+    SCHEDULER = "scheduler killed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +114,13 @@ class Report:
     violations: list[str]
 
 
-def draw(seed: int, count: int, kinds: Sequence[Kind] = tuple(Kind)) -> list[Fault]:
+OF_CLUSTER = (Kind.LAB, Kind.SCHEDULER)
+"""Faults that need a farm with labs."""
+
+
+def draw(seed: int, count: int, *, has_labs: bool) -> list[Fault]:
     """So many faults, each kind as often as the others, in random order."""
+    kinds = [kind for kind in Kind if has_labs or kind not in OF_CLUSTER]
     chance = random.Random(seed)
     longest_s = {
         Kind.LINK: LONGEST_CUT_S,
@@ -210,6 +218,8 @@ class FarmChaos:
             Kind.LINK: self._cut,
             Kind.DISK: self._fill,
             Kind.METER: self._unplug,
+            Kind.LAB: self._kill_lab,
+            Kind.SCHEDULER: self._kill_scheduler,
         }[fault.kind]
         while (hit := play(fault, made)) is None:
             if time.monotonic() > limit_s or made.is_over:
@@ -232,6 +242,20 @@ class FarmChaos:
             return None
         rack.process.kill()
         return self._new_hit(fault, rack.name, rack.devices)
+
+    def _kill_lab(self, fault: Fault, made: Supervised) -> Hit | None:
+        del made
+        lab = self._pick(fault, [one for one in self.farm.labs if one.process and one.process.pid])
+        if lab is None or lab.process is None or not lab.process.kill():
+            return None
+        return self._new_hit(fault, lab.name)
+
+    def _kill_scheduler(self, fault: Fault, made: Supervised) -> Hit | None:
+        del made
+        scheduler = self.farm.scheduler
+        if scheduler is None or not scheduler.process.kill():
+            return None
+        return self._new_hit(fault, "scheduler")
 
     def _kill_worker(self, fault: Fault, made: Supervised) -> Hit | None:
         del made
@@ -335,7 +359,7 @@ class FarmChaos:
             self._troubled.discard(due[2])
 
     def _stored_count(self) -> int:
-        return sum(len(_names(one.host.lab.store.runs)) for one in self.farm.hosts)
+        return len(_names(self.farm.host.host.lab.store.runs))
 
     def _device_of(self, run_id: str) -> str | None:
         name, campaign = attempt_name(run_id), self.farm.campaign()
@@ -401,6 +425,11 @@ class FarmChaos:
 
     def _leftovers(self) -> Iterator[str]:
         """Processes, runs and files that should not be there."""
+        for lab in self.farm.labs:
+            if lab.process is not None:
+                lab.process.stop()
+        if self.farm.scheduler is not None:
+            self.farm.scheduler.process.stop()
         agents = [one.process.pid for one in self.farm.racks]
         for line in orphans(str(self.farm.folder), [pid for pid in agents if pid is not None]):
             yield f"process left behind: {line}"
@@ -410,8 +439,11 @@ class FarmChaos:
         for one in self.farm.hosts:
             store = one.host.lab.store
             remove_lost(store)  # those that `edgebench runs` names as lost
-            for name in [*files_beside(one.disk, KEPT_BY_HOST), *_names(store.unfinished)]:
+            kept = KEPT_BY_HOST if one is self.farm.host else KEPT_BY_LAB
+            for name in [*files_beside(one.disk, kept), *_names(store.unfinished)]:
                 yield f"left on {one.name}: {name}"
+            for name in files_beside(one.temporary, ()):
+                yield f"temporary file left on {one.name}: {name}"
         texts = [one.process.errors for one in self.farm.racks]
         texts += [one.errors for one in self.farm.hosts]
         for path in texts:

@@ -78,7 +78,8 @@ class Supervised:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(timeout_s)
             process.kill()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _supervise(self) -> None:
         while True:
