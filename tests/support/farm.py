@@ -219,6 +219,11 @@ class Farm:
     """Meters that can be pulled out, by device."""
 
     @property
+    def metered(self) -> tuple[str, ...]:
+        """Devices with a meter, which a host records."""
+        return tuple(device for device, meter in zip(self.devices, cycle(METERS)) if meter)
+
+    @property
     def devices(self) -> list[str]:
         """Names of all devices."""
         return [name for rack in self.racks for name in rack.devices]

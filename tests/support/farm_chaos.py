@@ -303,7 +303,8 @@ class FarmChaos:
     def _fill(self, fault: Fault, made: Supervised) -> Hit | None:
         del made
         disks = [(one.name, one.disk, one.devices) for one in self.farm.racks]
-        disks += [(one.name, one.disk, ()) for one in self.farm.hosts]
+        # A recording that cannot be written ends its run, if that has not begun to infer yet.
+        disks += [(one.name, one.disk, self.farm.metered) for one in self.farm.hosts]
         free = [one for one in disks if str(one[1]) not in self._troubled]
         if (found := self._pick(fault, free)) is None:
             return None

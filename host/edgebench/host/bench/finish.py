@@ -216,8 +216,10 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
         while True:
-            answers.write(json.dumps(_answer(lines.get())).encode() + b"\n")
-            answers.flush()
+            reply = json.dumps(_answer(lines.get())).encode()
+            with suppress(BrokenPipeError):  # the host was killed; `_read` is about to notice
+                answers.write(reply + b"\n")
+                answers.flush()
 
 
 def _read(lines: SimpleQueue[bytes]) -> None:
