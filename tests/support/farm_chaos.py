@@ -27,8 +27,10 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.plan import PlannedRun, attempt_name
 from edgebench.host.campaign.state import RunState
+from edgebench.host.result.run import Run
 from edgebench.host.store.incomplete import remove_lost
 from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.record import Phase
 from support.disks import fill
 from support.farm import Farm, HostMachine, Rack, campaign_text
 from support.leftovers import command_line, files_beside, orphans
@@ -159,6 +161,8 @@ class FarmChaos:
     """What is to be undone, and when."""
     _troubled: set[str] = field(default_factory=set[str])
     """Victims that are not mended yet, and are left alone until then."""
+    _cut_off: list[str] = field(default_factory=list[str])
+    """Runs whose meter was unplugged."""
     _began_s: float = 0.0
 
     def play(self) -> Report:
@@ -315,13 +319,14 @@ class FarmChaos:
 
     def _unplug(self, fault: Fault, made: Supervised) -> Hit | None:
         del made
-        busy = {device for rack in self._racks() for device in _busy(rack)}
-        free = [one for one in self.farm.cables if one in busy and one not in self._troubled]
+        metered = {device: run for rack in self._racks() for device, run in _recorded(rack).items()}
+        free = [one for one in self.farm.cables if one in metered and one not in self._troubled]
         if (device := self._pick(fault, free)) is None:
             return None
         cable = self.farm.cables[device]
         cable.pull()
         self._mend_later(fault, device, cable.plug)
+        self._cut_off.append(metered[device])
         return self._new_hit(fault, f"meter of {device}", [device])
 
     def _racks(self) -> list[Rack]:
@@ -397,6 +402,9 @@ class FarmChaos:
             )
             if counted[planned] > 1:
                 yield f"{planned} was measured {counted[planned]} times: {run.attempts}"
+        for run_id in self._cut_off:
+            if store.has(run_id) and _is_called_complete(store.run(run_id)):
+                yield f"run {run_id} has a whole recording of a meter that was unplugged"
         for run_id in store.run_ids():
             if attempt_name(run_id) is None:
                 yield f"run {run_id} is not of the campaign"
@@ -456,12 +464,27 @@ class FarmChaos:
 _WORKER = "edgebench.agent.worker.main"
 
 
-def _busy(rack: Rack) -> list[str]:
-    """Devices of an agent on which a run is in its timed loop or near it."""
+_RECORDED = {Phase.IDLE, Phase.LOADING, Phase.WARMING_UP, Phase.MEASURING}
+"""Phases in which the meter of a run records, as the run has begun and will take a while."""
+
+
+def _recorded(rack: Rack) -> dict[str, str]:
+    """Runs on the devices of an agent whose meters record now."""
     with suppress(EdgebenchError, OSError):
         seats = rack.status().seats
-        return [device for device, seat in zip(rack.devices, seats, strict=True) if seat.running]
-    return []
+        return {
+            device: seat.running
+            for device, seat in zip(rack.devices, seats, strict=True)
+            if seat.running and seat.phase in _RECORDED
+        }
+    return {}
+
+
+def _is_called_complete(run: Run) -> bool:
+    """Whether a run has energy from a recording that is whole."""
+    energy = run.metrics.energy
+    checks = {one.id: one.is_passed for one in energy.checks} if energy else {}
+    return run.failure is None and checks.get("complete") is True
 
 
 def _end_of(row: dict[str, object]) -> str:
