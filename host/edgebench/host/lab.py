@@ -689,7 +689,7 @@ class Lab:
             UsageError: the address makes no sense, or Dask is not installed.
             NoSuchDevice: there is no such device.
         """
-        from edgebench.host.campaign.cluster.lab import LabHost, LabService
+        from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY, LabHost, LabService
         from edgebench.host.campaign.cluster.messages import DeviceOffer
         from edgebench.host.campaign.cluster.worker import work_for
 
@@ -711,7 +711,7 @@ class Lab:
             for device in devices.values()
         )
         host_of_lab = LabHost(
-            store=self.store,
+            store=Store(self.store.root / LAB_DIRECTORY),
             offers=offers,
             find=lambda name: (devices[name], farm.entry(devices[name]).meter),
             connect=partial(open_known, self._files, state=self._agent_state),

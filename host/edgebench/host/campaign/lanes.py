@@ -39,7 +39,7 @@ class QuietWatcher(Watcher):
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CampaignLane:
     """A device of a campaign."""
 
     target: AnyTarget
@@ -52,7 +52,7 @@ class Lane:
 class LaneFactory(Protocol):
     """What the lanes of a campaign are made of: this host's devices, or those of several labs."""
 
-    def lane(self, device: str) -> Lane:
+    def lane(self, device: str) -> CampaignLane:
         """The lane of a device, by its name in the plan.
 
         Raises:
@@ -98,7 +98,7 @@ def make_runs(
             return
         budget_s = plan.spec.budget_s
         with open_lanes(plan, requests, len(names)) as factory:
-            lanes: dict[str, Lane] = {}
+            lanes: dict[str, CampaignLane] = {}
             for name in names:
                 try:
                     lanes[name] = factory.lane(name)
@@ -154,13 +154,15 @@ class PairedLanes:
     find: Callable[[str], tuple[KnownDevice, str | None]]
     outcomes: Callable[[KnownDevice], Outcomes]
 
-    def lane(self, device: str) -> Lane:
+    def lane(self, device: str) -> CampaignLane:
         """The lane of a device."""
         known, wired = self.find(device)
         cell = next(cell for cell in self.plan.cells if cell.device == device)
         target = Target(known, self.requests.of(cell).on_device(device, wired))
         is_metered = self.plan.spec.settings.meter is None or target.request.energy is not None
-        return Lane(target, partial(at_device, self.host, target), self.outcomes(known), is_metered)
+        return CampaignLane(
+            target, partial(at_device, self.host, target), self.outcomes(known), is_metered
+        )
 
 
 def paired_lanes(

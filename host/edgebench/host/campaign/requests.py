@@ -11,6 +11,9 @@ from edgebench.host.campaign.plan import CampaignPlan, Cell
 from edgebench.host.campaign.spec import Settings
 from edgebench.protocol.errors import FileChanged
 
+_PLACES = ("model", "device")
+"""Axes that are no settings."""
+
 
 class CellRequests:
     """Requests of the cells; those that differ in the device only are made once."""
@@ -44,9 +47,8 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     Raises:
         UsageError: a file cannot be read, or settings make no sense together.
     """
-    levels = {name: level for name, level in cell.factors.items() if level is not None}
-    model = levels.pop("model")
-    del levels["device"]
-    made = new_request([str(model)], runs=repeats, **(settings.given() | levels))
+    axes = {name: level for name, level in cell.factors.items() if name not in _PLACES}
+    levels: dict[str, Any] = {name: level for name, level in axes.items() if level is not None}
+    made = new_request([cell.model], runs=repeats, **(settings.given() | levels))
     # The reference model of the accuracy, which comes first, is a cell of its own or none.
     return replace(made, models=made.models[-1:])

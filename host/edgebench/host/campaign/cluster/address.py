@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,11 +67,12 @@ def configure_dask() -> None:
     Raises:
         UsageError: it is not installed.
     """
-    try:
-        import dask
-    except ModuleNotFoundError:
-        raise UsageError(f"several labs need the package distributed: {INSTALL}") from None
-    dask.config.set(
+    if find_spec("distributed") is None:
+        raise UsageError(f"several labs need the package distributed: {INSTALL}")
+    from dask import config  # pyright: ignore[reportPrivateImportUsage]
+
+    # Before distributed is loaded, which sets up its logs by this.
+    config.set(
         {
             "logging": {"distributed": "critical"},
             "distributed.comm.timeouts.connect": "5s",
@@ -78,7 +80,3 @@ def configure_dask() -> None:
             "distributed.admin.tick.limit": "1h",
         }
     )
-    try:
-        import distributed  # noqa: F401
-    except ModuleNotFoundError:
-        raise UsageError(f"several labs need the package distributed: {INSTALL}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from edgebench.protocol.errors import LabsUnreachable, LinkLost
 from edgebench.protocol.text import one_line
 
 CONNECT_TIMEOUT_S = 5.0
+LOOK_S = 0.5
+"""Interval at which a call in progress looks whether the scheduler is gone."""
 CALL_TIMEOUT_S = 20.0
 """Longest time for a call, beside the time for which it waits: files go over slow links."""
 _BROKEN = (OSError, RuntimeError, LookupError, ValueError, asyncio.TimeoutError)
@@ -171,7 +174,7 @@ class ClusterConnection:
         client = await self._connected()
         try:
             called = client.run(answer, m.pack(request), payload, workers=[address])
-            answers, part = (await asyncio.wait_for(called, timeout_s))[address]
+            answers, part = (await _while_connected(client, called, timeout_s))[address]
         except _BROKEN as exc:
             raise LinkLost(f"lab {name} does not answer: {one_line(exc)}") from exc
         messages = m.unpack(answers)
@@ -179,6 +182,27 @@ class ClusterConnection:
             if isinstance(failed, m.CallFailed):
                 raise m.reported_error(failed.error)
         return messages, part
+
+
+async def _while_connected(client: Any, called: Coroutine[Any, Any, T], timeout_s: float) -> T:
+    """Wait for a call; Dask leaves some for ever whose scheduler died.
+
+    Raises:
+        OSError: the scheduler is gone.
+        asyncio.TimeoutError: there is no answer in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    task = asyncio.ensure_future(called)
+    try:
+        while not task.done():
+            if client.status != "running":
+                raise OSError("connection to the scheduler lost")
+            if time.monotonic() > deadline_s:
+                raise asyncio.TimeoutError(f"no answer in {timeout_s:g} s")
+            await asyncio.wait([task], timeout=LOOK_S)
+        return task.result()
+    finally:
+        task.cancel()
 
 
 async def _close(client: Any) -> None:

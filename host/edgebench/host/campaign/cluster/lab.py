@@ -57,6 +57,9 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import Progress
 
+LAB_DIRECTORY = "lab"
+"""Directory of a host's store that is the store of its lab: runs leave it once their coordinator
+has them, which may be this host."""
 IDLE_S = 60.0
 """Time without a call after which a lane without a job ends, and frees its device."""
 MAX_WAIT_S = 10.0
@@ -255,7 +258,8 @@ class LabLane:
             EdgebenchError: it cannot be reached, or is in use.
         """
         store = self._host.store
-        self._forget(device, job.stored)
+        if device.client.list_runs().running is None:  # else the device is left alone
+            self._forget(device, job.stored)
 
         def refused(run_id: str, error: EdgebenchError) -> None:
             self._report(m.RunRefused(run_id, m.error_report(error)))
@@ -376,7 +380,7 @@ class LabService:
             return [m.MissingFiles(missing)], b""
         if isinstance(first, m.FilePart):
             self._files.write(first.file, first.offset, payload)
-            return [m.Done()], b""
+            return [m.CallHeard()], b""
         if isinstance(first, m.LaneOpen):
             return [m.LaneOpened(self._open(first))], b""
         if isinstance(first, m.LaneCall):

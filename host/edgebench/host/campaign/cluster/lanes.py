@@ -19,7 +19,7 @@ from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.journal import Journal
-from edgebench.host.campaign.lanes import Lane, OpenLanes
+from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import campaign_state
@@ -135,7 +135,7 @@ class ClusterLanes:
     files: dict[str, m.FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
 
-    def lane(self, device: str) -> Lane:
+    def lane(self, device: str) -> CampaignLane:
         """The lane of a device; a lab that is not there yet is waited for when it begins."""
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.offer(device)]
@@ -146,7 +146,7 @@ class ClusterLanes:
         wired = offer.meter if offer and meter == FARM_METER else None
         shared = f"{lab.name}: {wired}" if lab and wired and is_of_host(wired) else None
         is_metered = meter != FARM_METER or offer is None or wired is not None
-        return Lane(
+        return CampaignLane(
             LabTarget(known, shared), partial(self.at_lab, device), NoOutcomes(), is_metered
         )
 

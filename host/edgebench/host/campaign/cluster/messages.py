@@ -169,7 +169,7 @@ class RunPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CallHeard:
     """A call was heard, and there is nothing to say."""
 
 
@@ -266,7 +266,7 @@ ClusterMessage = (
     | LaneCall
     | RunFetch
     | RunPart
-    | Done
+    | CallHeard
     | CallFailed
     | LaneCommand
     | Report
