@@ -27,6 +27,8 @@ from pathlib import Path
 
 from edgebench.agent.control import ask
 from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY
+from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError, NoSuchCampaign
 from edgebench.protocol.identity import (
     PAIRING_VALID_S,
@@ -179,6 +181,12 @@ class HostMachine:
     def disk(self) -> Path:
         """The disk that its store is on."""
         return self.host.folder / "data"
+
+    @property
+    def store(self) -> Store:
+        """The store of its runs; a lab's are on their way."""
+        root = self.host.lab.store.root
+        return Store(root if self.process is None else root / LAB_DIRECTORY)
 
     @property
     def temporary(self) -> Path:

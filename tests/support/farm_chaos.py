@@ -52,7 +52,7 @@ KEPT_BY_AGENT = (
     *("models/" + "[0-9a-f]" * 64, "simulated/*", "seats/*/simulated/*"),
 )
 """Files of an agent's state that stay: they do not become more with the number of runs."""
-KEPT_BY_LAB = ("edgebench/index.sqlite*", "edgebench/host/health/*")
+KEPT_BY_LAB = ("edgebench/*index.sqlite*", "edgebench/host/health/*")
 KEPT_BY_HOST = (
     *KEPT_BY_LAB,
     *("edgebench/runs/*", "edgebench/campaigns/*/plan.json", "edgebench/campaigns/*/journal.jsonl"),
@@ -365,7 +365,7 @@ class FarmChaos:
             self._troubled.discard(due[2])
 
     def _stored_count(self) -> int:
-        return len(_names(self.farm.host.host.lab.store.runs))
+        return len(_names(self.farm.host.store.runs))
 
     def _device_of(self, run_id: str) -> str | None:
         name, campaign = attempt_name(run_id), self.farm.campaign()
@@ -390,7 +390,7 @@ class FarmChaos:
 
     def _runs_amiss(self, campaign: Campaign) -> Iterator[str]:
         """Planned runs that are missing, there twice, or say what their files do not."""
-        store, state = self.farm.host.host.lab.store, campaign.state()
+        store, state = self.farm.host.store, campaign.state()
         counted: Counter[PlannedRun] = Counter()
         for planned, run in state.runs.items():
             if run.state not in (RunState.MEASURED, RunState.FAILED):
@@ -446,7 +446,7 @@ class FarmChaos:
             for name in files_beside(rack.state, KEPT_BY_AGENT):
                 yield f"left on {rack.name}: {name}"
         for one in self.farm.hosts:
-            store = one.host.lab.store
+            store = one.store
             remove_lost(store)  # those that `edgebench runs` names as lost
             kept = KEPT_BY_HOST if one is self.farm.host else KEPT_BY_LAB
             for name in [*files_beside(one.disk, kept), *_names(store.unfinished)]:
