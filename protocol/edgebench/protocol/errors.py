@@ -450,6 +450,8 @@ class AccessDenied(TransportError):
 class LabsUnreachable(TransportError):
     """No scheduler of a cluster answers, or none of its labs offers a device."""
 
+    retryable = False
+
 
 class LinkLost(TransportError):
     """An open connection broke."""
