@@ -106,6 +106,7 @@ class DeviceCampaign:
                     self._settle(device)
                     self._pause.reached()
                     self._make_all(device)
+                    device.finish()
                 journal.note_lane(name, "ended", lab=lab)
                 return self._runs
             except EdgebenchError as exc:
