@@ -267,11 +267,8 @@ class Farm:
         return host.host.environment | {MARK: str(self.folder), "TMPDIR": str(host.temporary)}
 
 
-def campaign_text(devices: Sequence[str], run_count: int, repeats: int) -> str:
-    """A campaign file of so many short runs, dealt out to the devices.
-
-    The duration is that of all runs of a cell: half a second each.
-    """
+def campaign_text(devices: Sequence[str], run_count: int, repeats: int, run_s: float) -> str:
+    """A campaign file of so many runs of this length, dealt out to the devices."""
     cells = [(model, threads) for threads in THREADS for model in MODELS]
     dealt = [(device, *cell) for cell in cells for device in devices][: run_count // repeats]
     assert len(dealt) * repeats == run_count, "as many runs as were asked for"
@@ -293,8 +290,8 @@ model = "*"
 {added}
 [settings]
 preset = "quick"
-duration_s = {0.5 * repeats}
-min_query_count = {20 * repeats}
+duration_s = {run_s * repeats}
+min_query_count = {10 * repeats}
 target_qps = 200
 warmup_query_count = 2
 is_checked = false

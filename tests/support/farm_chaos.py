@@ -153,6 +153,7 @@ class FarmChaos:
     run_count: int
     faults: Sequence[Fault]
     repeats: int = 5
+    run_s: float = 0.5
     say: Callable[[str], None] = print
     _hits: list[Hit] = field(default_factory=list[Hit])
     _mends: list[tuple[float, Callable[[], None], str]] = field(
@@ -169,7 +170,7 @@ class FarmChaos:
         """Make the campaign; what it came to."""
         self._began_s = time.monotonic()
         file = self.farm.folder / "campaign.toml"
-        file.write_text(campaign_text(self.farm.devices, self.run_count, self.repeats))
+        file.write_text(campaign_text(self.farm.devices, self.run_count, self.repeats, self.run_s))
         made = self.farm.run_campaign(file)
         violations: list[str] = []
         try:

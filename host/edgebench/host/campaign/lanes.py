@@ -93,7 +93,7 @@ def make_runs(
     with journal.held():
         plan = journal.plan()
         requests, state = CellRequests(plan), campaign_state(store, journal, plan)
-        names = [name for name in plan.devices if not _is_over(state, name)]
+        names = [name for name in plan.devices if not is_over(state, name)]
         if not names:
             return
         budget_s = plan.spec.budget_s
@@ -134,7 +134,7 @@ def make_runs(
             measure_targets(targets, measure_on, watcher, cancellation, parallel=parallel)
 
 
-def _is_over(state: CampaignState, device: str) -> bool:
+def is_over(state: CampaignState, device: str) -> bool:
     """Whether a device has nothing more to do, and was told so.
 
     It keeps a run until that is acknowledged, which a host that was killed has not done.

@@ -15,6 +15,7 @@ from edgebench.host.campaign.journal import (
     begin_journal,
     find_journal,
 )
+from edgebench.host.campaign.lanes import is_over
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
 from edgebench.host.campaign.spec import Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
@@ -113,6 +114,21 @@ def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> N
     assert list(record.intended) == [run_id(1, plan.id), run_id(2, plan.id)]
     assert record.refused[run_id(2, plan.id)].message.isprintable()
     assert record.gone == set()
+
+
+def test_device_that_may_keep_a_run_is_visited_again(tmp_path: Path) -> None:
+    """A host is killed between storing the last run and saying so: the device keeps it for ever."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    for repeat in range(2):
+        name = f"20261123-050607-{plan.id}-0000-{repeat:03d}-01"
+        journal.refuse(name, Refusal("model_refused", "no"))
+    assert campaign_state(store, journal).is_over
+    seen = []
+    for note in ("measuring", "waiting", "ended"):
+        journal.note_lane("local", note)
+        seen.append(is_over(campaign_state(store, journal), "local"))
+    assert seen == [False, False, True]
 
 
 def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
