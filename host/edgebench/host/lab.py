@@ -57,6 +57,7 @@ from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.address import find_run, find_runs
+from edgebench.host.store.incomplete import follow_agent
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, NoSuchDevice
@@ -336,6 +337,7 @@ class Lab:
     def _take_over(self, made: Pairing) -> None:
         if made.replaced is not None:
             take_over(self._files, self._health, self._farm, made.replaced, made.device)
+            follow_agent(self.store, made.replaced.pin, made.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices into a new file, for the hosts that share them.

@@ -135,6 +135,8 @@ class EdgebenchError(Exception):
     retryable = False
     run_id: str | None = None
     """Stored run that failed with this error."""
+    is_unstarted = False
+    """Whether the run that it ended was not admitted, and left nothing anywhere."""
 
     def __init__(self, text: str = "") -> None:
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.

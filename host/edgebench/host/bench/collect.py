@@ -10,7 +10,7 @@ from edgebench.host.client import Client
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_clock
 from edgebench.host.store.host_file import unpack_facts
-from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
+from edgebench.host.store.incomplete import IncompleteRun, Whereabouts, claimed, mark_lost
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.protocol.clock import ClockProbe
@@ -124,8 +124,7 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     on_device = {*listing.finished, listing.running}
     return mark_lost(
         store,
-        device_id=client.device.id,
-        via=client.via,
+        Whereabouts(client.device.id, client.via, client.agent, client.seat),
         on_device={run_id for run_id in on_device if run_id is not None},
     )
 

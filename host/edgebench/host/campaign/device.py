@@ -95,6 +95,15 @@ class CampaignDevice(Protocol):
         """
         ...
 
+    def finish(self) -> None:
+        """Let the device forget the runs that are stored, as no more are made.
+
+        Raises:
+            Interrupted: somebody cancelled.
+            EdgebenchError: it cannot be reached.
+        """
+        ...
+
 
 class DeviceOutcomes(Protocol):
     """Where it is noted how the runs on a device end."""
@@ -214,6 +223,9 @@ class PairedDevice:
             request, Step(model, runtime, member=order.member), reference, self._meter
         )
         return measure(lane, replace(made, new_id=new_id))
+
+    def finish(self) -> None:
+        """Nothing: a run that is stored here was acknowledged right then."""
 
 
 @contextmanager

@@ -112,6 +112,14 @@ class Journal:
         entry = {"event": "refused", "run_id": run_id}
         self._write({**entry, "code": refusal.code, "message": refusal.message})
 
+    def withdraw(self, run_id: str) -> None:
+        """Say that nothing came of an intent: the run was not admitted, and may be later.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._write({"event": "withdrawn", "run_id": run_id})
+
     def miss(self, run_id: str) -> None:
         """Say that a device does not have a run that was intended.
 
@@ -196,6 +204,8 @@ def _apply(entry: dict[str, str], record: JournalRecord) -> None:
     elif event == "refused":
         record.intended.setdefault(entry["run_id"], entry["at_utc"])
         record.refused[entry["run_id"]] = Refusal(entry["code"], printable(entry["message"]))
+    elif event == "withdrawn":
+        record.intended.pop(entry["run_id"], None)
     elif event == "gone":
         record.gone.add(entry["run_id"])
     elif event == "lane":

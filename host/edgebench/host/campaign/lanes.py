@@ -19,7 +19,7 @@ from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignWork, DeviceCampaign
-from edgebench.host.campaign.state import RunState, campaign_state
+from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.health import Outcomes
@@ -93,11 +93,7 @@ def make_runs(
     with journal.held():
         plan = journal.plan()
         requests, state = CellRequests(plan), campaign_state(store, journal, plan)
-        names = [
-            name
-            for name in plan.devices
-            if state.count(RunState.LEFT, RunState.UNSETTLED, device=name)
-        ]
+        names = [name for name in plan.devices if not is_over(state, name)]
         if not names:
             return
         budget_s = plan.spec.budget_s
@@ -136,6 +132,16 @@ def make_runs(
 
             targets = [lane.target for lane in lanes.values()]
             measure_targets(targets, measure_on, watcher, cancellation, parallel=parallel)
+
+
+def is_over(state: CampaignState, device: str) -> bool:
+    """Whether a device has nothing more to do, and was told so.
+
+    It keeps a run until that is acknowledged, which a host that was killed has not done.
+    """
+    note = state.lanes.get(device)
+    is_left = state.count(RunState.LEFT, RunState.UNSETTLED, device=device)
+    return not is_left and (note is None or note.state == "ended")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
@@ -27,6 +28,7 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     MeterLost,
     NoSuchMeter,
+    StoreError,
     TransportError,
 )
 from edgebench.protocol.record import Outcome
@@ -104,11 +106,12 @@ class DeviceCampaign:
                     self._settle(device)
                     self._pause.reached()
                     self._make_all(device)
+                    device.finish()
                 journal.note_lane(name, "ended", lab=lab)
                 return self._runs
             except EdgebenchError as exc:
                 # A meter that was never there is a mistake; one that was may be plugged in again.
-                is_unplugged = isinstance(exc, NoSuchMeter) and bool(self._took_s)
+                is_unplugged = isinstance(exc, NoSuchMeter) and self._was_measured()
                 if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
                     journal.note_lane(name, "given_up", str(exc), lab=lab)
                     self._on_given_up(exc)
@@ -117,6 +120,13 @@ class DeviceCampaign:
                 journal.note_lane(name, "waiting", str(exc), lab=lab)
                 self._watcher.paused(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
+
+    def _was_measured(self) -> bool:
+        """Whether a run was begun here, by whatever process: it had all that it needs."""
+        plan = self._work.plan
+        names = map(attempt_name, self._work.journal.read().intended)
+        begun = {plan.cells[one.planned.cell].device for one in names if one is not None}
+        return bool(self._took_s) or self._device in begun
 
     def _settle(self, device: CampaignDevice) -> None:
         """Store what waits on the device, and find out what is still to be made."""
@@ -231,6 +241,9 @@ class DeviceCampaign:
                 self._keep(exc.run)
             raise
         except EdgebenchError as exc:
+            if may_pass(exc) and run_id is not None and exc.is_unstarted:
+                with suppress(StoreError):  # then it counts as lost
+                    work.journal.withdraw(run_id)
             self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
             if may_pass(exc):
                 raise

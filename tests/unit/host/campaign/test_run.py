@@ -54,6 +54,9 @@ class RefusingDevice:
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
         """Nothing waits there."""
 
+    def finish(self) -> None:
+        """Nothing is kept here."""
+
     def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
         """Refuse it, right after it had its id."""
         self.orders.append(order)

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, cast, get_args
 
@@ -355,6 +356,11 @@ class LabService:
         """Last lane of each device."""
         self.pool = ThreadPoolExecutor(MAX_CALLS, "call")
         """Threads for calls, each of which may wait."""
+
+    @property
+    def scratch(self) -> Path:
+        """Directory for what Dask writes; nothing in it is needed after its worker has ended."""
+        return self._host.store.root / "dask"
 
     @property
     def offers(self) -> tuple[m.DeviceOffer, ...]:

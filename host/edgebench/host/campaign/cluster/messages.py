@@ -181,6 +181,7 @@ class ErrorReport:
     text: str
     run_id: str | None = None
     waited_s: float = 0.0
+    is_unstarted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +295,7 @@ def unpack(data: bytes) -> list[ClusterMessage]:
 def error_report(error: EdgebenchError) -> ErrorReport:
     """An error, to be raised at the other side."""
     waited_s = error.waited_s if isinstance(error, LeaseHeld) else 0.0
-    return ErrorReport(type(error).__name__, str(error), error.run_id, waited_s)
+    return ErrorReport(type(error).__name__, str(error), error.run_id, waited_s, error.is_unstarted)
 
 
 def reported_error(report: ErrorReport) -> EdgebenchError:
@@ -306,7 +307,7 @@ def reported_error(report: ErrorReport) -> EdgebenchError:
             made = kind(report.text)
         except TypeError:
             kind = kind.__bases__[0]
-    made.run_id = report.run_id
+    made.run_id, made.is_unstarted = report.run_id, report.is_unstarted
     if isinstance(made, LeaseHeld):
         made.waited_s = report.waited_s
     return made

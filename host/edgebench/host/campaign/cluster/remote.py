@@ -84,6 +84,14 @@ class LabDevice:
             raise RemoteProtocolError(f"lab {self.lab} made a run and did not tell which")
         return made
 
+    def finish(self) -> None:
+        """Wait until lab and device have forgotten what is stored here.
+
+        A confirmation has no reply, and the device may be away when it comes.
+        """
+        stored, _ = self._known_runs()
+        self._do(m.SettleJob(tuple(sorted(stored)), ()))
+
     def _do(
         self,
         job: m.SettleJob | m.MakeJob,

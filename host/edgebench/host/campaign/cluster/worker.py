@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -70,9 +70,12 @@ async def _work(
 ) -> None:
     from distributed import Worker
 
-    is_told = False
+    is_told, folder = False, service.scratch
     while True:
-        with tempfile.TemporaryDirectory(prefix="edgebench-lab-") as folder:
+        worker = None
+        shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
+        try:
+            folder.mkdir(parents=True)
             worker = Worker(
                 cluster.address,
                 name=name,
@@ -82,20 +85,21 @@ async def _work(
                 nthreads=1,
                 memory_limit=0,
                 dashboard=False,
-                local_directory=folder,
+                local_directory=str(folder),
             )
             setattr(worker, SERVICE, service)
-            try:
-                await worker
-                on_connected()
-                is_told = False
-                await worker.finished()
-                reason = "connection lost"
-            except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
-                reason = str(exc.__cause__ or exc) or type(exc).__name__
-            finally:
+            await worker
+            on_connected()
+            is_told = False
+            await worker.finished()
+            reason = "connection lost"
+        except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
+            reason = str(exc.__cause__ or exc) or type(exc).__name__
+        finally:
+            if worker is not None:
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
                     await worker.close(timeout=2, executor_wait=False)
+            shutil.rmtree(folder, ignore_errors=True)
         if not is_told:
             on_away(reason)
             is_told = True
