@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.farm import Cable
 
 from edgebench.host.campaign.plan import attempt_name
 
@@ -229,6 +230,32 @@ def test_model_that_is_refused_is_a_failed_run_and_no_loop(operator: Host, tmp_p
     assert {run["code"] for run in document["runs"] if run["state"] == "failed"} == {
         "model_refused"
     }
+
+
+def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
+    operator: Host, tmp_path: Path
+) -> None:
+    """Host and meter lose power together, and the device is given up for the night."""
+    cable = Cable(tmp_path / "port")
+    farm = f'schema = 1\n[device.one]\nmeter = "{cable.meter}"\n'
+    (operator.config / "farm.toml").write_text(farm)
+    more = 'meter = "farm"\nsync = "arrival"\nidle_duration_s = 0.2'
+    file = written(tmp_path, "one", repeats=2, wait_s=120, more=more)
+    cable.plug()
+    try:
+        host = operator.popen("campaign", "run", str(file))
+        wait_until(lambda: len(intents(operator)) > 0, "a run is begun")
+        host.send_signal(signal.SIGKILL)
+        host.communicate()
+        cable.pull()
+        host = operator.popen("campaign", "resume")
+        wait_until(lambda: status(operator)["devices"][0]["state"] == "waiting", "it waits")
+        cable.plug()
+        output = host.communicate(timeout=150)
+        assert host.returncode in (0, 3), output
+    finally:
+        cable.pull()
+    check_complete(operator, 2)
 
 
 def check_complete_but(host: Host, *, failed: int) -> dict[str, Any]:

@@ -191,7 +191,10 @@ def test_run_of_a_board_that_has_left_is_collected_after_a_restart(rack: Rack) -
     rack.unplug("lost")
     rack.until_gone("lost")
     refused = rack.said("forget", "lost")
-    assert "1 runs of seat 'lost' wait for their host" in refused.stderr
+    assert refused.stderr.splitlines() == [
+        "error: seat 'lost' has runs that wait for their host: 1",
+        "hint: see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT",
+    ]
     port = rack.agent.port
     rack.agent.stop()
     rack.agent.listen = f"127.0.0.1:{port}"

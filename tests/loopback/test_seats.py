@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.started import SPEC, start
 from support.tools import need_runtime
 from support.wire import Conversation, tls_context
 
+from edgebench.host.bench.builtin import find_model
 from edgebench.host.lab import StoredRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.digests import sha256_of
-from edgebench.protocol.errors import LeaseHeld, NoSuchDevice
+from edgebench.protocol.errors import LeaseHeld, NoSpace, NoSuchDevice
 from edgebench.protocol.spec import SpecChanges
 
 SEATS = ("imx8mp-evk", "raspberry-pi-5-cooled", "imx8mp-evk-2")
@@ -29,6 +32,8 @@ SHORT: SpecChanges = {
     "cooldown_timeout_s": 0.0,
 }
 OVERLAP_S = 30.0
+MODELS_BYTES = 100_000
+QUOTA = ("--models-quota", str(MODELS_BYTES))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +43,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
     boards = ["imx8mp-evk", "raspberry-pi-5-cooled", "imx8mp-evk:7"]
     options = [word for board in boards for word in ("--simulate", board)]
     folder = tmp_path_factory.mktemp("agent")
-    process = AgentProcess(folder, options=["--name", "rack", *options]).start()
+    process = AgentProcess(folder, options=["--name", "rack", *QUOTA, *options]).start()
     yield process
     process.kill()
 
@@ -158,6 +163,31 @@ def test_model_that_another_host_sends_now_is_waited_for(agent: AgentProcess, ho
         whole = m.ModelState(digest, len(data), is_complete=True)
         assert one.ask(m.ModelCommit(digest)) == whole
         assert two.receive() == whole
+
+
+def test_model_that_was_sent_is_there_when_its_run_starts(
+    agent: AgentProcess, host: Host, tmp_path: Path
+) -> None:
+    """Another seat gets its model between the two, and the run finds that its own is gone."""
+    half = MODELS_BYTES * 2 // 3
+    (other := tmp_path / "other").write_bytes(b"o" * half)
+    with other.open("rb") as file:
+        digest = sha256_of(file).hexdigest()
+    with host.lab.connect(f"{AGENT}/{SEATS[1]}") as late:
+        late.acquire()
+        with host.lab.connect(AGENT) as first:
+            first.acquire()
+            mine = find_model("digits_fp32.onnx")
+            first.push_model(mine.path, mine.sha256)
+            with pytest.raises(NoSpace, match=f"{mine.size_bytes} in use"):
+                late.push_model(other, digest)
+            run_id = start(first, replace(SPEC, duration_s=0.2))
+            list(first.follow_run())
+            first.acknowledge(run_id)
+            assert late.push_model(other, digest) == half
+    with host.lab.connect(AGENT) as next_one:
+        next_one.acquire()
+        next_one.push_model(mine.path, mine.sha256)  # who is gone holds nothing
 
 
 def test_seats_are_where_they_were_after_a_restart(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from edgebench.host.store.layout import EXPECTED_FILE
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status
 from support.agents import AgentProcess, Host
+from support.leftovers import MARK, command_line, orphans
 from support.ppk2 import Ppk2Emulator
 from support.relay import TcpRelay
 from support.watchers import children_of
@@ -46,8 +47,6 @@ link.WEBSOCKET_OPTIONS.update(ping_interval=1.0, ping_timeout=2.0)
 sys.exit(main(sys.argv[1:]))
 """
 """`edgebench` that notices a silent device in three seconds; the real one takes half a minute."""
-MARK = "EDGEBENCH_CHAOS"
-"""Variable that every process of a bed inherits, by which the ones left behind are found."""
 POLL_S = 0.003
 COMMAND_TIMEOUT_S = 150.0
 """Time for any command to end by itself: it may wait a minute for a lease."""
@@ -321,7 +320,7 @@ class Bed:
         """Kill the worker or the sampler, as soon as there is one."""
         while True:
             for pid in children_of(self.agent.pid):
-                if module in _command_line(pid):
+                if module in command_line(pid):
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                         return True
@@ -454,7 +453,8 @@ class Bed:
         for name in _names(self.agent.state / "spool") | _names(self.agent.state / "work"):
             found.append(f"left on the device: {name}")
         found += [f"left behind: {name}" for name in sorted(self._files() - self._kept)]
-        found += [f"process left behind: {line}" for line in self._orphans()]
+        left = orphans(str(self._folder), [self.agent.pid])
+        found += [f"process left behind: {line}" for line in left]
         texts = [self.agent.errors(), *(command.errors for command in self._commands)]
         found += [f"traceback:\n{text[-2000:]}" for text in texts if "Traceback" in text]
         return found
@@ -470,22 +470,6 @@ class Bed:
                 files = [name for name in files if name not in INDEX_FILES]  # a cache: any moment
                 names |= {str((at / name).relative_to(self._folder)) for name in files}
         return names
-
-    def _orphans(self, timeout_s: float = 10.0) -> list[str]:
-        """Processes of this bed's, beside the agent, which have not ended after a while."""
-        limit_s = time.monotonic() + timeout_s
-        while left := [pid for pid in self._processes() if pid != self.agent.pid]:
-            if time.monotonic() > limit_s:
-                return [f"{pid}: {_command_line(pid)}" for pid in left]
-            time.sleep(0.05)
-        return []
-
-    def _processes(self) -> Iterator[int]:
-        mark = f"{MARK}={self._folder}\0".encode()
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with suppress(OSError):
-                if mark in path.read_bytes():
-                    yield int(path.parent.name)
 
 
 class Stuck(Exception):
@@ -534,10 +518,3 @@ def _names(directory: Path) -> set[str]:
         return set(os.listdir(directory))
     except FileNotFoundError:
         return set()
-
-
-def _command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ")
-    except OSError:
-        return ""

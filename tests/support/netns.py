@@ -1,4 +1,4 @@
-"""Two machines on one cable: network namespaces that see each other and nothing else."""
+"""Machines on one cable or switch: network namespaces that see each other and nothing else."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import secrets
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 _DEVICE = "wire"
+_BRIDGE = "bridge"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Namespace:
     def unplug(self) -> None:
         """Take the link down: what is on its way is lost, and nobody is told."""
         _ip("-n", self.name, "link", "set", _DEVICE, "down")
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that run there."""
+        return [int(pid) for pid in _ip("netns", "pids", self.name).split()]
 
 
 @contextmanager
@@ -49,8 +55,56 @@ def two_machines() -> Iterator[tuple[Namespace, Namespace]]:
         yield pair
     finally:
         for namespace in made:
-            _kill_inside(namespace)
-            _ip("netns", "delete", namespace.name)
+            _remove(namespace)
+
+
+class Network:
+    """Machines on one switch: each has a cable to it that can be pulled out and put in again."""
+
+    def __init__(self, run: str, stack: ExitStack) -> None:
+        self._run = run
+        self._stack = stack
+        self._switch = self._namespace("sw", "")
+        _ip("-n", self._switch.name, "link", "add", _BRIDGE, "type", "bridge")
+        _ip("-n", self._switch.name, "link", "set", _BRIDGE, "up")
+        self._ports: dict[str, str] = {}
+
+    def add(self) -> Namespace:
+        """Another machine."""
+        number = len(self._ports) + 1
+        machine, port = self._namespace(str(number), f"10.77.0.{number}"), f"port{number}"
+        _ip("-n", machine.name, "link", "add", _DEVICE, "type", "veth",
+            "peer", "name", port, "netns", self._switch.name)  # fmt: skip
+        _bring_up(machine)
+        _ip("-n", self._switch.name, "link", "set", port, "master", _BRIDGE, "up")
+        self._ports[machine.name] = port
+        return machine
+
+    def pull(self, machine: Namespace) -> None:
+        """Pull out a machine's cable at the switch: what is on its way is lost."""
+        _ip("-n", self._switch.name, "link", "set", self._ports[machine.name], "down")
+
+    def plug(self, machine: Namespace) -> None:
+        """Put it in again."""
+        _ip("-n", self._switch.name, "link", "set", self._ports[machine.name], "up")
+
+    def _namespace(self, suffix: str, address: str) -> Namespace:
+        made = Namespace(f"{self._run}{suffix}", address)
+        _ip("netns", "add", made.name)
+        self._stack.callback(_remove, made)
+        return made
+
+
+@contextmanager
+def switched_network() -> Iterator[Network]:
+    """A switch without machines; what still runs on its machines at the end is killed."""
+    with ExitStack() as stack:
+        yield Network(f"eb{os.getpid()}{secrets.token_hex(2)}", stack)
+
+
+def _remove(namespace: Namespace) -> None:
+    _kill_inside(namespace)
+    _ip("netns", "delete", namespace.name)
 
 
 def _bring_up(namespace: Namespace) -> None:
@@ -64,9 +118,9 @@ def _bring_up(namespace: Namespace) -> None:
 
 def _kill_inside(namespace: Namespace) -> None:
     # Whatever runs there was started by the test, by way of a login perhaps.
-    for pid in _ip("netns", "pids", namespace.name).split():
+    for pid in namespace.pids:
         with suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def _ip(*words: str) -> str:

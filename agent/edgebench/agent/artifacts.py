@@ -194,11 +194,11 @@ class ArtifactStore:
         return path
 
     def hold(self, *digests: str) -> None:
-        """Remove none of these models until `let_go`: a run on some seat needs them."""
+        """Remove none of these models until `let_go`: some seat's run needs them, now or next."""
         self._in_use.update(digests)
 
     def let_go(self, *digests: str) -> None:
-        """The run is over."""
+        """Undo a `hold`: the run is over, or does not come."""
         self._in_use -= Counter(digests)
 
     def usage(self) -> tuple[int, int]:

@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         options.command(options)
     except EdgebenchError as exc:
         print(f"error: {exc}", file=sys.stderr)
-        if hint := _hint(exc):
+        if hint := _hint(exc, options):
             print(f"hint: {hint}", file=sys.stderr)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
@@ -85,8 +85,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     return ExitCode.DONE
 
 
-def _hint(exc: EdgebenchError) -> str | None:
+def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     """The next step; every command in it works as it stands, except for words in capitals."""
+    if isinstance(exc, UsageError) and options.command is _forget:
+        return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning):
         second = "start a second one: edgebench-agent --state DIR serve --listen :7748"
         return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"

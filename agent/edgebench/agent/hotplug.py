@@ -17,6 +17,7 @@ from edgebench.agent.seat_memory import RememberedSeat, SeatMemory
 from edgebench.agent.seat_source import SeatOffer, SeatSource
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.messages import MAX_SEATS
+from edgebench.protocol.text import one_line
 
 if TYPE_CHECKING:
     from edgebench.agent.agent import Agent
@@ -104,15 +105,16 @@ class Hotplug:
         if seat.is_there:
             raise UsageError(f"device of seat {name!r} is plugged in: unplug it first")
         if count := seat.spool.usage()[0]:
-            raise UsageError(f"{count} runs of seat {name!r} wait for their host, which loses them")
+            raise UsageError(f"seat {name!r} has runs that wait for their host: {count}")
         self._memory.forget(name)
         del self._agent.seats[name]
 
     async def _try_to_open(self, offer: SeatOffer) -> None:
         try:
             self._open[offer.identity] = await self._opened(offer)
-        except EdgebenchError as exc:
-            self._note_trouble(offer.identity, f"{offer.name}: {exc}")
+        except Exception as exc:  # an odd device keeps no other away, and no agent from starting
+            self._note_trouble(offer.identity, f"{offer.name}: {one_line(exc)}")
+            logger.debug("device not opened", exc_info=True)
 
     async def _opened(self, offer: SeatOffer) -> Seat:
         name = self._memory.name_for(offer.identity, offer.name, self._fixed)

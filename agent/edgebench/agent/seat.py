@@ -113,9 +113,11 @@ class Seat:
         equipment = self._equipment
         assert equipment is not None
         self.left_s = self._wall_s()
-        await equipment.runner.abandon(self._left_error())
-        self.lease.revoke()
-        self._drop(equipment)
+        try:
+            await equipment.runner.abandon(self._left_error())
+        finally:
+            self.lease.revoke()
+            self._drop(equipment)
 
     async def end(self) -> None:
         """Stop the run in progress, if there is one, and wait until it is spooled."""

@@ -178,6 +178,8 @@ class ConnectionHandler:
         self._host_name = ""
         self._protocol = m.PROTOCOL_VERSION
         self._upload: Upload | None = None
+        self._offered: list[str] = []
+        """Models that were offered for the next run, and must not go before it holds them."""
         self._listeners: list[Listener] = []
         self._sends: set[asyncio.Task[None]] = set()
         self._tell_watcher: Tell | None = None
@@ -196,6 +198,7 @@ class ConnectionHandler:
             pass
         finally:
             self._drop_upload()
+            self._let_go_offered()
             if self._tell_watcher is not None:
                 self._agent.watches.remove(self._tell_watcher)
             for listener in self._listeners:
@@ -335,6 +338,8 @@ class ConnectionHandler:
                 models.arriving.discard(offer.sha256)
                 raise
             offset_bytes = self._upload.offset_bytes
+        models.hold(offer.sha256)
+        self._offered.append(offer.sha256)
         await self._send(frame.number, m.ModelState(offer.sha256, offset_bytes, is_complete))
 
     async def _model_chunk(self, frame: Frame, chunk: m.ModelChunk) -> None:
@@ -360,8 +365,11 @@ class ConnectionHandler:
         self._seat.lease.require(self._holder)
         listener = self._listen(frame.number)
         host_file = bytes(frame.payload)
-        async with self._agent.undisturbed(self._seat):
-            await self._seat.runner.start(start, self._peer.identity, listener, host_file)
+        try:
+            async with self._agent.undisturbed(self._seat):
+                await self._seat.runner.start(start, self._peer.identity, listener, host_file)
+        finally:
+            self._let_go_offered()  # the run holds what it needs
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
     async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:
@@ -450,6 +458,10 @@ class ConnectionHandler:
         if self._upload is None or self._upload.sha256 != sha256:
             raise UsageError(f"model {sha256[:12]} was not offered on this connection")
         return self._upload
+
+    def _let_go_offered(self) -> None:
+        offered, self._offered = self._offered, []
+        self._agent.models.let_go(*offered)
 
     def _drop_upload(self) -> None:
         if self._upload is not None:

@@ -19,6 +19,9 @@ from edgebench.protocol.record import RUN_ID, Outcome
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
+LEAST_FREE_BYTES = 2 * 2**20
+"""Room on the disk without which no run starts: no run is known to need less, with its log. Its
+worker, which knows how much it will write, looks again."""
 
 
 class Spool:
@@ -43,7 +46,7 @@ class Spool:
 
         Raises:
             UsageError: the id is malformed, or taken.
-            NoSpace: too much waits in the spool.
+            NoSpace: too much waits in the spool, or the disk is full.
         """
         path = _inside(self._work, run_id)
         if path.exists() or (self._spool / run_id).exists():
@@ -52,6 +55,9 @@ class Spool:
         if waiting >= self.quota_bytes:
             raise NoSpace(f"spool holds {waiting} bytes of uncollected runs, {self.quota_bytes}")
         with disk_errors("run not started", path):
+            free = shutil.disk_usage(self._work).free
+            if free < LEAST_FREE_BYTES:  # it would end when it is written, after all its time
+                raise NoSpace(f"disk has {free} bytes free, a run needs {LEAST_FREE_BYTES}: {path}")
             path.mkdir(mode=0o700)
         return path
 

@@ -55,13 +55,14 @@ OnBytes = Callable[[int, int], None]
 class Client:
     """A conversation with one agent; it has a lease of its own, apart from all other clients."""
 
-    def __init__(self, link: Link, via: str = "", seat: str = "") -> None:
+    def __init__(self, link: Link, via: str = "", seat: str = "", agent: str = "") -> None:
         """Begin the conversation.
 
         Args:
             link: An open connection to the agent, which is closed if this fails.
             via: Name of the transport; the agent keeps apart who comes by which.
             seat: Name of the seat that this is about; empty: the first one.
+            agent: Fingerprint of the agent's certificate; empty where it has none.
 
         Raises:
             NoSuchDevice: the agent has no such seat.
@@ -69,6 +70,7 @@ class Client:
         """
         self._link = link
         self.via = via
+        self.agent = agent
         self._numbers = itertools.count(1)
         self._followed = 0
         self._notices: deque[Frame] = deque()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
@@ -32,7 +33,7 @@ from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import begin_journal
-from edgebench.host.campaign.lanes import QuietWatcher, make_runs
+from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import load_spec
@@ -47,14 +48,16 @@ from edgebench.host.devices.discovery import (
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
+from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
-from edgebench.host.devices.selection import select
+from edgebench.host.devices.selection import ALL, select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store import index
 from edgebench.host.store.address import find_run, find_runs
+from edgebench.host.store.incomplete import follow_agent
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, NoSuchDevice
@@ -64,12 +67,17 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
+    from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
     from edgebench.host.devices.pairing import Decide, Pairing
     from edgebench.host.watch import Update
+
+
+MAX_PARALLEL_LANES = 512
+"""Devices of several labs that are measured at the same time: each takes a thread here."""
 
 
 class StoredRun:
@@ -189,12 +197,32 @@ class Lab:
         """What runs of the same model show together, with the interval between them."""
         return find_sets(run.result for run in runs)
 
-    def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
-        """This machine, the paired devices and the ones on the network."""
-        record = recorder(load_farm(self._farm), self._health)
+    def devices(
+        self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
+    ) -> list[DiscoveredDevice]:
+        """This machine, the paired devices and the ones on the network.
+
+        Args:
+            timeout_s: Longest time to listen.
+            on_doubt: Hears of sources that cannot be read; the others are listed all the same.
+        """
+        farm, places = self._merged_farm()
+        if on_doubt is not None:
+            for doubt in places.doubts:
+                on_doubt(doubt)
+        record = recorder(farm, self._health, places)
         return find_devices(
             self._files, timeout_s=timeout_s, state=self._agent_state, record=record
         )
+
+    def _merged_farm(self, watcher: Watcher | None = None) -> tuple[Farm, LabgridPlaces]:
+        """The farm file with what labgrid adds to it, and its places."""
+        farm, paired = load_farm(self._farm), self._files.devices()
+        places = places_of(farm.labgrid, paired)
+        if watcher is not None:
+            for doubt in places.doubts:
+                watcher.farm_doubted(doubt)
+        return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncIterator[Update]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
@@ -309,6 +337,7 @@ class Lab:
     def _take_over(self, made: Pairing) -> None:
         if made.replaced is not None:
             take_over(self._files, self._health, self._farm, made.replaced, made.device)
+            follow_agent(self.store, made.replaced.pin, made.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices into a new file, for the hosts that share them.
@@ -513,8 +542,11 @@ class Lab:
             EdgebenchError: a measurement failed, and nobody watches.
         """
         watcher = watcher or Watcher()
-        farm = load_farm(self._farm)
+        farm, places = self._merged_farm(watcher)
         devices = self._healthy(request.devices, farm, watcher)
+        for device in devices:
+            if (place := places.by_device.get(device.name)) and place.is_taken:
+                watcher.place_taken(device.name, place.name, place.acquired_by or "")
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -606,42 +638,140 @@ class Lab:
                 with suppress(EdgebenchError):  # the lease of a lost link expires
                     client.release()
 
-    def plan_campaign(self, file: str | Path, watcher: Watcher | None = None) -> CampaignPlan:
+    def plan_campaign(
+        self,
+        file: str | Path,
+        watcher: Watcher | None = None,
+        cluster: str | ClusterAddress | None = None,
+    ) -> CampaignPlan:
         """What a campaign file would do with the devices of now; nothing is begun.
 
         Args:
             file: The campaign file.
             watcher: Hears of devices that are left out, as they are in quarantine.
+            cluster: Scheduler of a cluster, as "tcp://server:8786", whose labs offer the devices;
+                None: the devices are those of this host.
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
-            NoSuchDevice: it names a device that is not paired.
+            NoSuchDevice: it names a device that is not paired, or that no lab offers.
+            LabsUnreachable: no scheduler answers, or no lab is there.
         """
-        farm, told = load_farm(self._farm), watcher or Watcher()
+        told = watcher or Watcher()
+        farm, _ = self._merged_farm(told)
+        offered: list[KnownDevice] = []
+        if cluster is not None:
+            offered, farm = self._offered(cluster)
 
         def choose(word: str) -> list[str]:
+            if cluster is not None:
+                return [device.name for device in select([word], offered, farm)]
             return [device.name for device in self._healthy([word], farm, told)]
 
         path = Path(file)
         plan = new_plan(load_spec(path), path, choose)
-        if meter := plan.spec.settings.meter:
+        meter = plan.spec.settings.meter
+        if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import check_meter
+
+            check_meter(meter)
+        elif meter:
             check_wiring(meter, plan.devices)
         CellRequests(plan)
         return plan
 
-    def begin_campaign(self, file: str | Path, watcher: Watcher | None = None) -> Campaign:
+    @staticmethod
+    def _offered(cluster: str | ClusterAddress) -> tuple[list[KnownDevice], Farm]:
+        from edgebench.host.campaign.cluster.connection import ClusterConnection
+        from edgebench.host.campaign.cluster.lanes import offered_devices
+
+        with ClusterConnection(_address(cluster)) as connection:
+            connection.connect()
+            return offered_devices(connection.labs())
+
+    def work_for(
+        self,
+        cluster: str | ClusterAddress,
+        *,
+        on: Sequence[str] = (ALL,),
+        name: str | None = None,
+        host: str | None = None,
+        on_connected: Callable[[str, Sequence[str]], None] = lambda *_: None,
+        on_away: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Offer this host's devices to campaigns over several labs, until Ctrl-C.
+
+        Args:
+            cluster: Scheduler, as "tcp://server:8786".
+            on: Devices to offer, as for `bench`; this machine itself is not offered.
+            name: Name of this lab; None: that of this machine.
+            host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
+            on_connected: Hears the name of this lab and the names of its devices, each time that
+                the scheduler has taken it.
+            on_away: Hears why the scheduler is away; it is waited for.
+
+        Raises:
+            UsageError: the address makes no sense, or Dask is not installed.
+            NoSuchDevice: there is no such device.
+        """
+        from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY, LabHost, LabService
+        from edgebench.host.campaign.cluster.messages import DeviceOffer
+        from edgebench.host.campaign.cluster.worker import work_for
+
+        farm, address = load_farm(self._farm), _address(cluster)
+        chosen = self._healthy(on, farm, Watcher())
+        devices = {device.name: device for device in chosen if device.pin}
+        if not devices:
+            raise NoSuchDevice("a lab offers paired devices, and this machine itself is none")
+        offers = tuple(
+            DeviceOffer(
+                name=device.name,
+                id=device.id,
+                pin=device.pin,
+                seat=device.seat,
+                arch=device.arch,
+                labels=farm.entry(device).labels,
+                meter=farm.entry(device).meter,
+            )
+            for device in devices.values()
+        )
+        host_of_lab = LabHost(
+            store=Store(self.store.root / LAB_DIRECTORY),
+            offers=offers,
+            find=lambda name: (devices[name], farm.entry(devices[name]).meter),
+            connect=partial(open_known, self._files, state=self._agent_state),
+            outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
+        )
+        own_name = name or socket.gethostname()
+        with closing(LabService(host_of_lab)) as service:
+            work_for(
+                service,
+                address,
+                name=own_name,
+                host=host,
+                on_connected=lambda: on_connected(own_name, list(devices)),
+                on_away=on_away,
+            )
+
+    def begin_campaign(
+        self,
+        file: str | Path,
+        watcher: Watcher | None = None,
+        cluster: str | ClusterAddress | None = None,
+    ) -> Campaign:
         """Write the plan of a campaign into the store; `resume_campaign` makes its runs.
 
         Args:
             file: As for `plan_campaign`.
             watcher: As for `plan_campaign`.
+            cluster: As for `plan_campaign`.
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
             NoSuchDevice: it names a device that is not paired.
             StoreError: the store cannot be written.
         """
-        plan = self.plan_campaign(file, watcher)
+        plan = self.plan_campaign(file, watcher, cluster)
         begin_journal(self.store, plan)
         return self.campaign(plan.id)
 
@@ -650,6 +780,7 @@ class Lab:
         name: str = "last",
         watcher: Watcher | None = None,
         cancellation: Cancellation | None = None,
+        cluster: str | ClusterAddress | None = None,
     ) -> Campaign:
         """Make the runs of a campaign that are neither stored nor waiting on their devices.
 
@@ -657,12 +788,14 @@ class Lab:
             name: Id or name of the campaign, or `last`.
             watcher: Hears of every step.
             cancellation: Stops it from another thread; it can be resumed.
+            cluster: As for `plan_campaign`.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or somebody cancelled.
             NoSuchCampaign: there is no such campaign.
             CampaignRunning: another process makes its runs.
             FileChanged: a model is not what it was.
+            LabsUnreachable: no scheduler answers.
         """
         campaign, farm = self.campaign(name), load_farm(self._farm)
         paired = self._files.devices()
@@ -671,15 +804,24 @@ class Lab:
             [known] = select([device], paired, farm)
             return known, farm.entry(known).meter
 
+        if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import cluster_lanes
+
+            lanes = cluster_lanes(_address(cluster), campaign.journal, self.store)
+        else:
+            lanes = paired_lanes(
+                self.store,
+                find=find,
+                connect=partial(open_known, self._files, state=self._agent_state),
+                outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
+            )
         make_runs(
             campaign.journal,
             self.store,
-            find=find,
-            connect=partial(open_known, self._files, state=self._agent_state),
-            outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
+            lanes,
             watcher=watcher or QuietWatcher(),
             cancellation=cancellation or Cancellation(),
-            parallel=farm.parallel,
+            parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
         )
         return campaign
 
@@ -727,7 +869,7 @@ class Lab:
             LeaseHeld: somebody else measures on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
-        farm = load_farm(self._farm)
+        farm, _ = self._merged_farm(watcher)
         targets = list(map(DeviceTarget, select(on, self._files.devices(), farm)))
         with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
             made = other.finish if other else finish
@@ -770,6 +912,12 @@ class Lab:
         return compare_groups(
             [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
         )
+
+
+def _address(cluster: str | ClusterAddress) -> ClusterAddress:
+    from edgebench.host.campaign.cluster.address import ClusterAddress
+
+    return cluster if isinstance(cluster, ClusterAddress) else ClusterAddress(cluster)
 
 
 def compare_pairs(against: ComparisonRequest, runs: Sequence[StoredRun]) -> list[RunComparison]:

@@ -58,6 +58,7 @@
     │   ├── NotPaired                the other side does not know us
     │   │   └── WrongAgent               it is not who it should be
     │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
+    │   ├── LabsUnreachable          no lab of a cluster offers a device, or answers
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no answer in time
     ├── ProtocolError            a bug, or a hostile peer
@@ -140,6 +141,8 @@ class EdgebenchError(Exception):
     retryable = False
     run_id: str | None = None
     """Stored run that failed with this error."""
+    is_unstarted = False
+    """Whether the run that it ended was not admitted, and left nothing anywhere."""
 
     def __init__(self, text: str = "") -> None:
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
@@ -486,6 +489,12 @@ class AccessDenied(TransportError):
         super().__init__(text)
         self.login = login
         """Arguments of `ssh` for the same login by hand."""
+
+
+class LabsUnreachable(TransportError):
+    """No scheduler of a cluster answers, or none of its labs offers a device."""
+
+    retryable = False
 
 
 class LinkLost(TransportError):

@@ -36,7 +36,7 @@ Peers one version apart work together: the newer one says only what the older on
 """
 SEATS_SINCE = 5
 """Agents of this version know seats; an older one serves one device, whatever `Hello` asks for."""
-MAX_SEATS = 32
+MAX_SEATS = 30
 """Seats of one agent; the states of so many fit into one frame."""
 
 MAX_LISTED_RUNS = 500

@@ -163,7 +163,7 @@ def test_seat_is_forgotten_only_when_nothing_is_lost(tmp_path: Path) -> None:
         await hotplug.look()
         run = tmp_path / "state" / "seats" / "pi" / "spool" / "run"
         run.mkdir()
-        with pytest.raises(UsageError, match="1 runs of seat 'pi' wait"):
+        with pytest.raises(UsageError, match="seat 'pi' has runs that wait for their host: 1"):
             await agent.forget("pi")
         os.rmdir(run)
         await agent.forget("pi")

@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 
 import pytest
+from support.disks import fill, small_disk
+from support.tools import need_root
 
-from edgebench.agent.spool import Spool
+from edgebench.agent.spool import LEAST_FREE_BYTES, Spool
 from edgebench.protocol.errors import NoSpace, UsageError
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
@@ -52,6 +54,18 @@ def finish_run(spool: Spool, run_id: str, owner: str, queries: bytes = b"q" * 32
 def spool(tmp_path: Path) -> Spool:
     """An empty spool."""
     return Spool(tmp_path)
+
+
+def test_run_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
+    """It measures for an hour, and what it measured cannot be written."""
+    need_root()
+    with small_disk(tmp_path / "small", 2 * LEAST_FREE_BYTES) as disk:
+        spool = Spool(disk)
+        filler = fill(disk, leave_bytes=LEAST_FREE_BYTES // 2)
+        with pytest.raises(NoSpace, match=f"a run needs {LEAST_FREE_BYTES}"):
+            spool.begin("run-1")
+        filler.unlink()
+        finish_run(spool, "run-1", "a")
 
 
 def test_run_appears_only_when_it_is_whole(spool: Spool, tmp_path: Path) -> None:

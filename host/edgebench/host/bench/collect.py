@@ -10,7 +10,7 @@ from edgebench.host.client import Client
 from edgebench.host.result.run import Run
 from edgebench.host.store.files import write_clock
 from edgebench.host.store.host_file import unpack_facts
-from edgebench.host.store.incomplete import IncompleteRun, claimed, mark_lost
+from edgebench.host.store.incomplete import IncompleteRun, Whereabouts, claimed, mark_lost
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.protocol.clock import ClockProbe
@@ -41,11 +41,17 @@ class HostRecord:
 
 
 def collect(
-    client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish = finish
+    client: Client,
+    store: Store,
+    run_id: str,
+    beside: HostRecord,
+    finish: Finish = finish,
+    *,
+    is_kept: bool = False,
 ) -> Run:
     """Store a finished run that waits on the device, also one that failed.
 
-    The device forgets the run only after it is safe here.
+    The device forgets the run only after it is safe here, or keeps it until somebody else has it.
 
     Raises:
         RunNotStored: the store cannot be written.
@@ -57,7 +63,8 @@ def collect(
         raise  # the store is all right, what the device sent is not
     except StoreError as exc:
         raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
-    client.acknowledge(run_id)
+    if not is_kept:
+        client.acknowledge(run_id)
     return run
 
 
@@ -68,8 +75,13 @@ def collect_waiting(
     on_doubt: OnProblem,
     on_failure: OnProblem,
     finish: Finish = finish,
+    wanted: Callable[[str], bool] | None = None,
+    is_kept: bool = False,
 ) -> list[Run]:
     """Store the runs that earlier commands left on the device; those that did not fail.
+
+    Where not all are wanted, the others stay there; and so do all, where the device is to keep
+    what is stored, until somebody else has it.
 
     A run whose traces make no sense, or that the device cannot read any more, stays where it is,
     and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that failed,
@@ -80,13 +92,16 @@ def collect_waiting(
     """
     runs = []
     for run_id in client.list_runs().finished:
+        if wanted is not None and not wanted(run_id):
+            continue
         try:
             run = _store(client, store, run_id, HostRecord([]), finish)
             if (error := failure_of(run)) is not None:
                 on_failure(run_id, error)
             else:
                 runs.append(run)
-            client.acknowledge(run_id)
+            if not is_kept:
+                client.acknowledge(run_id)
         except TransportError:
             raise
         except EdgebenchError as exc:
@@ -109,8 +124,7 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     on_device = {*listing.finished, listing.running}
     return mark_lost(
         store,
-        device_id=client.device.id,
-        via=client.via,
+        Whereabouts(client.device.id, client.via, client.agent, client.seat),
         on_device={run_id for run_id in on_device if run_id is not None},
     )
 
@@ -128,6 +142,8 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
     """Fetch and store a finished run; the device keeps it."""
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
+    if store.has(run_id):  # whoever stored it was killed before it said so
+        return store.run(run_id)
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
         unpack_facts(directory)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO, Any
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
@@ -54,6 +55,7 @@ Finish = Callable[[Path, "str | None"], Run]
 """Finishes a run in a directory; see `finish`."""
 END_TIMEOUT_S = 2.0
 """Time to end by itself; a run that it is busy with stays on its device, and is fetched again."""
+TRIES = 2
 _HOST_ERRORS = {kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError)}
 """Errors of files, which have no code: no agent sends them."""
 
@@ -118,7 +120,8 @@ def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recor
 class FinishingProcess:
     """Finishes runs in another process, one at a time, for several threads.
 
-    One that dies, as of too large a run, costs that run only: the next run gets a new one.
+    One that dies is followed by a new one, which tries once more: somebody may have killed it. A
+    run that ends that one too, as by its size, stays on its device. It ends with this process.
     """
 
     def __init__(self) -> None:
@@ -135,24 +138,30 @@ class FinishingProcess:
         """Finish a run, as `finish` does.
 
         Raises:
-            MeasurementError: the process ended meanwhile.
+            MeasurementError: the process ended meanwhile, twice.
         """
         request = json.dumps({"directory": str(directory), "trouble": trouble}) + "\n"
         with self._lock:
-            requests, answers = _pipes(self._process)
-            line = b""
-            with suppress(BrokenPipeError):
-                requests.write(request.encode())
-                requests.flush()
-                line = answers.readline()
-            if not line:
+            answer, status = b"", 0
+            for _ in range(TRIES):
+                answer = self._ask(request.encode())
+                if answer:
+                    break
                 ended, self._process = self._process, _started()
                 status = _end(ended)
-                raise MeasurementError(
-                    f"analysis of run {directory.name} ended with status {status}"
-                )
-        _raise_error(json.loads(line))
+        if not answer:
+            raise MeasurementError(f"analysis of run {directory.name} ended with status {status}")
+        _raise_error(json.loads(answer))
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
+
+    def _ask(self, request: bytes) -> bytes:
+        """Reply to one request; empty if the process has ended."""
+        requests, answers = _pipes(self._process)
+        with suppress(BrokenPipeError):
+            requests.write(request)
+            requests.flush()
+            return answers.readline()
+        return b""
 
 
 def _started() -> subprocess.Popen[bytes]:
@@ -206,11 +215,25 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 def main() -> None:
     """Answer one request a line until there are no more."""
+    lines: SimpleQueue[bytes] = SimpleQueue()
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something
-        for line in sys.stdin.buffer:
-            answers.write(json.dumps(_answer(line)).encode() + b"\n")
-            answers.flush()
+        threading.Thread(target=_read, args=(lines,), daemon=True).start()
+        while True:
+            reply = json.dumps(_answer(lines.get())).encode()
+            with suppress(BrokenPipeError):  # the host was killed; `_read` is about to notice
+                answers.write(reply + b"\n")
+                answers.flush()
+
+
+def _read(lines: SimpleQueue[bytes]) -> None:
+    """Pass requests on; end the process with its host, whatever it is busy with.
+
+    A host that comes back fetches the run again, into the directory that is written here.
+    """
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Ru
     _take_over(client, run_id, lane.cancellation)
     if run_id in client.list_runs().finished:
         beside = HostRecord(_joined(_left_probes(store, run_id), probes))
-        return collect(client, store, run_id, beside, lane.finish)
+        return collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
     if store.has(run_id):
         return store.run(run_id)
     raise NoSuchRun(f"run {run_id} is not on {client.device.name}, and not in {store.root}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.facts import SET_PREFIX, Pair, SetMember
+from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
@@ -167,7 +167,8 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
         lane.cancellation.check()
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
         try:
-            run = measure(lane, run_request(request, step, runs, meter))
+            reference = reference_accuracy(_reference(request, step), runtime, runs)
+            run = measure(lane, run_request(request, step, reference, meter))
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
             if member and member.number == 0:  # it would fail again
@@ -178,21 +179,27 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
     return runs
 
 
+def _reference(request: BenchRequest, step: Step) -> Model | None:
+    return request.accuracy.references.get(step.model) if request.accuracy else None
+
+
 def run_request(
-    request: BenchRequest, step: Step, earlier: Sequence[Run], meter: OpenMeter | None
+    request: BenchRequest,
+    step: Step,
+    reference: ReferenceAccuracy | None,
+    meter: OpenMeter | None,
 ) -> RunRequest:
-    """One run of a request; among the earlier ones is that of its reference model, if any."""
+    """One run of a request, held against what its reference model has achieved."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
     if step.is_target and request.against is None:  # it repeats windows, not runs
         spec = with_all_runs(spec, request.run_count)
-    reference = accuracy.references.get(step.model) if accuracy else None
     return RunRequest(
         model=step.model,
         spec=step.spec(spec),
         inputs=request.inputs,
         dataset=accuracy.dataset if accuracy else None,
-        reference=reference_accuracy(reference, step.runtime, earlier),
+        reference=reference if accuracy else None,
         pair=step.pair,
         member=step.member,
         ambient_c=request.ambient_c,

@@ -100,6 +100,8 @@ class DeviceLane:
     watcher: Watcher
     cancellation: Cancellation
     finish: Finish = finish
+    is_kept: bool = False
+    """Whether the device keeps the runs that are stored, until somebody else has them."""
 
 
 def measure(lane: DeviceLane, request: RunRequest) -> Run:
@@ -126,11 +128,14 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
     # Before the start: when the link breaks, the next command that fetches the run finds them.
-    with store.expecting(run_id) as directory, claimed(directory):
+    with (
+        _forgotten_if_refused(store, run_id),
+        store.expecting(run_id) as directory,
+        claimed(directory),
+    ):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_clock(directory, probes)
-        device = client.device
-        write_expectation(directory, ExpectedRun(device.id, device.name, client.via, model.name))
+        write_expectation(directory, _expected(client, model))
         host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
@@ -154,7 +159,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     probes.append(client.probe_clock())
     beside = HostRecord(probes, session.trouble if session else None)
-    run = collect(client, store, run_id, beside, lane.finish)
+    run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
     if is_interrupted:
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:
@@ -184,13 +189,21 @@ def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher:
         raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
 
 
+def _expected(client: Client, model: Model) -> ExpectedRun:
+    device = client.device
+    return ExpectedRun(
+        device.id, device.name, client.via, model.name, agent=client.agent, seat=client.seat
+    )
+
+
 @contextmanager
 def _forgotten_if_refused(store: Store, run_id: str) -> Iterator[None]:
     """Nothing is expected of a run that was not admitted, or whose meter does not record."""
     try:
         yield
-    except (TargetError, UsageError, StoreError):
+    except (TargetError, UsageError, StoreError) as exc:
         store.forget_expected(run_id)
+        exc.is_unstarted = True
         raise
 
 

@@ -54,6 +54,8 @@ class LaneNote:
     state: str
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
+    lab: str = ""
+    """Lab by which it was measured, in a campaign over several; else empty."""
 
 
 @dataclass(slots=True)
@@ -110,6 +112,14 @@ class Journal:
         entry = {"event": "refused", "run_id": run_id}
         self._write({**entry, "code": refusal.code, "message": refusal.message})
 
+    def withdraw(self, run_id: str) -> None:
+        """Say that nothing came of an intent: the run was not admitted, and may be later.
+
+        Raises:
+            StoreError: it cannot be written.
+        """
+        self._write({"event": "withdrawn", "run_id": run_id})
+
     def miss(self, run_id: str) -> None:
         """Say that a device does not have a run that was intended.
 
@@ -118,9 +128,11 @@ class Journal:
         """
         self._write({"event": "gone", "run_id": run_id})
 
-    def note_lane(self, device: str, state: str, reason: str = "") -> None:
+    def note_lane(self, device: str, state: str, reason: str = "", *, lab: str = "") -> None:
         """Say how it goes on a device, for those who look; that the disk is full stops nothing."""
         entry = {"event": "lane", "device": device, "state": state, "reason": reason}
+        if lab:
+            entry["lab"] = lab
         with suppress(StoreError):
             self._write(entry)
 
@@ -192,11 +204,14 @@ def _apply(entry: dict[str, str], record: JournalRecord) -> None:
     elif event == "refused":
         record.intended.setdefault(entry["run_id"], entry["at_utc"])
         record.refused[entry["run_id"]] = Refusal(entry["code"], printable(entry["message"]))
+    elif event == "withdrawn":
+        record.intended.pop(entry["run_id"], None)
     elif event == "gone":
         record.gone.add(entry["run_id"])
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
-        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason)
+        lab = printable(entry.get("lab", ""))
+        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, lab)
 
 
 def begin_journal(store: Store, plan: CampaignPlan) -> Journal:

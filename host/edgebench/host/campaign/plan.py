@@ -242,15 +242,4 @@ def _path_of(name: str, folder: Path) -> str:
 
 def _beside(spec: CampaignSpec, folder: Path) -> CampaignSpec:
     """The specification, with the files of its settings found beside the campaign file."""
-
-    def found(name: str | None) -> str | None:
-        return None if name is None else _path_of(name, folder)
-
-    settings = spec.settings
-    placed = replace(
-        settings,
-        accuracy=found(settings.accuracy),
-        reference=found(settings.reference),
-        inputs=found(settings.inputs),
-    )
-    return replace(spec, settings=placed)
+    return replace(spec, settings=spec.settings.with_files(lambda name: _path_of(name, folder)))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.request import BenchRequest, new_request
 from edgebench.host.campaign.plan import CampaignPlan, Cell
+from edgebench.host.campaign.spec import Settings
 from edgebench.protocol.errors import FileChanged
+
+_PLACES = ("model", "device")
+"""Axes that are no settings."""
 
 
 class CellRequests:
@@ -30,15 +35,20 @@ class CellRequests:
 
     def of(self, cell: Cell) -> BenchRequest:
         """The request of a cell, whose device is not chosen yet."""
-        factors = {name: level for name, level in cell.factors.items() if name != "device"}
-        key = tuple(factors.values())
+        key = tuple(level for name, level in cell.factors.items() if name != "device")
         if key not in self._made:
-            model = factors.pop("model")
-            changes: dict[str, Any] = {
-                name: level for name, level in factors.items() if level is not None
-            }
-            settings = self._spec.settings.given()
-            self._made[key] = new_request(
-                [str(model)], runs=self._spec.repeats, **(settings | changes)
-            )
+            self._made[key] = cell_request(self._spec.settings, self._spec.repeats, cell)
         return self._made[key]
+
+
+def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
+    """The request of a cell, whose device is not chosen yet.
+
+    Raises:
+        UsageError: a file cannot be read, or settings make no sense together.
+    """
+    axes = {name: level for name, level in cell.factors.items() if name not in _PLACES}
+    levels: dict[str, Any] = {name: level for name, level in axes.items() if level is not None}
+    made = new_request([cell.model], runs=repeats, **(settings.given() | levels))
+    # The reference model of the accuracy, which comes first, is a cell of its own or none.
+    return replace(made, models=made.models[-1:])

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.collect import collect_waiting, settle_lost
-from edgebench.host.bench.finish import Finish
-from edgebench.host.bench.follow import follow
-from edgebench.host.bench.lanes import Target
-from edgebench.host.bench.lease import take_lease
-from edgebench.host.bench.plan import Step, refuse_too_large, run_request, runtimes_for
-from edgebench.host.bench.run import DeviceLane, measure
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.campaign.device import CampaignDevice, OpenDevice, RunOrder, may_pass
 from edgebench.host.campaign.estimate import expected_run_s
 from edgebench.host.campaign.journal import Journal, Refusal
 from edgebench.host.campaign.plan import AttemptName, CampaignPlan, PlannedRun, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import METER_LOST, STOPPED
 from edgebench.host.campaign.state import Attempt, RunProgress, RunState, campaign_state, judged
-from edgebench.host.client import Client
-from edgebench.host.devices.files import KnownDevice
-from edgebench.host.power.metering import OpenMeter
+from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.index import summary_of
 from edgebench.host.store.layout import Store
-from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     EdgebenchError,
     LeaseHeld,
     MeterLost,
-    NoSpace,
     NoSuchMeter,
-    RunDamaged,
-    SeatLeft,
     StoreError,
-    TooLarge,
     TransportError,
 )
 from edgebench.protocol.record import Outcome
@@ -47,14 +36,6 @@ from edgebench.protocol.record import Outcome
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
 """Bounds of the pauses between attempts to reach a device; each is twice as long as the last."""
-_PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
-"""Errors of the place and not of the run: they may pass, and the run is still to be made."""
-_LASTING = (TooLarge, RunDamaged)
-
-
-def may_pass(error: EdgebenchError) -> bool:
-    """Whether it is worth waiting: a link, disk, device or meter that comes back."""
-    return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
 
 
 def was_stopped(run: Run) -> bool:
@@ -78,8 +59,6 @@ class CampaignWork:
     journal: Journal
     store: Store
     requests: CellRequests
-    connect: Callable[[KnownDevice], Client]
-    finish: Finish
     watcher: Watcher
     """Hears of devices on which nothing more can be measured."""
     end_s: float | None = None
@@ -92,13 +71,16 @@ class DeviceCampaign:
     def __init__(
         self,
         work: CampaignWork,
-        target: Target,
+        device: str,
+        open_device: OpenDevice,
+        *,
         watcher: Watcher,
         cancellation: Cancellation,
         on_given_up: Callable[[EdgebenchError], None],
     ) -> None:
         self._work = work
-        self._target = target
+        self._device = device
+        self._open_device = open_device
         self._watcher = watcher
         self._cancellation = cancellation
         self._on_given_up = on_given_up
@@ -115,85 +97,46 @@ class DeviceCampaign:
         Raises:
             Interrupted: somebody cancelled.
         """
-        name, journal = self._target.device.name, self._work.journal
+        name, journal, lab = self._device, self._work.journal, ""
         while True:
             try:
-                journal.note_lane(name, "measuring")
-                with self._at_device() as (lane, meter):
-                    self._make_all(lane, meter)
-                journal.note_lane(name, "ended")
+                with self._open_device(self._watcher, self._cancellation) as device:
+                    lab = device.lab
+                    journal.note_lane(name, "measuring", lab=lab)
+                    self._settle(device)
+                    self._pause.reached()
+                    self._make_all(device)
+                    device.finish()
+                journal.note_lane(name, "ended", lab=lab)
                 return self._runs
             except EdgebenchError as exc:
                 # A meter that was never there is a mistake; one that was may be plugged in again.
-                is_unplugged = isinstance(exc, NoSuchMeter) and bool(self._took_s)
+                is_unplugged = isinstance(exc, NoSuchMeter) and self._was_measured()
                 if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
-                    journal.note_lane(name, "given_up", str(exc))
+                    journal.note_lane(name, "given_up", str(exc), lab=lab)
                     self._on_given_up(exc)
                     self._work.watcher.device_failed(name, exc)
                     return self._runs
-                journal.note_lane(name, "waiting", str(exc))
+                journal.note_lane(name, "waiting", str(exc), lab=lab)
                 self._watcher.paused(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
 
-    @contextmanager
-    def _at_device(self) -> Iterator[tuple[DeviceLane, OpenMeter | None]]:
-        """The device with its lease, after everything that was begun on it is settled."""
-        device, work = self._target.device, self._work
-        with ExitStack() as stack:
-            energy, meter = self._target.request.energy, None
-            if energy is not None:
-                meter = stack.enter_context(closing(OpenMeter.of(energy)))
-            client = stack.enter_context(work.connect(device))
-            lane = DeviceLane(client, work.store, self._watcher, self._cancellation, work.finish)
-            self._follow_running(lane)
-            wait_s = work.plan.spec.wait_s
-            take_lease(client, device.name, wait_s, self._watcher, self._cancellation)
-            self._settle(lane)
-            self._pause.reached()
-            try:
-                yield lane, meter
-            finally:
-                with suppress(EdgebenchError):  # the lease of a lost link expires
-                    client.release()
+    def _was_measured(self) -> bool:
+        """Whether a run was begun here, by whatever process: it had all that it needs."""
+        plan = self._work.plan
+        names = map(attempt_name, self._work.journal.read().intended)
+        begun = {plan.cells[one.planned.cell].device for one in names if one is not None}
+        return bool(self._took_s) or self._device in begun
 
-    def _follow_running(self, lane: DeviceLane) -> None:
-        """Follow a run of this campaign that a host before us has started, to its end."""
-        run_id = lane.client.list_runs().running
-        name = attempt_name(run_id) if run_id else None
-        if run_id is None or name is None or name.campaign != self._work.plan.id:
-            return
-        try:
-            self._keep(follow(lane, run_id))
-        except EdgebenchError as exc:
-            if may_pass(exc):
-                raise
-        except Interrupted as exc:
-            if exc.run is not None:
-                self._keep(exc.run)
-            raise
-
-    def _settle(self, lane: DeviceLane) -> None:
+    def _settle(self, device: CampaignDevice) -> None:
         """Store what waits on the device, and find out what is still to be made."""
-        work, client = self._work, lane.client
+        work = self._work
 
-        def doubted(run_id: str, error: EdgebenchError) -> None:
-            if may_pass(error):
-                raise error
-            self._watcher.doubted(run_id, error)
+        def refused(run_id: str, error: EdgebenchError) -> None:
             if attempt_name(run_id) is not None:
                 work.journal.refuse(run_id, _refusal(error))
 
-        for run in collect_waiting(
-            client,
-            work.store,
-            on_doubt=doubted,
-            on_failure=self._watcher.failed_meanwhile,
-            finish=work.finish,
-        ):
-            self._watcher.collected(run)
-            self._keep(run)
-        for lost in settle_lost(client, work.store):
-            self._watcher.lost(lost)
+        device.settle(self._keep, refused)
         state = campaign_state(work.store, work.journal, work.plan)
         self._progress = dict(state.runs)
         for planned in self._order():
@@ -201,15 +144,26 @@ class DeviceCampaign:
                 if attempt.is_unsettled:  # and neither stored nor on its device
                     work.journal.miss(attempt.run_id)
                     self._note(planned, replace(attempt, is_gone=True))
+        self._remember_references()
+
+    def _remember_references(self) -> None:
+        """Know what the reference models have achieved before this process, too."""
+        known, digests = {run.run_id for run in self._runs}, self._reference_digests()
+        cells = self._work.plan.cells
+        for planned, progress in self._progress.items():
+            cell, final = cells[planned.cell], progress.final
+            is_one = self._work.plan.digests[cell.model] in digests and planned.repeat == 0
+            if cell.device != self._device or not is_one or final is None or final.stored is None:
+                continue
+            if final.run_id not in known and final.problem is None:
+                self._runs.insert(0, self._work.store.run(final.run_id))
 
     def _order(self) -> list[PlannedRun]:
-        return self._work.plan.order(self._target.device.name)
+        return self._work.plan.order(self._device)
 
-    def _make_all(self, lane: DeviceLane, meter: OpenMeter | None) -> None:
+    def _make_all(self, device: CampaignDevice) -> None:
         """Make what is left, until the budget ends."""
-        plan, system = self._work.plan, lane.client.describe()
-        if meter is not None:
-            meter.require_served(system)
+        plan = self._work.plan
         order = self._references_first(self._order())
         for number, planned in enumerate(order, 1):
             while self._progress[planned].state is RunState.LEFT:
@@ -217,26 +171,25 @@ class DeviceCampaign:
                 if self._is_over_budget(planned):
                     return
                 begin_s = time.monotonic()
-                self._make(
-                    lane,
-                    planned,
-                    Place(number, len(order), plan.settings(planned.cell)),
-                    system,
-                    meter,
-                )
+                place = Place(number, len(order), plan.settings(planned.cell))
+                self._make(device, planned, place)
                 self._took_s.append(time.monotonic() - begin_s)
                 self._pause.made()
 
-    def _references_first(self, order: list[PlannedRun]) -> list[PlannedRun]:
-        """The order, with the models that others' accuracy is held against before those."""
+    def _reference_digests(self) -> set[str]:
+        """Digests of the models that the accuracy of others on this device is held against."""
         cells, requests = self._work.plan.cells, self._work.requests
-        references = {
+        return {
             reference.sha256
-            for planned in order
+            for planned in self._order()
             if (accuracy := requests.of(cells[planned.cell]).accuracy)
             for reference in accuracy.references.values()
         }
-        digests = self._work.plan.digests
+
+    def _references_first(self, order: list[PlannedRun]) -> list[PlannedRun]:
+        """The order, with the models that others' accuracy is held against before those."""
+        cells, digests = self._work.plan.cells, self._work.plan.digests
+        references = self._reference_digests()
         return sorted(
             order,
             key=lambda run: (
@@ -254,14 +207,7 @@ class DeviceCampaign:
         expected_s = took_s[len(took_s) // 2] if took_s else expected_run_s(spec)
         return time.monotonic() + expected_s > end_s
 
-    def _make(
-        self,
-        lane: DeviceLane,
-        planned: PlannedRun,
-        place: Place,
-        system: SystemDescription,
-        meter: OpenMeter | None,
-    ) -> None:
+    def _make(self, device: CampaignDevice, planned: PlannedRun, place: Place) -> None:
         """Make one attempt at a run.
 
         Raises:
@@ -279,27 +225,29 @@ class DeviceCampaign:
             work.journal.intend(run_id)
             return run_id
 
-        energy = self._target.request.energy
-        request = work.requests.of(cell).on_device(cell.device, energy.meter if energy else None)
+        request = work.requests.of(cell)
+        accuracy, model = request.accuracy, request.models[0]
+        reference = accuracy.references.get(model) if accuracy else None
+        order = RunOrder(
+            cell=cell,
+            place=place,
+            member=plan.member(planned),
+            references=_achieved(reference, self._runs),
+        )
         try:
-            refuse_too_large(lane.client.device.name, request, system)
-            runtime = runtimes_for(request.models[0], request.runtime, system)[0]
-            if (asked := meter or request.instrument) is not None:
-                spec = asked.spec(request.spec, is_duration_fixed=request.is_duration_fixed)
-                request = replace(request, spec=spec)
-            step = Step(request.models[0], runtime, member=plan.member(planned))
-            self._watcher.run(cell.device, step.model, runtime, place)
-            made = run_request(request, step, self._runs, meter)
-            self._keep(measure(lane, replace(made, new_id=new_id)))
+            self._keep(device.make(order, new_id))
         except Interrupted as exc:
             if exc.run is not None:
                 self._keep(exc.run)
             raise
         except EdgebenchError as exc:
+            if may_pass(exc) and run_id is not None and exc.is_unstarted:
+                with suppress(StoreError):  # then it counts as lost
+                    work.journal.withdraw(run_id)
             self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
             if may_pass(exc):
                 raise
-            self._watcher.failed(request.models[0], request.runtime or "", exc)
+            self._watcher.failed(model, request.runtime or "", exc)
         else:
             self._watcher.finished(self._runs[-1])
 
@@ -375,3 +323,15 @@ class Pause:
 
 def _refusal(error: EdgebenchError) -> Refusal:
     return Refusal(error.code.name.lower(), str(error))
+
+
+def _achieved(reference: Model | None, runs: Iterable[Run]) -> Mapping[str, ReferenceAccuracy]:
+    """What a reference model has achieved on each runtime, the newest last."""
+    known, achieved = list(runs), dict[str, ReferenceAccuracy]()
+    for run in known:
+        if reference is not None and run.model.sha256 == reference.sha256:
+            own = [one for one in known if one.runtime.name == run.runtime.name]
+            if (found := reference_accuracy(reference, run.runtime.name, own)) is not None:
+                achieved.pop(run.runtime.name, None)
+                achieved[run.runtime.name] = found
+    return achieved

@@ -30,8 +30,8 @@ A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,10 @@ INVALID = "invalid"
 METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
 STOPPED = "run_stopped"
-"""Kind of error of a run that somebody stopped; it is always made again."""
+"""Kind of error of a run that somebody stopped."""
+MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
+"""Kinds of error that say nothing of the run, which is made again as long as its device is waited
+for: somebody stopped it, or the device was full or in use."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,
@@ -62,6 +65,8 @@ DEFAULT_RETRY = {
 }
 """A run that fails by chance may pass the second time; a refused model will not."""
 DEFAULT_AWAY_S = 600.0
+DEFAULT_LAB_WAIT_S = 30.0
+"""Time in which a supervisor has started a lab's worker again, or its machine is up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,21 @@ class Settings:
         named = {one.name: getattr(self, one.name) for one in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
 
+    def files(self) -> dict[str, str]:
+        """What the file sets to the path of another one, or to the name of a built-in one."""
+        named = {"accuracy": self.accuracy, "reference": self.reference, "inputs": self.inputs}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def with_files(self, place: Callable[[str], str]) -> Settings:
+        """The settings with these files at other places."""
+        at = {name: place(path) for name, path in self.files().items()}
+        return replace(
+            self,
+            accuracy=at.get("accuracy"),
+            reference=at.get("reference"),
+            inputs=at.get("inputs"),
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
@@ -152,6 +172,8 @@ class CampaignSpec:
     """Time within which all runs have to end, from `run` or each `resume`; None: no limit."""
     wait_s: float = DEFAULT_AWAY_S
     """Longest wait for a device that is away, busy or full; then the others go on without it."""
+    lab_wait_s: float = DEFAULT_LAB_WAIT_S
+    """Longest wait for a lab that is gone; then another one that offers the device takes over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))
@@ -187,7 +209,12 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         )
     if not 1 <= spec.repeats <= MAX_REPEATS:
         found.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
-    for key, value_s in (("budget_s", spec.budget_s), ("wait_s", spec.wait_s)):
+    times_s = {
+        "budget_s": spec.budget_s,
+        "wait_s": spec.wait_s,
+        "lab_wait_s": spec.lab_wait_s,
+    }
+    for key, value_s in times_s.items():
         if value_s is not None and not 0 <= value_s <= MAX_LENGTH_S:
             what = f"must be 0 to {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g}"
             found.append(Complaint((key,), what))

@@ -8,7 +8,7 @@ from enum import Enum
 
 from edgebench.host.campaign.journal import Journal, JournalRecord, LaneNote, Refusal
 from edgebench.host.campaign.plan import MAX_ATTEMPT, CampaignPlan, PlannedRun, attempt_name
-from edgebench.host.campaign.spec import INVALID, STOPPED
+from edgebench.host.campaign.spec import INVALID, MADE_AGAIN
 from edgebench.host.store.index import DAMAGED, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 
@@ -175,7 +175,7 @@ def _state(attempts: Sequence[Attempt], retry: Mapping[str, int]) -> RunState:
         return RunState.MEASURED
     kind = last.problem.code
     count = sum(one.problem is not None and one.problem.code == kind for one in attempts)
-    is_tried_again = kind == STOPPED or count <= retry.get(kind, 0)
+    is_tried_again = kind in MADE_AGAIN or count <= retry.get(kind, 0)
     if is_tried_again and len(attempts) < MAX_ATTEMPT:
         return RunState.LEFT
     return RunState.MEASURED if kind == INVALID else RunState.FAILED

@@ -7,7 +7,12 @@ import json
 import shlex
 import sys
 
-from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.options import (
+    add_cluster_certificates,
+    add_json,
+    add_store,
+    new_parser,
+)
 from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -15,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from edgebench.host.campaign.campaign import Campaign
+    from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
     from edgebench.host.result.run_set import RunSet
@@ -38,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
         action.add_argument(
             "file", metavar="FILE.toml", help="campaign file; see docs/campaigns.md"
         )
+        _add_cluster(action)
         add_store(action)
         add_json(action)
     for name, text in (
@@ -48,9 +55,34 @@ def parser() -> argparse.ArgumentParser:
         action = actions.add_parser(name, help=text)
         which = "id or name of the campaign (default: the last one)"
         action.add_argument("campaign", nargs="?", default="last", metavar="CAMPAIGN", help=which)
+        if name == "resume":
+            _add_cluster(action)
         add_store(action)
         add_json(action)
     return made
+
+
+def _add_cluster(action: argparse.ArgumentParser) -> None:
+    offered = "Dask scheduler whose labs offer the devices, as tcp://server:8786; see "
+    action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
+    add_cluster_certificates(action)
+
+
+def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
+    """The cluster that the options name.
+
+    Raises:
+        UsageError: the address makes no sense, or there are certificates and no cluster.
+    """
+    from edgebench.host.campaign.cluster.address import ClusterAddress
+    from edgebench.protocol.errors import UsageError
+
+    certificates = (options.tls_ca_file, options.tls_cert, options.tls_key)
+    if options.cluster is not None:
+        return ClusterAddress(options.cluster, *certificates)
+    if any(certificates):
+        raise UsageError("certificates are for a cluster: --cluster tls://HOST:PORT")
+    return None
 
 
 def run(options: argparse.Namespace) -> ExitCode:
@@ -71,7 +103,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     with ProgressWatcher() as watcher:
-        plan = Lab(options.store).plan_campaign(options.file, watcher)
+        plan = Lab(options.store).plan_campaign(options.file, watcher, _cluster(options))
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -90,8 +122,20 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
     about = format_duration(longest_s)
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
-    print(f"next: edgebench campaign run {shlex.quote(options.file)}", file=sys.stderr)
+    file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
+    print(f"next: edgebench campaign run {file}", file=sys.stderr)
     return ExitCode.DONE
+
+
+def _cluster_words(options: argparse.Namespace) -> str:
+    """Options that name the same cluster again."""
+    names = ("cluster", "tls_ca_file", "tls_cert", "tls_key")
+    given = {name: getattr(options, name, None) for name in names}
+    return "".join(
+        f" --{name.replace('_', '-')} {shlex.quote(str(value))}"
+        for name, value in given.items()
+        if value is not None
+    )
 
 
 def _run(options: argparse.Namespace) -> ExitCode:
@@ -100,21 +144,26 @@ def _run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
 
-    lab = Lab(options.store)
+    lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
     with ProgressWatcher() as watcher:
-        campaign = _begun(options, lab, watcher)
+        campaign = _begun(options, lab, watcher, cluster)
         try:
-            lab.resume_campaign(campaign.plan.id, watcher)
+            lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
         except (Interrupted, KeyboardInterrupt):
             is_interrupted = True
     return _report(options, campaign, watcher, is_interrupted=is_interrupted)
 
 
-def _begun(options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher) -> Campaign:
+def _begun(
+    options: argparse.Namespace,
+    lab: Lab,
+    watcher: ProgressWatcher,
+    cluster: ClusterAddress | None,
+) -> Campaign:
     if options.action == "resume":
         return lab.campaign(options.campaign)
-    return lab.begin_campaign(options.file, watcher)
+    return lab.begin_campaign(options.file, watcher, cluster)
 
 
 def _status(options: argparse.Namespace) -> ExitCode:
@@ -197,7 +246,10 @@ def _report(
         say(f"interrupted: what was measured is kept; {left} runs are left")
     if left and not summary["is_running"]:
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        print(f"next: edgebench campaign resume {campaign.plan.id}{store}", file=sys.stderr)
+        print(
+            f"next: edgebench campaign resume {campaign.plan.id}{_cluster_words(options)}{store}",
+            file=sys.stderr,
+        )
     if is_interrupted:
         return ExitCode.INTERRUPTED
     if left or summary["failed_count"]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import sys
+from contextlib import suppress
 
-from edgebench.host.cli.options import new_parser
+from edgebench.host.cli.options import add_cluster_certificates, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,13 +31,26 @@ def parser() -> argparse.ArgumentParser:
     action.add_argument("file", metavar="FILE", help="file of edgebench lab export")
     replaced = "give up this host's own identity; its own devices have to be paired anew"
     action.add_argument("--replace", action="store_true", help=replaced)
+    text = "offer this host's devices to campaigns over several labs, until Ctrl-C"
+    action = actions.add_parser("work", help=text)
+    address = "Dask scheduler, as tcp://server:8786; see docs/clusters.md"
+    action.add_argument("address", metavar="ADDRESS", help=address)
+    chosen = "devices to offer, as for bench (default: all)"
+    action.add_argument("--on", action="append", metavar="DEVICE", help=chosen)
+    action.add_argument("--name", help="name of this lab (default: that of this machine)")
+    reached = "address of this machine at which the scheduler reaches it (default: found by Dask)"
+    action.add_argument("--host", metavar="HOST", help=reached)
+    add_cluster_certificates(action)
+    add_store(action)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Write the file, or take it over."""
+    """Write the file, take it over, or offer the devices."""
     from edgebench.host.lab import Lab
 
+    if options.action == "work":
+        return _work(options)
     file, quoted = printable(options.file), shlex.quote(printable(options.file))
     if options.action == "export":
         devices = Lab().export_lab(options.file)
@@ -45,6 +64,34 @@ def run(options: argparse.Namespace) -> ExitCode:
     names = ", ".join(printable(device.name) for device in report.devices)
     print(f"joined: {_counted(len(report.devices))}{f': {names}' if names else ''}")
     print(f"next: rm {quoted}; edgebench devices")
+    return ExitCode.DONE
+
+
+def _work(options: argparse.Namespace) -> ExitCode:
+    """Offer the devices; a lab that is stopped leaves runs in progress to their devices."""
+    from edgebench.host.campaign.cluster.address import ClusterAddress
+    from edgebench.host.lab import Lab
+
+    certificates = (options.tls_ca_file, options.tls_cert, options.tls_key)
+    cluster = ClusterAddress(options.address, *certificates)
+
+    def connected(name: str, devices: Sequence[str]) -> None:
+        names = ", ".join(map(printable, devices))
+        print(f"ready: lab {printable(name)} at {options.address}: {names}", flush=True)
+
+    def away(reason: str) -> None:
+        line = f"waiting: no scheduler at {options.address}: {printable(reason)}"
+        print(line, file=sys.stderr, flush=True)
+
+    with suppress(KeyboardInterrupt):
+        Lab(options.store).work_for(
+            cluster,
+            on=options.on or ("all",),
+            name=options.name,
+            host=options.host,
+            on_connected=connected,
+            on_away=away,
+        )
     return ExitCode.DONE
 
 

@@ -72,6 +72,17 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_cluster_certificates(parser: argparse.ArgumentParser) -> None:
+    """--tls-ca-file, --tls-cert, --tls-key."""
+    texts = {
+        "ca-file": "certificate of the authority that signed those of the cluster, for tls://",
+        "cert": "certificate of this host",
+        "key": "private key of this host",
+    }
+    for name, text in texts.items():
+        parser.add_argument(f"--tls-{name}", type=Path, metavar="FILE", help=text)
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
     """RUN, for what is shown or verified."""
     parser.add_argument(

@@ -12,6 +12,7 @@ from edgebench.host.client import Client
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.transports.base import Announcement, Transport
+from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
@@ -25,6 +26,15 @@ THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )
 """The one device that every host knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceState:
+    """The place of a device in labgrid."""
+
+    name: str
+    acquired_by: str | None = None
+    """Who has acquired it, as `HOST/USER`; None where nobody else has."""
 
 
 class Access(str, Enum):
@@ -55,6 +65,8 @@ class DiscoveredDevice:
     """Its labels in the farm file."""
     health: DeviceHealth | None = None
     """How it has fared with this host; None where it is not paired."""
+    place: PlaceState | None = None
+    """Its place in labgrid; None where it has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
@@ -118,7 +130,7 @@ def open_known(
     """
     transport = _transport_of(device, transports(files.identity_path, state))
     try:
-        client = Client(transport.connect(device.endpoint), device.via, device.seat)
+        client = _client(device, transport.connect(device.endpoint))
         return _remembered(files, device, client)
     except NoSuchDevice:
         raise  # the agent is where it was
@@ -129,11 +141,13 @@ def open_known(
         if not moved:
             raise
         # Anybody can announce a pin: only an address that was proven is remembered.
-        client = Client(
-            transport.connect(device.moved_to(moved[0]).endpoint), device.via, device.seat
-        )
+        client = _client(device, transport.connect(device.moved_to(moved[0]).endpoint))
         files.revise(device.pin, lambda known: known.moved_to(moved[0]))
         return _remembered(files, device, client)
+
+
+def _client(device: KnownDevice, link: Link) -> Client:
+    return Client(link, device.via, device.seat, device.pin)
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:

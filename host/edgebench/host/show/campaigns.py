@@ -41,6 +41,8 @@ def lanes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """How far each device is."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("device", overflow="fold")
+    if has_labs := any(row["lab"] for row in rows):
+        table.add_column("lab", overflow="fold")
     for name in ("measured", "failed", "left", "time left"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
@@ -49,7 +51,8 @@ def lanes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
         left_s = row["left_s"]
         state = ": ".join(filter(None, (row["state"], row["reason"])))
         about = f"{format_duration(left_s)}" if left_s else ABSENT
-        table.add_row(text(row["device"]), *counts, about, text(state))
+        lab = [text(row["lab"] or ABSENT)] if has_labs else []
+        table.add_row(text(row["device"]), *lab, *counts, about, text(state))
     return table
 
 

@@ -62,7 +62,8 @@ def _access(device: DiscoveredDevice) -> Text:
     """Whether it can be used, and whether it is left out of the farm."""
     made = Text(device.access.value, style=_ACCESS_STYLES[device.access])
     health = device.health
-    if device.seat is not None and device.seat.held_by is not None:
+    is_held = device.seat is not None and device.seat.held_by is not None
+    if is_held or (device.place is not None and device.place.acquired_by is not None):
         made.append("\nin use", style="yellow")
     if health is not None and health.is_quarantined:
         made.append("\nquarantined", style="red")
@@ -89,6 +90,8 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
     """Labels, who has it, what is wrong with it, the runtimes that it lacks."""
     if device.labels:
         yield f"labels: {', '.join(device.labels)}"
+    if (place := device.place) is not None and place.acquired_by is not None:
+        yield f"in labgrid: {place.name} is acquired by {place.acquired_by}"
     if device.reason:
         yield device.reason
     if (seat := device.seat) is not None:

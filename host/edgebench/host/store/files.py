@@ -72,17 +72,20 @@ def read_record(directory: Path) -> RunRecord:
 def unpack_traces(directory: Path, record: RunRecord) -> Queries:
     """Turn the packed traces under raw/ into Parquet files; return the queries.
 
+    What a process that was killed has unpacked already is read.
+
     Raises:
         RunDamaged: a trace is damaged.
     """
-    raw = directory / RAW_DIRECTORY
+    packed, unpacked = directory / RAW_DIRECTORY / traces.QUERIES_FILE, directory / QUERIES_FILE
     if record.worker is None:
         raise RunDamaged(f"run {record.run_id} measured nothing, and has no queries")
-    columns = _columns(raw / traces.QUERIES_FILE, traces.QUERY_COLUMNS)
-    queries = _queries(columns, record.worker.warmup_query_count)
-    write_queries(directory / QUERIES_FILE, queries, samples_per_query(record.spec))
+    if unpacked.exists() and not packed.exists():
+        return read_queries(directory)
+    queries = _queries(_columns(packed, traces.QUERY_COLUMNS), record.worker.warmup_query_count)
+    write_queries(unpacked, queries, samples_per_query(record.spec))
     unpack_telemetry(directory, record)
-    (raw / traces.QUERIES_FILE).unlink(missing_ok=True)
+    packed.unlink()
     return queries
 
 

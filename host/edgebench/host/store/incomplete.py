@@ -41,6 +41,11 @@ class ExpectedRun:
     model: str
     is_lost: bool = False
     """The device does not have the run."""
+    agent: str = ""
+    """Fingerprint of the agent's certificate; empty where it has none, or an older version wrote
+    this. Devices may share an id, as copies of one SD card do."""
+    seat: str = ""
+    """Seat of the agent; empty as for `agent`."""
 
 
 class IncompleteState(str, Enum):
@@ -147,8 +152,27 @@ def _is_claimed(directory: Path) -> bool:
     return False
 
 
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """A device as runs are expected of it."""
+
+    device_id: str
+    via: str
+    """Transport to it."""
+    agent: str = ""
+    """Fingerprint of its agent's certificate; empty: any."""
+    seat: str = ""
+    """Seat of its agent; empty: any."""
+
+    def is_of(self, run: ExpectedRun) -> bool:
+        """Whether a run was started there."""
+        pairs = ((self.agent, run.agent), (self.seat, run.seat))
+        is_here = (self.device_id, self.via) == (run.device_id, run.via)
+        return is_here and all(ours == its for ours, its in pairs if ours and its)
+
+
 def mark_lost(
-    store: Store, *, device_id: str, via: str, on_device: Collection[str]
+    store: Store, device: Whereabouts, *, on_device: Collection[str]
 ) -> list[IncompleteRun]:
     """Mark the runs that a device should have and does not; remove those of which nothing is kept.
 
@@ -157,8 +181,7 @@ def mark_lost(
 
     Args:
         store: The store.
-        device_id: Id of the device.
-        via: Transport to it.
+        device: The device.
         on_device: Runs that it has for whoever comes by that transport.
 
     Raises:
@@ -173,8 +196,7 @@ def mark_lost(
             if run.is_empty and not _is_new(run.directory):
                 store.forget_expected(run.run_id)
             continue
-        is_its = (expectation.device_id, expectation.via) == (device_id, via)
-        if not is_its or run.run_id in on_device:
+        if not device.is_of(expectation) or run.run_id in on_device:
             continue
         known = replace(expectation, is_lost=True)
         if run.is_empty:
@@ -186,6 +208,21 @@ def mark_lost(
                 raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
         lost.append(replace(run, state=IncompleteState.LOST, expectation=known))
     return lost
+
+
+def follow_agent(store: Store, old: str, new: str) -> None:
+    """Expect the runs of an agent of another one, which took its place on the same device.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    for run in incomplete_runs(store):
+        known = run.expectation
+        if known is not None and known.agent == old:
+            try:
+                write_expectation(run.directory, replace(known, agent=new))
+            except OSError as exc:
+                raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
 
 
 def _is_new(directory: Path) -> bool:

@@ -5,6 +5,7 @@
                                   in; may be left by a host or an agent that was killed
                                   (`incomplete`)
     <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
+    <store>/lab/                  runs and models on their way through a lab (`campaign.cluster`)
     <store>/index.sqlite          a cache over the directories
 
 The agent's own record of the run stays beside the document, under raw/, so that every number can

@@ -67,8 +67,8 @@ class AgentWatch:
         self._is_for_all = not self._seats
         self._names = {device.seat: device.name for device in devices}
         """Name of the device at each seat that is known."""
-        self._gone: set[str] = set()
-        """Seats whose devices have left their agent."""
+        self._gone: dict[str, None] = {}
+        """Seats whose devices have left their agent, the first that left first."""
         self._open = open_connection
         self._put = put
         self._connection: ClientConnection | None = None
@@ -176,14 +176,19 @@ class AgentWatch:
 
     async def _tell_state(self, seat: m.SeatState) -> None:
         """Tell how a seat is; one that came later is among those that are watched now."""
-        if self._is_for_all and len(self._names) < m.MAX_SEATS:
-            self._names.setdefault(seat.name, f"{self._agent}{SEAT_MARK}{seat.name}")
+        if self._is_for_all and seat.name not in self._names:
+            if len(self._names) >= m.MAX_SEATS and self._gone:
+                # The agent has as many seats at most: it has forgotten one that was gone.
+                forgotten = next(iter(self._gone))
+                del self._gone[forgotten], self._names[forgotten]
+            if len(self._names) < m.MAX_SEATS:
+                self._names[seat.name] = f"{self._agent}{SEAT_MARK}{seat.name}"
         name = self._name(seat.name)
         if seat.gone_for_s is None:
-            self._gone.discard(seat.name)
+            self._gone.pop(seat.name, None)
             await self._tell(StateChange(name, seat))
         else:
-            self._gone.add(seat.name)
+            self._gone[seat.name] = None
             since_s = time.time() - seat.gone_for_s
             await self._tell(Absence(name, since_s, "it is gone from its agent"))
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from support.agents import wait_until
 from support.metered import BEGIN_NS, COUNT, END_NS, QUERIES_NS, probe
 from support.records import latencies, run_record, spool_files, worker_record
 
-from edgebench.host.bench.finish import FinishingProcess, finish
+from edgebench.host.bench.finish import TRIES, FinishingProcess, finish
 from edgebench.host.store.files import write_clock
 from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.errors import MeasurementError, RunDamaged
 from edgebench.protocol.record import RunRecord
-from edgebench.protocol.traces import QUERIES_FILE
+from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE
 
 LATENCY_NS = latencies(COUNT)
 
@@ -60,11 +64,51 @@ def test_disk_that_fails_is_an_error_of_the_system(tmp_path: Path, other: Finish
         other.finish(directory)
 
 
-def test_process_that_is_killed_costs_one_attempt(tmp_path: Path) -> None:
-    """The kernel ends it for its memory: the command waits for ever, or loses all later runs."""
+def test_process_that_is_killed_once_costs_nothing(tmp_path: Path) -> None:
+    """Somebody ends it, and a run that was measured counts as failed."""
     directory = fetched(tmp_path / "a")
     with FinishingProcess() as process:
         os.kill(process._process.pid, signal.SIGKILL)
-        with pytest.raises(MeasurementError, match="analysis of run a ended with status -9"):
-            process.finish(directory)
         assert process.finish(directory) is not None
+
+
+def endless(directory: Path) -> Path:
+    """A run whose record never ends."""
+    (directory / RAW_DIRECTORY).mkdir(parents=True)
+    os.mkfifo(directory / RAW_DIRECTORY / RECORD_FILE)
+    return directory
+
+
+def test_run_that_ends_two_processes_costs_no_other_run(tmp_path: Path) -> None:
+    """The kernel ends it for its memory: the command waits for ever, or loses all later runs."""
+    with FinishingProcess() as process, ThreadPoolExecutor() as pool:
+        tried = pool.submit(process.finish, endless(tmp_path / "a"))
+        for _ in range(TRIES):
+            pid = process._process.pid
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda known=pid: process._process.pid != known, "there is another one")
+        with pytest.raises(MeasurementError, match="analysis of run a ended with status -9"):
+            tried.result()
+        assert process.finish(fetched(tmp_path / "b")) is not None
+
+
+_HOST = """
+import sys
+from pathlib import Path
+from edgebench.host.bench.finish import FinishingProcess
+process = FinishingProcess()
+print(process._process.pid, flush=True)
+process.finish(Path(sys.argv[1]))
+"""
+
+
+def test_process_ends_with_its_host_whatever_it_is_busy_with(tmp_path: Path) -> None:
+    """A killed host leaves a process, which writes where the next host puts the run together."""
+    words = [sys.executable, "-c", _HOST, str(endless(tmp_path / "a"))]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        pid = int(host.stdout.readline())
+        record = tmp_path / "a" / RAW_DIRECTORY / RECORD_FILE
+        with record.open("wb"):  # it reads now
+            host.kill()
+            wait_until(lambda: not Path(f"/proc/{pid}/cmdline").exists(), "it has ended")

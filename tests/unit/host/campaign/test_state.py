@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 
+from edgebench.host.campaign.device import may_pass
 from edgebench.host.campaign.journal import (
     Journal,
     Refusal,
     begin_journal,
     find_journal,
 )
+from edgebench.host.campaign.lanes import is_over
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
-from edgebench.host.campaign.spec import Axes, CampaignSpec
+from edgebench.host.campaign.spec import DEFAULT_RETRY, Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign
+from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign, SeatLeft
 
 RUN = PlannedRun(0, 0)
 RETRY = {"worker_died": 1, "invalid": 1}
@@ -65,6 +67,8 @@ STOPPED = replace(stored("invalid"), refusal=Refusal("run_stopped", ""))
         ([stored("failed", "model_refused")], RunState.FAILED),
         ([Attempt(run_id(1), refusal=Refusal("usage", "no"))], RunState.FAILED),
         ([STOPPED] * 9, RunState.LEFT),
+        ([stored("failed", "no_space")] * 9, RunState.LEFT),
+        ([stored("failed", "lease_held")] * 9, RunState.LEFT),
         # Each kind of error has attempts of its own.
         ([stored("failed", "worker_died"), stored("invalid")], RunState.LEFT),
     ],
@@ -85,6 +89,19 @@ def test_intent_is_on_disk_before_it_is_acted_upon(tmp_path: Path) -> None:
     assert state.runs[RUN].next_number == 2
 
 
+def test_intent_of_which_nothing_came_is_no_attempt(tmp_path: Path) -> None:
+    """A device whose disk is full for a night has used up its attempts in the morning."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    for _ in range(2 * MAX_LOST):
+        journal.intend(run_id(1, plan.id))
+        journal.withdraw(run_id(1, plan.id))
+    assert campaign_state(store, journal).runs[RUN].state is RunState.LEFT
+    assert campaign_state(store, journal).runs[RUN].next_number == 1
+    journal.intend(run_id(1, plan.id))  # in the same second
+    assert campaign_state(store, journal).runs[RUN].state is RunState.UNSETTLED
+
+
 def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> None:
     """A host that was killed while it wrote cannot resume."""
     plan, store = plan_of(), Store(tmp_path)
@@ -98,6 +115,21 @@ def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> N
     assert list(record.intended) == [run_id(1, plan.id), run_id(2, plan.id)]
     assert record.refused[run_id(2, plan.id)].message.isprintable()
     assert record.gone == set()
+
+
+def test_device_that_may_keep_a_run_is_visited_again(tmp_path: Path) -> None:
+    """A host is killed between storing the last run and saying so: the device keeps it for ever."""
+    plan, store = plan_of(), Store(tmp_path)
+    journal = begin_journal(store, plan)
+    for repeat in range(2):
+        name = f"20261123-050607-{plan.id}-0000-{repeat:03d}-01"
+        journal.refuse(name, Refusal("model_refused", "no"))
+    assert campaign_state(store, journal).is_over
+    seen = []
+    for note in ("measuring", "waiting", "ended"):
+        journal.note_lane("local", note)
+        seen.append(is_over(campaign_state(store, journal), "local"))
+    assert seen == [False, False, True]
 
 
 def test_attempts_of_another_campaign_do_not_count(tmp_path: Path) -> None:
@@ -149,3 +181,12 @@ def test_lanes_say_what_was_last_heard(tmp_path: Path) -> None:
     assert (note.state, note.reason) == ("given_up", "no answer")
     entries = [json.loads(line) for line in journal.path.read_text().split("\n") if line]
     assert all(entry["at_utc"] for entry in entries)
+
+
+def test_run_on_a_device_that_was_unplugged_is_made_again() -> None:
+    """Somebody trips over a cable at night, and in the morning the cell has no result."""
+    assert may_pass(SeatLeft("device pi is gone"))
+    attempt = stored(failure="device_gone")
+    assert judged(RUN, [attempt], DEFAULT_RETRY).state is RunState.LEFT
+    attempts = [stored(failure="device_gone", number=number) for number in range(1, 5)]
+    assert judged(RUN, attempts, DEFAULT_RETRY).state is RunState.FAILED

@@ -66,6 +66,15 @@ def test_packed_traces_go_when_they_are_unpacked_and_the_record_stays(directory:
     assert files.read_record(directory) == RECORD
 
 
+def test_traces_that_are_unpacked_already_are_read(directory: Path) -> None:
+    """A run whose analysis was killed half-way is called damaged when it is tried again."""
+    first = files.unpack_traces(directory, RECORD)
+    again = files.unpack_traces(directory, RECORD)
+    assert np.array_equal(first.start_ns, again.start_ns)
+    assert first.warmup_count == again.warmup_count
+    assert (directory / TELEMETRY_FILE).exists()
+
+
 def test_run_without_telemetry_is_a_run(directory: Path) -> None:
     """A sampler that failed costs the latencies too."""
     (directory / "raw" / traces.TELEMETRY_FILE).unlink()

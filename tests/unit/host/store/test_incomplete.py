@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from edgebench.host.show.incomplete import incomplete_line
 from edgebench.host.store.incomplete import (
     ExpectedRun,
     IncompleteState,
+    Whereabouts,
     claimed,
+    follow_agent,
     incomplete_runs,
     mark_lost,
     remove_lost,
@@ -23,6 +26,7 @@ from edgebench.host.store.layout import EXPECTED_FILE, RAW_DIRECTORY, Store
 
 RUN_IDS = ("20261122-100000-000aaaaa", "20261122-100001-000bbbbb", "20261122-100002-000ccccc")
 BOARD = ExpectedRun("device-1", "board", "tls", "m.tflite")
+HERE = Whereabouts("device-1", "tls", "pin-1", "machine")
 
 
 @pytest.fixture
@@ -48,10 +52,10 @@ def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
     expected = dict.fromkeys(RUN_IDS, IncompleteState.NOT_FETCHED)
     assert states(store) == expected
     for device_id, via in (("device-2", "tls"), ("device-1", "local")):
-        assert mark_lost(store, device_id=device_id, via=via, on_device=()) == []
-    assert mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS) == []
+        assert mark_lost(store, Whereabouts(device_id, via), on_device=()) == []
+    assert mark_lost(store, HERE, on_device=RUN_IDS) == []
     assert states(store) == expected
-    lost = mark_lost(store, device_id="device-1", via="tls", on_device={third})
+    lost = mark_lost(store, HERE, on_device={third})
     assert [(run.run_id, run.is_empty) for run in lost] == [(first, False), (second, True)]
     assert incomplete_line(lost[0]) == (
         f"run {first} of m.tflite on board is lost: the device does not have it; kept here: "
@@ -59,7 +63,21 @@ def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
     )
     assert incomplete_line(lost[1]).endswith("kept here: nothing")
     assert states(store) == {first: IncompleteState.LOST, third: IncompleteState.NOT_FETCHED}
-    assert mark_lost(store, device_id="device-1", via="tls", on_device={third}) == [], "told once"
+    assert mark_lost(store, HERE, on_device={third}) == [], "told once"
+
+
+def test_devices_that_share_an_id_are_told_apart(store: Store) -> None:
+    """Of two copies of one SD card, each says that the runs of the other are lost."""
+    theirs, _, mine = RUN_IDS
+    for run_id, agent in ((theirs, "pin-2"), (mine, "pin-1")):
+        expected = replace(BOARD, agent=agent, seat="machine")
+        write_expectation(store.unfinished / run_id, expected)
+    lost = mark_lost(store, HERE, on_device=RUN_IDS[1:2])
+    assert [run.run_id for run in lost] == [mine]
+    assert mark_lost(store, replace(HERE, agent="pin-2", seat="nucleo"), on_device=()) != []
+    assert states(store)[theirs] is IncompleteState.NOT_FETCHED
+    follow_agent(store, "pin-2", "pin-1")  # it was set up anew
+    assert [run.run_id for run in mark_lost(store, HERE, on_device=())] == [theirs]
 
 
 def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
@@ -72,7 +90,7 @@ def test_directory_of_a_run_that_never_started_goes(store: Store) -> None:
     made = {unstarted, claimed_one, with_file}
 
     def left() -> set[str]:
-        lost = mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS)
+        lost = mark_lost(store, HERE, on_device=RUN_IDS)
         assert lost == []
         return made & set(states(store))
 
@@ -89,8 +107,8 @@ def test_what_is_not_lost_or_is_being_written_is_not_removed(store: Store) -> No
     first, _, third = RUN_IDS
     with claimed(store.unfinished / first):
         assert states(store)[first] is IncompleteState.IN_PROGRESS
-        assert mark_lost(store, device_id="device-1", via="tls", on_device=RUN_IDS[1:]) == []
-    mark_lost(store, device_id="device-1", via="tls", on_device={third})
+        assert mark_lost(store, HERE, on_device=RUN_IDS[1:]) == []
+    mark_lost(store, HERE, on_device={third})
     with claimed(store.unfinished / first):
         assert remove_lost(store) == []
     assert [run.run_id for run in remove_lost(store)] == [first]
@@ -122,7 +140,7 @@ def test_damaged_expectation_is_shown_and_stays(store: Store, damage: str) -> No
     """One damaged file hides all others, or a run goes that its device still has."""
     (store.unfinished / RUN_IDS[0] / EXPECTED_FILE).write_text(damage)
     (store.unfinished / "no run").mkdir()
-    assert len(mark_lost(store, device_id="device-1", via="tls", on_device=())) == 2
+    assert len(mark_lost(store, HERE, on_device=())) == 2
     [left] = incomplete_runs(store)
     assert (left.run_id, left.state) == (RUN_IDS[0], IncompleteState.NOT_FETCHED)
     assert incomplete_line(left).startswith(f"run {RUN_IDS[0]} is not fetched; ")

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import storing
 from support.disks import read_only
 from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
+from edgebench.host.devices.files import HostFiles
 from edgebench.host.result.document import from_document
 from edgebench.host.store import index as index_module
 from edgebench.host.store.annotations import Annotations, annotate
@@ -293,40 +295,23 @@ def test_locked_index_is_read_all_the_same(
         other.rollback()
 
 
-STORING = """
-import sys
-from pathlib import Path
-from edgebench.host.store.index import note_run
-from edgebench.host.store.layout import Store
-store, name = Store(Path(sys.argv[1])), sys.argv[2]
-for number in range(10):
-    run_id = f"{name}-{number}"
-    with store.incoming(run_id) as directory:
-        (directory / "run.json").write_text("{}")
-    note_run(store, run_id)
-"""
-
-
-def test_stores_of_several_threads_and_processes_lose_nothing(tmp_path: Path) -> None:
-    """Of two lanes that end at once, one run is in no list until the index is made again."""
-    store = Store(tmp_path / "store")
-    words = [sys.executable, "-c", STORING, str(store.root)]
-    processes = [subprocess.Popen([*words, f"process{number}"]) for number in range(2)]
-
-    def put(thread: int) -> None:
-        for number in range(10):
-            run_id = f"thread{thread}-{number}"
-            with store.incoming(run_id) as directory:
-                (directory / RUN_FILE).write_text("{}")
-            note_run(store, run_id)
-
+def test_threads_and_processes_that_store_and_pair_lose_nothing(tmp_path: Path) -> None:
+    """Of two lanes that end at once, one run is in no list, or a device that was paired is gone."""
+    words = [sys.executable, "-m", "support.storing", str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(Path(storing.__file__).parents[1])}
+    processes = [
+        subprocess.Popen([*words, f"process{number}"], env=environment) for number in range(2)
+    ]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(put, range(8)))
+        list(pool.map(lambda number: storing.pair_and_store(tmp_path, f"thread{number}"), range(8)))
     assert [process.wait(60) for process in processes] == [0, 0]
+    store = Store(tmp_path / "store")
     with closing(sqlite3.connect(store.root / INDEX_FILE)) as index:
         (count,) = index.execute("SELECT count(*) FROM runs").fetchone()
-    assert count == len(store.run_ids()) == 100
+    assert count == len(store.run_ids()) == 10 * storing.EACH
     assert ids(store) == store.run_ids()
+    paired = [device.name for device in HostFiles(tmp_path / "config").devices()]
+    assert sorted(paired) == store.run_ids()
 
 
 def test_stored_run_is_in_the_index_before_anybody_lists(store: Store) -> None:

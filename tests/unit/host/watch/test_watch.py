@@ -126,7 +126,29 @@ def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) 
     assert names == {"evil", *(f"evil/seat{number}" for number in range(m.MAX_SEATS - 1))}
     last = absences(updates)[-1]
     assert last.is_final
-    assert "nobody asked for: 'seat31'" in last.reason
+    assert f"nobody asked for: 'seat{m.MAX_SEATS - 1}'" in last.reason
+
+
+def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
+    files: HostFiles, tmp_path: Path
+) -> None:
+    """A watch that is long enough ends, as if the agent had lied."""
+
+    async def rotate(connection: ServerConnection) -> None:
+        await greet(connection)
+        for number in range(2 * m.MAX_SEATS):
+            for gone_for_s in (None, 0.0):
+                state = m.SeatState(f"seat{number}", DEVICE, gone_for_s=gone_for_s)
+                await connection.send(encode(WATCH_NUMBER, m.SeatChange(state)))
+        await connection.send(batch())
+        await connection.wait_closed()
+
+    def is_enough(heard: list[Update]) -> bool:
+        return bool(batches(heard, "a")) or any(one.is_final for one in absences(heard))
+
+    updates = asyncio.run(watched(files, tmp_path, {"a": rotate}, is_enough))
+    assert batches(updates, "a") == 1
+    assert len(absences(updates)) == 2 * m.MAX_SEATS
 
 
 def test_seat_whose_device_has_left_is_away_though_its_agent_speaks(

@@ -1,0 +1,82 @@
+"""The scheduler of a cluster, and the certificates by which it and the labs know each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
+from edgebench.protocol.errors import UsageError
+
+if TYPE_CHECKING:
+    from distributed.security import Security
+
+INSTALL = install_command("cluster", HOST_DISTRIBUTION)
+_SCHEMES = ("tcp://", "tls://")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """Where a Dask scheduler listens."""
+
+    address: str
+    """As Dask prints it: tcp://HOST:PORT, or tls://HOST:PORT."""
+    tls_ca_file: Path | None = None
+    """Certificate of the authority that has signed those of scheduler, labs and coordinators."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    def __post_init__(self) -> None:
+        scheme, _, place = self.address.partition("://")
+        host, _, port = place.rpartition(":")
+        if f"{scheme}://" not in _SCHEMES or not host or not port.isdecimal():
+            raise UsageError(
+                f"address of a cluster is tcp://HOST:PORT or tls://HOST:PORT, got {self.address!r}"
+            )
+        files = (self.tls_ca_file, self.tls_cert, self.tls_key)
+        if scheme == "tls" and None in files:
+            raise UsageError("tls:// needs --tls-ca-file, --tls-cert and --tls-key")
+        if scheme == "tcp" and any(files):
+            raise UsageError(f"certificates are for tls://, got {self.address}")
+        for path in files:
+            if path is not None and not path.is_file():
+                raise UsageError(f"no such file: {path}")
+
+    def security(self) -> Security:
+        """What Dask needs to know of the certificates."""
+        from distributed.security import Security
+
+        if self.tls_ca_file is None:
+            return Security(require_encryption=False)
+        cert, key = str(self.tls_cert), str(self.tls_key)
+        return Security(
+            require_encryption=True,
+            tls_ca_file=str(self.tls_ca_file),
+            tls_client_cert=cert,
+            tls_client_key=key,
+            tls_worker_cert=cert,
+            tls_worker_key=key,
+        )
+
+
+def configure_dask() -> None:
+    """Load Dask, which says nothing on stderr and gives up on a silent peer within seconds.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("distributed") is None:
+        raise UsageError(f"several labs need the package distributed: {INSTALL}")
+    from dask import config  # pyright: ignore[reportPrivateImportUsage]
+
+    # Before distributed is loaded, which sets up its logs by this.
+    config.set(
+        {
+            "logging": {"distributed": "critical"},
+            "distributed.comm.timeouts.connect": "5s",
+            "distributed.worker.profile.enabled": False,
+            "distributed.admin.tick.limit": "1h",
+        }
+    )

@@ -1,0 +1,151 @@
+"""Files on their way between coordinator and lab: models and data sets there, runs back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from edgebench.host.campaign.cluster.messages import FileRef
+from edgebench.host.store.incomplete import claimed
+from edgebench.host.store.index import note_run
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.protocol.digests import sha256_of
+from edgebench.protocol.errors import FileChanged, RunDamaged, StoreError, UsageError
+
+PART_BYTES = 8 * 2**20
+"""Size of the parts of files: Dask holds some of them in memory at a time."""
+UNUSED_S = 30 * 86400.0
+"""Time after which a lab forgets a file that no campaign needed."""
+FILES_DIRECTORY = "cluster"
+
+
+def file_ref(path: Path) -> FileRef:
+    """A file of this host.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            digest = sha256_of(file).hexdigest()
+        return FileRef(digest, path.name, path.stat().st_size)
+    except OSError as exc:
+        raise UsageError(f"file not readable: {exc.strerror}: {path}") from exc
+
+
+class LabFiles:
+    """Files that coordinators have sent, in the store of a lab."""
+
+    def __init__(self, store: Store) -> None:
+        self._root = store.root / FILES_DIRECTORY
+        self._lock = threading.Lock()
+
+    def path(self, file: FileRef) -> Path:
+        """Where a file is, or will be; its name is kept, as results have it."""
+        digest = hashlib.sha256(f"{file.sha256} {file.name}".encode()).hexdigest()
+        return self._root / digest[:32] / Path(file.name).name
+
+    def has(self, file: FileRef) -> bool:
+        """Whether it is here and whole; then it is kept for another while."""
+        path = self.path(file)
+        with suppress(OSError):
+            os.utime(path.parent)
+            return path.stat().st_size == file.size_bytes
+        return False
+
+    def write(self, file: FileRef, offset: int, part: bytes) -> None:
+        """Add a part; the last one makes the file whole.
+
+        Raises:
+            FileChanged: it is not what it should be.
+            StoreError: it cannot be written.
+        """
+        path = self.path(file)
+        beside = path.parent / ".part"
+        with self._lock:
+            if self.has(file):  # another lane was faster
+                return
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with beside.open("ab" if offset else "wb") as opened:
+                    opened.truncate(offset)
+                    opened.write(part)
+                if offset + len(part) < file.size_bytes:
+                    return
+                with beside.open("rb") as opened:
+                    digest = sha256_of(opened).hexdigest()
+                if digest != file.sha256:
+                    beside.unlink()
+                    raise FileChanged(f"file changed while it was sent to a lab: {file.name}")
+                beside.replace(path)
+            except OSError as exc:
+                raise StoreError(f"store not writable: {exc.strerror}: {self._root}") from exc
+
+    def remove_unused(self) -> None:
+        """Forget what nobody needed for long."""
+        with suppress(OSError):
+            for folder in list(self._root.iterdir()):
+                if time.time() - folder.stat().st_mtime > UNUSED_S:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def pack_run(store: Store, run_id: str, into: IO[bytes]) -> int:
+    """Write the files of a stored run as one; its size.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    directory = store.directory(run_id)
+    try:
+        with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
+            for folder, _, names in os.walk(directory):
+                for name in sorted(names):
+                    path = Path(folder, name)
+                    packed.write(path, str(path.relative_to(directory)))
+        return into.tell()
+    except OSError as exc:
+        raise StoreError(f"run not readable: {exc.strerror}: {directory}") from exc
+
+
+def store_packed(store: Store, run_id: str, packed: IO[bytes]) -> None:
+    """Store a run that a lab has packed; it appears whole or not at all.
+
+    Raises:
+        RunDamaged: that is no run.
+        StoreError: it cannot be written.
+    """
+    with store.incoming(run_id) as directory, claimed(directory):
+        try:
+            with zipfile.ZipFile(packed) as files:
+                files.extractall(directory)  # no name in it leads out of the directory
+        except (zipfile.BadZipFile, ValueError) as exc:
+            raise RunDamaged(f"run {run_id} arrived damaged: {exc}") from exc
+        (directory / ANNOTATIONS_FILE).unlink(missing_ok=True)
+        if not (directory / RUN_FILE).exists():
+            raise RunDamaged(f"run {run_id} arrived without its result")
+    note_run(store, run_id)
+
+
+@contextmanager
+def waiting_file(store: Store) -> Iterator[IO[bytes]]:
+    """A file without a name in a store, for what is not whole yet.
+
+    Raises:
+        StoreError: the store cannot be written.
+    """
+    import tempfile  # only here: it is slow to load
+
+    try:
+        store.root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=store.root) as file:
+            yield file
+    except OSError as exc:
+        raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc

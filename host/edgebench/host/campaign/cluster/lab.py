@@ -1,0 +1,440 @@
+"""A lab: makes the runs that coordinators ask for, on the devices of its host.
+
+Theory of operation. A lane of a campaign is a thread here. It does one job after another: it
+settles what was begun on its device, then it makes runs. What happens it reports, and its
+coordinator comes for the reports by one call after another. A call never lasts as long as a run,
+and a lane lives in this process and not in a call: so a scheduler that is killed stops no run.
+
+A lane whose coordinator is gone ends with its job. A new lane of the same campaign on the same
+device waits for that, as the run is the campaign's; one of another campaign is told that the
+device is in use. A run is stored here, and its device keeps it, until the coordinator has it.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, cast, get_args
+
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.finish import FinishingProcess
+from edgebench.host.bench.lanes import Target
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.request import BenchRequest
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.campaign.cluster import messages as m
+from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, pack_run
+from edgebench.host.campaign.device import (
+    DeviceHost,
+    DeviceOutcomes,
+    PairedDevice,
+    RunOrder,
+    at_device,
+    may_pass,
+)
+from edgebench.host.campaign.plan import Cell
+from edgebench.host.campaign.requests import cell_request
+from edgebench.host.client import Client
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.result.run import Run
+from edgebench.host.store.layout import Store
+from edgebench.host.store.removal import remove_runs
+from edgebench.host.this_host import software
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    LeaseHeld,
+    LinkLost,
+    NoSuchDevice,
+    RemoteProtocolError,
+)
+from edgebench.protocol.messages import Progress
+
+LAB_DIRECTORY = "lab"
+"""Directory of a host's store that is the store of its lab: runs leave it once their coordinator
+has them, which may be this host."""
+IDLE_S = 60.0
+"""Time without a call after which a lane without a job ends, and frees its device."""
+MAX_WAIT_S = 10.0
+"""Longest time for which a call waits for a report."""
+MAX_CALLS = 256
+"""Number of calls that are answered at the same time."""
+CANCEL_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabHost:
+    """The host of a lab."""
+
+    store: Store
+    """Store for the runs on their way, and the files that coordinators send."""
+    offers: tuple[m.DeviceOffer, ...]
+    find: Callable[[str], tuple[KnownDevice, str | None]]
+    """Finds a device by its name, and the meter that is wired to it."""
+    connect: Callable[[KnownDevice], Client]
+    outcomes: Callable[[KnownDevice], DeviceOutcomes]
+
+
+class LabWatcher(Watcher):
+    """Reports what a coordinator wants to hear of."""
+
+    def __init__(self, report: Callable[[m.Report], None]) -> None:
+        self._report = report
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Somebody else has the device."""
+        self._report(m.DeviceHeld(m.error_report(refusal), wait_s))
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+        self._report(m.RunBegun(runtime))
+
+    def progress(self, progress: Progress) -> None:
+        """It entered a phase."""
+        self._report(m.RunPhase(progress))
+
+    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that nobody followed had failed; it is stored."""
+        self._report(m.EarlierFailure(run_id, m.error_report(error)))
+        self._report(m.RunKept(run_id))
+
+
+class LabLane:
+    """One lane of a campaign on one device, in a thread of its own."""
+
+    def __init__(
+        self, opened: m.LaneOpen, host: LabHost, files: LabFiles, finishing: FinishingProcess
+    ) -> None:
+        self.id = secrets.token_hex(8)
+        self.opened = opened
+        self._host = host
+        self._files = files
+        self._finishing = finishing
+        self._commands: queue.Queue[m.SettleJob | m.MakeJob | m.RunsConfirmed | None]
+        self._commands = queue.Queue()
+        self._cancellation = Cancellation()
+        self._changed = threading.Condition()
+        self._reports: list[m.Report] = []
+        self._grant: m.IdGrant | None = None
+        self._is_retired = False
+        self._called_s = time.monotonic()
+        self._before: LabLane | None = None
+        self._packed: tuple[str, int, IO[bytes]] | None = None
+        self._request = lru_cache(maxsize=64)(self._new_request)
+        self._thread = threading.Thread(target=self._run, name=f"lane {opened.device}", daemon=True)
+
+    def start(self, before: LabLane | None) -> None:
+        """Begin, once the lane before this one has ended."""
+        self._before = before
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its thread has ended."""
+        return not self._thread.is_alive()
+
+    def retire(self) -> None:
+        """End after the job in progress; one whose run has not begun ends now."""
+        with self._changed:
+            self._is_retired = True
+            self._changed.notify_all()
+        self._commands.put(None)
+
+    def stop(self) -> None:
+        """Stop the run in progress, and make no other one."""
+        if self._before is not None:
+            self._before.stop()
+        self._cancellation.request()
+        with self._changed:
+            self._changed.notify_all()
+
+    def call(self, call: m.LaneCall, command: m.LaneCommand | None) -> Sequence[m.Report]:
+        """Take a command; the reports that the coordinator has not seen, once there are any."""
+        self._called_s = time.monotonic()
+        if isinstance(command, m.IdGrant):
+            with self._changed:
+                self._grant = command
+                self._changed.notify_all()
+        elif isinstance(command, m.LaneStop):
+            self.stop()
+        elif isinstance(command, m.LaneClose):
+            self.retire()
+        elif command is not None:
+            self._commands.put(command)
+        with self._changed:
+            self._changed.wait_for(
+                lambda: len(self._reports) > call.seen, min(call.wait_s, MAX_WAIT_S)
+            )
+            self._called_s = time.monotonic()
+            if len(self._reports) <= call.seen and self.is_over:
+                raise LinkLost("lab has ended the lane, as nobody called")
+            return self._reports[call.seen :]
+
+    def packed(self, run_id: str, offset: int) -> tuple[int, bytes]:
+        """Size of the packed files of a stored run, and a part of them."""
+        if self._packed is None or self._packed[0] != run_id:
+            file = cast(IO[bytes], TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
+            self._packed = run_id, pack_run(self._host.store, run_id, file), file
+        _, size_bytes, file = self._packed
+        file.seek(offset)
+        return size_bytes, file.read(PART_BYTES)
+
+    def _report(self, report: m.Report) -> None:
+        with self._changed:
+            self._reports.append(report)
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        """Do jobs until the lane is closed, or nobody calls any more."""
+        opened = self.opened
+        try:
+            self._wait_for_before()
+            command = self._next()
+            if command is None:
+                return
+            device, meter = self._host.find(opened.device)
+            target = Target(device, self._settings_request().on_device(opened.device, meter))
+            host = DeviceHost(
+                campaign=opened.campaign,
+                wait_s=opened.wait_s,
+                store=self._host.store,
+                finish=self._finishing.finish,
+                connect=self._host.connect,
+                request=self._request,
+                is_for_another=True,
+            )
+            watcher = LabWatcher(self._report)
+            with at_device(host, target, watcher, self._cancellation) as paired:
+                outcomes = self._host.outcomes(device)
+                while command is not None:
+                    if isinstance(command, m.RunsConfirmed):
+                        self._forget(paired, command.run_ids)
+                    elif isinstance(command, m.SettleJob):
+                        self._settle(paired, command)
+                    else:
+                        self._make(paired, command.order, outcomes)
+                    command = self._next()
+        except (EdgebenchError, Interrupted) as exc:
+            self._report(m.ended(exc, None))
+        except Exception as exc:
+            # A defect of ours: the coordinator is told, and this lab goes on with other lanes.
+            self._report(m.ended(EdgebenchError(f"lab failed: {type(exc).__name__}: {exc}"), None))
+            raise
+
+    def _wait_for_before(self) -> None:
+        """Wait for the lane whose place this one takes.
+
+        Raises:
+            Interrupted: somebody cancelled; the run in progress is stopped, too.
+        """
+        while self._before is not None:
+            self._before._thread.join(CANCEL_POLL_S)
+            if self._before.is_over:
+                self._before = None
+        self._cancellation.check()
+
+    def _next(self) -> m.SettleJob | m.MakeJob | m.RunsConfirmed | None:
+        """The next command; None once the lane is closed, or nobody called for long."""
+        while True:
+            left_s = self._called_s + IDLE_S - time.monotonic()
+            try:
+                return self._commands.get(timeout=max(left_s, 0.01))
+            except queue.Empty:
+                if time.monotonic() - self._called_s >= IDLE_S:
+                    return None
+
+    def _settle(self, device: PairedDevice, job: m.SettleJob) -> None:
+        """Store what waits on the device.
+
+        Raises:
+            Interrupted: somebody cancelled.
+            EdgebenchError: it cannot be reached, or is in use.
+        """
+        store = self._host.store
+        if device.client.list_runs().running is None:  # else the device is left alone
+            self._forget(device, job.stored)
+
+        def refused(run_id: str, error: EdgebenchError) -> None:
+            self._report(m.RunRefused(run_id, m.error_report(error)))
+
+        def kept(run: Run) -> None:
+            self._report(m.RunKept(run.run_id))
+
+        device.settle(kept, refused)
+        for run_id in job.begun:
+            if store.has(run_id):
+                self._report(m.RunKept(run_id))
+        self._report(m.ended(None, None))
+
+    def _make(self, device: PairedDevice, order: RunOrder, outcomes: DeviceOutcomes) -> None:
+        """Make a run; that it failed is for the coordinator to judge."""
+        run_id: str | None = None
+        problem: EdgebenchError | Interrupted | None = None
+
+        def new_id() -> str:
+            nonlocal run_id
+            run_id = self._wanted_id()
+            return run_id
+
+        local = replace(order, cell=self._local_cell(order.cell))
+        try:
+            device.make(local, new_id)
+            outcomes.succeeded()
+        except (EdgebenchError, Interrupted) as exc:
+            problem = exc
+            if isinstance(exc, EdgebenchError) and not may_pass(exc):
+                outcomes.failed(exc, order.cell.model)
+        stored = run_id if run_id is not None and self._host.store.has(run_id) else None
+        if stored is not None:
+            self._report(m.RunKept(stored))
+        self._report(m.ended(problem, stored))
+
+    def _wanted_id(self) -> str:
+        """An id from the coordinator, which writes it down before the run starts.
+
+        Raises:
+            Interrupted: somebody cancelled.
+            LinkLost: the coordinator is gone.
+        """
+        self._report(m.IdWanted())
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._grant or self._is_retired or self._cancellation.is_requested, IDLE_S
+            )
+            grant, self._grant = self._grant, None
+        self._cancellation.check()
+        if grant is None:
+            raise LinkLost("coordinator of the campaign is gone")
+        return grant.run_id
+
+    def _forget(self, device: PairedDevice, run_ids: Sequence[str]) -> None:
+        """Let device and store forget runs that the coordinator has."""
+        if not run_ids:
+            return
+        on_device = device.client.list_runs().finished
+        for run_id in run_ids:
+            if run_id in on_device:
+                device.client.acknowledge(run_id)
+        store = self._host.store
+        remove_runs(store, [run_id for run_id in run_ids if store.has(run_id)])
+
+    def _local_path(self, path: str) -> str:
+        """Path that a file of the coordinator has here."""
+        file = self.opened.files.get(path)
+        return path if file is None else str(self._files.path(file))
+
+    def _local_cell(self, cell: Cell) -> Cell:
+        return replace(cell, model=self._local_path(cell.model))
+
+    def _new_request(self, cell: Cell) -> BenchRequest:
+        settings = self.opened.settings.with_files(self._local_path)
+        return cell_request(settings, self.opened.repeats, cell)
+
+    def _settings_request(self) -> BenchRequest:
+        """A request of the lane; all ask for the same meter."""
+        return self._request(self._local_cell(self.opened.cell))
+
+
+class LabService:
+    """Answers the calls of coordinators."""
+
+    def __init__(self, host: LabHost) -> None:
+        self._host = host
+        self._files = LabFiles(host.store)
+        self._files.remove_unused()
+        self._finishing = FinishingProcess()
+        self._lock = threading.Lock()
+        self._lanes: dict[str, LabLane] = {}
+        """Last lane of each device."""
+        self.pool = ThreadPoolExecutor(MAX_CALLS, "call")
+        """Threads for calls, each of which may wait."""
+
+    @property
+    def scratch(self) -> Path:
+        """Directory for what Dask writes; nothing in it is needed after its worker has ended."""
+        return self._host.store.root / "dask"
+
+    @property
+    def offers(self) -> tuple[m.DeviceOffer, ...]:
+        """Devices that it measures on."""
+        return self._host.offers
+
+    def answer(self, request: bytes, payload: bytes) -> tuple[bytes, bytes]:
+        """Answer one call; an error of edgebench's is an answer, too."""
+        try:
+            answers, part = self._answer(m.unpack(request), payload)
+        except EdgebenchError as exc:
+            answers, part = [m.CallFailed(m.error_report(exc))], b""
+        return m.pack(answers), part
+
+    def _answer(
+        self, request: Sequence[m.ClusterMessage], payload: bytes
+    ) -> tuple[Sequence[m.ClusterMessage], bytes]:
+        first, *rest = request
+        if isinstance(first, m.OffersQuery):
+            return [m.Offers(software(), self._host.offers)], b""
+        if isinstance(first, m.FilesQuery):
+            missing = tuple(file for file in first.files if not self._files.has(file))
+            return [m.MissingFiles(missing)], b""
+        if isinstance(first, m.FilePart):
+            self._files.write(first.file, first.offset, payload)
+            return [m.CallHeard()], b""
+        if isinstance(first, m.LaneOpen):
+            return [m.LaneOpened(self._open(first))], b""
+        if isinstance(first, m.LaneCall):
+            lane = self._lane(first.lane)
+            command = rest[0] if rest else None
+            if isinstance(command, m.RunFetch):
+                size_bytes, part = lane.packed(command.run_id, command.offset)
+                return [m.RunPart(size_bytes)], part
+            if command is None or isinstance(command, get_args(m.LaneCommand)):
+                return lane.call(first, cast("m.LaneCommand | None", command)), b""
+        raise RemoteProtocolError(f"not a call to a lab: {type(first).__name__}")
+
+    def _open(self, opened: m.LaneOpen) -> str:
+        """Begin a lane; the lane of a coordinator before it ends first.
+
+        Raises:
+            NoSuchDevice: this lab does not offer it.
+            LeaseHeld: another campaign measures there.
+        """
+        if all(offer.name != opened.device for offer in self._host.offers):
+            raise NoSuchDevice(f"device is not offered by this lab: {opened.device}")
+        lane = LabLane(opened, self._host, self._files, self._finishing)
+        with self._lock:
+            before = self._lanes.get(opened.device)
+            if before is not None and before.is_over:
+                before = None
+            if before is not None and before.opened.campaign != opened.campaign:
+                raise LeaseHeld(
+                    f"{opened.device} is in use by the campaign {before.opened.campaign}"
+                )
+            if before is not None:
+                before.retire()
+            self._lanes[opened.device] = lane
+            lane.start(before)
+        return lane.id
+
+    def _lane(self, lane_id: str) -> LabLane:
+        with self._lock:
+            for lane in self._lanes.values():
+                if lane.id == lane_id:
+                    return lane
+        raise LinkLost("lab does not know this lane: it was started again")
+
+    def close(self) -> None:
+        """End; runs in progress go on, on their devices."""
+        with self._lock:
+            for lane in self._lanes.values():
+                lane.retire()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        with suppress(OSError):
+            self._finishing.__exit__()

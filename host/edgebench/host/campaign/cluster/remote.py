@@ -1,0 +1,226 @@
+"""A device of a lab, as a campaign measures on it from another host."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from typing import cast, get_args
+
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.collect import OnProblem
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.campaign.cluster import messages as m
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.files import store_packed, waiting_file
+from edgebench.host.campaign.device import RunOrder
+from edgebench.host.result.run import Run
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import (
+    LeaseHeld,
+    LinkLost,
+    RemoteProtocolError,
+    RunDamaged,
+    RunNotStored,
+    StoreError,
+)
+
+POLL_S = 2.0
+"""Longest time for which a call waits: that in which Ctrl-C is heard."""
+
+KnownRuns = Callable[[], "tuple[Collection[str], Collection[str]]"]
+"""Ids of the device's runs that are stored, and of those that were only begun."""
+
+
+class LabDevice:
+    """A device while a campaign measures on it by a lab."""
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        place: LabPlace,
+        lane: str,
+        *,
+        device: str,
+        store: Store,
+        known_runs: KnownRuns,
+        model_of: Callable[[RunOrder], Model],
+        watcher: Watcher,
+        cancellation: Cancellation,
+    ) -> None:
+        self._connection = connection
+        self._place = place
+        self._lane = lane
+        self._device = device
+        self._store = store
+        self._known_runs = known_runs
+        self._model_of = model_of
+        self._watcher = watcher
+        self._cancellation = cancellation
+        self._seen = 0
+        self._reports: deque[m.Report] = deque()
+
+    @property
+    def lab(self) -> str:
+        """Name of the lab."""
+        return self._place.name
+
+    def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
+        """Let the lab settle what was begun, and take over what it has stored."""
+        stored, begun = self._known_runs()
+        job = m.SettleJob(tuple(sorted(stored)), tuple(sorted(begun)))
+
+        def on_kept(run: Run) -> None:
+            if run.failure is None:
+                self._watcher.collected(run)
+                kept(run)
+
+        self._do(job, on_kept=on_kept, refused=refused)
+
+    def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
+        """Let the lab make a run, and take it over."""
+        made = self._do(m.MakeJob(order), order=order, new_id=new_id)
+        if made is None:
+            raise RemoteProtocolError(f"lab {self.lab} made a run and did not tell which")
+        return made
+
+    def finish(self) -> None:
+        """Wait until lab and device have forgotten what is stored here.
+
+        A confirmation has no reply, and the device may be away when it comes.
+        """
+        stored, _ = self._known_runs()
+        self._do(m.SettleJob(tuple(sorted(stored)), ()))
+
+    def _do(
+        self,
+        job: m.SettleJob | m.MakeJob,
+        *,
+        order: RunOrder | None = None,
+        new_id: Callable[[], str] | None = None,
+        on_kept: Callable[[Run], None] | None = None,
+        refused: OnProblem | None = None,
+    ) -> Run | None:
+        """Wait for the end of a job; the run that it made, if it made one.
+
+        Raises:
+            Interrupted: somebody cancelled.
+            LinkLost: the lab is gone.
+            EdgebenchError: the job failed.
+        """
+        command: m.LaneCommand | None = job
+        is_stopping = False
+        while True:
+            try:
+                self._call(command, wait_s=POLL_S)
+            except KeyboardInterrupt:  # a lane alone is in the main thread
+                if is_stopping:
+                    raise
+                self._cancellation.request()
+            command = None
+            kept: list[str] = []
+            while self._reports:
+                report = self._reports.popleft()
+                if isinstance(report, m.IdWanted):
+                    assert new_id is not None, "only a run that is made needs an id"
+                    command = m.IdGrant(new_id())
+                elif isinstance(report, m.RunKept):
+                    is_new = self._fetch(report.run_id)
+                    kept.append(report.run_id)
+                    if on_kept is not None and is_new:
+                        on_kept(self._store.run(report.run_id))
+                elif isinstance(report, m.RunRefused) and refused is not None:
+                    error = m.reported_error(report.error)
+                    self._watcher.doubted(report.run_id, error)
+                    refused(report.run_id, error)
+                elif isinstance(report, m.JobEnded):
+                    self._confirm(kept)
+                    return self._made(report)
+                else:
+                    self._tell(report, order)
+            self._confirm(kept)
+            if self._cancellation.is_requested and not is_stopping:
+                command, is_stopping = m.LaneStop(), True
+
+    def _made(self, ended: m.JobEnded) -> Run | None:
+        """The run of a job, if it made one.
+
+        Raises:
+            Interrupted: somebody cancelled.
+            EdgebenchError: it failed.
+        """
+        run = self._store.run(ended.run_id) if ended.run_id is not None else None
+        if ended.is_interrupted:
+            raise Interrupted(run if run is not None and run.failure is None else None)
+        if ended.error is not None:
+            raise m.reported_error(ended.error)
+        return run
+
+    def _tell(self, report: m.Report, order: RunOrder | None) -> None:
+        """Let the watcher hear of what happens there."""
+        if isinstance(report, m.RunBegun) and order is not None:
+            model = self._model_of(order)
+            self._watcher.run(self._device, model, report.runtime, order.place)
+        elif isinstance(report, m.RunPhase):
+            self._watcher.progress(report.progress)
+        elif isinstance(report, m.EarlierFailure):
+            self._watcher.failed_meanwhile(report.run_id, m.reported_error(report.error))
+        elif isinstance(report, m.DeviceHeld):
+            refusal = m.reported_error(report.error)
+            if isinstance(refusal, LeaseHeld):
+                self._watcher.held(self._device, refusal, report.wait_s)
+
+    def _call(self, command: m.LaneCommand | None, *, wait_s: float) -> None:
+        """Give a command, and take the reports that there are.
+
+        Raises:
+            Interrupted: somebody cancelled, and the lab is gone.
+            LinkLost: the lab is gone.
+        """
+        call = m.LaneCall(self._lane, self._seen, wait_s)
+        request = [call] if command is None else [call, command]
+        try:
+            answers, _ = self._connection.call(self._place, *request, wait_s=wait_s)
+        except LinkLost:
+            self._cancellation.check()
+            raise
+        for report in answers:
+            assert isinstance(report, get_args(m.Report)), report
+            self._reports.append(cast(m.Report, report))
+        self._seen += len(answers)
+
+    def _fetch(self, run_id: str) -> bool:
+        """Store a run that waits at the lab; whether it was not here.
+
+        Raises:
+            LinkLost: the lab is gone.
+            RunNotStored: the store cannot be written; lab and device keep the run.
+        """
+        if self._store.has(run_id):
+            return False
+        call, offset = m.LaneCall(self._lane, self._seen, 0.0), 0
+        try:
+            with waiting_file(self._store) as packed:
+                while True:
+                    fetch = m.RunFetch(run_id, offset)
+                    [answer], part = self._connection.call(self._place, call, fetch)
+                    if not isinstance(answer, m.RunPart) or (not part and answer.size_bytes):
+                        raise RemoteProtocolError(f"lab {self.lab} sent nothing of run {run_id}")
+                    packed.write(part)
+                    offset += len(part)
+                    if offset >= answer.size_bytes:
+                        break
+                store_packed(self._store, run_id, packed)
+        except RunDamaged:
+            raise
+        except StoreError as exc:
+            raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
+        return True
+
+    def _confirm(self, run_ids: Sequence[str]) -> None:
+        if run_ids:
+            self._call(m.RunsConfirmed(tuple(run_ids)), wait_s=0.0)
+
+    def close(self) -> None:
+        """End the lane; a run in progress goes on."""
+        self._call(m.LaneClose(), wait_s=0.0)

@@ -1,0 +1,106 @@
+"""A lab as a worker of a Dask scheduler: its devices are the worker's resources."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from edgebench.host.campaign.cluster.address import ClusterAddress, configure_dask
+
+if TYPE_CHECKING:
+    from edgebench.host.campaign.cluster.lab import LabService
+
+RECONNECT_S = 1.0
+"""Pause before the scheduler is tried again."""
+RESOURCE_PREFIX = "device:"
+"""Prefix of the resources that are devices."""
+SERVICE = "edgebench_lab"
+"""Attribute of a Dask worker that leads to the lab."""
+
+
+async def answer(request: bytes, payload: bytes, dask_worker: Any) -> tuple[bytes, bytes]:
+    """Answer a call in a worker, in a thread, while others are answered.
+
+    Raises:
+        LookupError: the worker is no lab.
+    """
+    service: LabService | None = getattr(dask_worker, SERVICE, None)
+    if service is None:
+        raise LookupError("this worker is no lab of edgebench")
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(service.pool, service.answer, request, payload)
+
+
+def work_for(
+    service: LabService,
+    cluster: ClusterAddress,
+    *,
+    name: str,
+    host: str | None,
+    on_connected: Callable[[], None],
+    on_away: Callable[[str], None],
+) -> None:
+    """Be a lab until somebody presses Ctrl-C; a scheduler that goes away is waited for.
+
+    Args:
+        service: What answers.
+        cluster: The scheduler.
+        name: Name of the lab, which no other one has.
+        host: Address of this host at which the scheduler reaches it; None: Dask finds one.
+        on_connected: The scheduler has taken us.
+        on_away: It is not there, for this reason; called once until it is back.
+
+    Raises:
+        UsageError: Dask is not installed.
+    """
+    configure_dask()
+    asyncio.run(_work(service, cluster, name, host, on_connected, on_away))
+
+
+async def _work(
+    service: LabService,
+    cluster: ClusterAddress,
+    name: str,
+    host: str | None,
+    on_connected: Callable[[], None],
+    on_away: Callable[[str], None],
+) -> None:
+    from distributed import Worker
+
+    is_told, folder = False, service.scratch
+    while True:
+        worker = None
+        shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
+        try:
+            folder.mkdir(parents=True)
+            worker = Worker(
+                cluster.address,
+                name=name,
+                host=host,
+                security=cluster.security(),
+                resources={f"{RESOURCE_PREFIX}{offer.name}": 1 for offer in service.offers},
+                nthreads=1,
+                memory_limit=0,
+                dashboard=False,
+                local_directory=str(folder),
+            )
+            setattr(worker, SERVICE, service)
+            await worker
+            on_connected()
+            is_told = False
+            await worker.finished()
+            reason = "connection lost"
+        except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
+            reason = str(exc.__cause__ or exc) or type(exc).__name__
+        finally:
+            if worker is not None:
+                with suppress(OSError, RuntimeError, asyncio.TimeoutError):
+                    await worker.close(timeout=2, executor_wait=False)
+            shutil.rmtree(folder, ignore_errors=True)
+        if not is_told:
+            on_away(reason)
+            is_told = True
+        await asyncio.sleep(RECONNECT_S)

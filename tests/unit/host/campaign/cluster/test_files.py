@@ -1,0 +1,76 @@
+"""Files on their way to a lab, and runs on their way back."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.campaign.cluster.files import LabFiles, file_ref, pack_run, store_packed
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import FileChanged, RunDamaged
+
+RUN_ID = "20260102-030405-c012345-0000-000-01"
+
+
+def test_file_arrives_in_parts_and_keeps_its_name(tmp_path: Path) -> None:
+    """A model that was cut off on the way is measured."""
+    path = tmp_path / "net.tflite"
+    path.write_bytes(b"0123456789")
+    ref, files = file_ref(path), LabFiles(Store(tmp_path / "lab"))
+    assert not files.has(ref)
+    files.write(ref, 0, b"01234")
+    assert not files.has(ref)
+    files.write(ref, 0, b"01234")  # another lane begins to send it
+    files.write(ref, 5, b"56789")
+    files.write(ref, 5, b"56789")
+    assert files.has(ref)
+    assert files.path(ref).name == "net.tflite"
+    assert files.path(ref).read_bytes() == b"0123456789"
+    files.remove_unused()
+    assert files.has(ref)
+
+
+def test_file_that_is_another_one_is_refused(tmp_path: Path) -> None:
+    """A model is rebuilt while it is sent, and measured as the one before."""
+    path = tmp_path / "net.tflite"
+    path.write_bytes(b"0123456789")
+    ref, files = file_ref(path), LabFiles(Store(tmp_path / "lab"))
+    with pytest.raises(FileChanged):
+        files.write(ref, 0, b"012345678X")
+    assert not files.has(ref)
+    elsewhere = files.path(replace(ref, name="../../../net.tflite"))
+    assert (tmp_path / "lab") in elsewhere.parents
+
+
+def test_run_arrives_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A run without its traces is in the store, and cannot be verified."""
+    lab, store = Store(tmp_path / "lab"), Store(tmp_path / "store")
+    directory = lab.directory(RUN_ID)
+    (directory / "raw").mkdir(parents=True)
+    (directory / "run.json").write_text("{}")
+    (directory / "raw" / "record.json").write_bytes(b"\x00" * 1000)
+    packed = BytesIO()
+    assert pack_run(lab, RUN_ID, packed) == len(packed.getvalue())
+    with pytest.raises(RunDamaged):
+        store_packed(store, RUN_ID, BytesIO(packed.getvalue()[:-20]))
+    assert not store.has(RUN_ID)
+    store_packed(store, RUN_ID, packed)
+    assert store.has(RUN_ID)
+    there = store.directory(RUN_ID)
+    assert (there / "raw" / "record.json").read_bytes() == b"\x00" * 1000
+
+
+def test_packed_run_leads_to_no_other_place(tmp_path: Path) -> None:
+    """A lab that was taken over writes into the home of the coordinator."""
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as files:
+        files.writestr("../../evil", "x")
+        files.writestr("run.json", "{}")
+    store = Store(tmp_path / "store")
+    store_packed(store, RUN_ID, packed)
+    assert (store.directory(RUN_ID) / "evil").exists()
+    assert list(tmp_path.rglob("evil")) == [store.directory(RUN_ID) / "evil"]

@@ -1,0 +1,150 @@
+"""The runs of a campaign on one device, whoever is connected to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from support.changes import changed
+from support.records import store_run
+
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.collect import OnProblem
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.campaign.device import CampaignDevice, RunOrder
+from edgebench.host.campaign.journal import begin_journal
+from edgebench.host.campaign.lanes import QuietWatcher
+from edgebench.host.campaign.plan import AttemptName, PlannedRun, new_plan
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.run import CampaignWork, DeviceCampaign
+from edgebench.host.campaign.spec import Axes, CampaignSpec, Settings
+from edgebench.host.campaign.state import campaign_state
+from edgebench.host.result.outputs import Accuracy
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
+from edgebench.host.store.files import write_run
+from edgebench.host.store.index import note_run
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import EdgebenchError, LabsUnreachable, LinkLost, ModelRefused
+
+FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"
+SPEC = CampaignSpec(
+    schema=1,
+    name="nightly",
+    axes=Axes(model=(INT8, FP32)),
+    settings=Settings(preset="quick", accuracy="digits"),
+    repeats=1,
+    wait_s=0,
+)
+
+
+class RefusingDevice:
+    """A device that refuses every model, or is gone."""
+
+    lab = "rack-1"
+
+    def __init__(self, error: EdgebenchError) -> None:
+        self.error = error
+        self.orders: list[RunOrder] = []
+
+    def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
+        """Nothing waits there."""
+
+    def finish(self) -> None:
+        """Nothing is kept here."""
+
+    def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
+        """Refuse it, right after it had its id."""
+        self.orders.append(order)
+        new_id()
+        raise self.error
+
+    @contextmanager
+    def open(self, watcher: Watcher, cancellation: Cancellation) -> Iterator[CampaignDevice]:
+        """Connect, unless no lab offers it."""
+        if isinstance(self.error, LabsUnreachable):
+            raise self.error
+        yield self
+
+
+def campaign_on(device: RefusingDevice, store: Store, spec: CampaignSpec = SPEC) -> CampaignWork:
+    """A campaign on a device, of which nothing was made yet."""
+    plan = new_plan(spec, Path("campaign.toml"), lambda _: ["local"])
+    journal = begin_journal(store, plan)
+    return CampaignWork(
+        plan=plan,
+        journal=journal,
+        store=store,
+        requests=CellRequests(plan),
+        watcher=QuietWatcher(),
+    )
+
+
+def measure(work: CampaignWork, device: RefusingDevice) -> list[EdgebenchError]:
+    """Make its runs; why the device was given up."""
+    errors: list[EdgebenchError] = []
+    DeviceCampaign(
+        work,
+        "local",
+        device.open,
+        watcher=QuietWatcher(),
+        cancellation=Cancellation(),
+        on_given_up=errors.append,
+    ).measure()
+    return errors
+
+
+def test_resumed_campaign_knows_what_the_reference_has_achieved(tmp_path: Path) -> None:
+    """After a night with a restart, half of the quantised models are held against nothing."""
+    store, device = Store(tmp_path), RefusingDevice(ModelRefused("no"))
+    work = campaign_on(device, store)
+    [cell] = [cell for cell in work.plan.cells if cell.model == FP32]
+    name = AttemptName(work.plan.id, PlannedRun(cell.number, 0), 1)
+    run_id = name.run_id(datetime(2026, 11, 23, tzinfo=timezone.utc))
+    store_run(store, run_id)
+    run = changed(
+        store.run(run_id),
+        {
+            "model.sha256": find_model(FP32).sha256,
+            "metrics.accuracy": Accuracy("top1", 0.98, None, 360),
+            "verdict.state": State.VALID,
+        },
+    )
+    write_run(store.directory(run_id), run)
+    note_run(store, run_id)
+    assert measure(work, device) == []
+    [order] = device.orders
+    assert order.cell.model == INT8
+    [reference] = order.references.values()
+    assert (reference.run_id, reference.value) == (run_id, 0.98)
+
+
+def test_reference_is_made_before_what_is_held_against_it(tmp_path: Path) -> None:
+    """The order of the file decides whether an accuracy has a reference."""
+    device = RefusingDevice(ModelRefused("no"))
+    measure(campaign_on(device, Store(tmp_path)), device)
+    assert [order.cell.model for order in device.orders] == [FP32, INT8]
+
+
+def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> None:
+    """A run that may have been made counts as failed, or nobody sees which lab has the device."""
+    device = RefusingDevice(LinkLost("lab rack-1 does not answer"))
+    work = campaign_on(device, Store(tmp_path))
+    [error] = measure(work, device)
+    assert isinstance(error, LinkLost)
+    state = campaign_state(work.store, work.journal)
+    assert (state.lanes["local"].state, state.lanes["local"].lab) == ("given_up", "rack-1")
+    [intended] = [run.attempts for run in state.runs.values() if run.attempts]
+    assert intended[0].is_unsettled
+
+
+def test_device_that_no_lab_offers_is_given_up_at_once(tmp_path: Path) -> None:
+    """Labs were waited for already, and then they are waited for again."""
+    device = RefusingDevice(LabsUnreachable("no lab offers local"))
+    work = campaign_on(device, Store(tmp_path), replace(SPEC, wait_s=3600))
+    [error] = measure(work, device)
+    assert isinstance(error, LabsUnreachable)
