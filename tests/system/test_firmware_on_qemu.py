@@ -33,9 +33,9 @@ def blob_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("board", BOARDS)
 def test_package_holds_what_the_sources_build(board: str) -> None:
     """Users measure with another firmware than the one that is tested, or nobody can tell."""
-    assert built(board, "arm-none-eabi-gcc").read_bytes() == (
-        PACKAGED / f"{board}.elf"
-    ).read_bytes()
+    assert (
+        built(board, "arm-none-eabi-gcc").read_bytes() == (PACKAGED / f"{board}.elf").read_bytes()
+    )
 
 
 @pytest.mark.parametrize("board", BOARDS)

@@ -221,7 +221,9 @@ def main() -> int:
             input_encoding=options.encoding,
             rounding=options.rounding,
         )
-        print(f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end="")
+        print(
+            f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end=""
+        )
         print(f" (arena {blob.arena_bytes}, input {blob.input_bytes})")
         if options.board:
             blob.check_fit(BOARD_MEMORY[options.board])
