@@ -4,7 +4,7 @@
     python devtools/build_firmware.py posix                 # into build/firmware/
     python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
     python devtools/build_firmware.py                       # every board of the package
-    python devtools/build_firmware.py --check               # … and compare with what is in the package
+    python devtools/build_firmware.py --check               # … compared with those in the package
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
 COMPILER, and another version makes other bytes. No C library is linked.
@@ -22,9 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "firmware_bridge/firmware"
 PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
 COMPILER = "12.2.1 20221205"
-WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes"
+WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow"
 COMMON = "-std=c11 -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections"
-BARE = "-O2 -ffreestanding -nostdlib -Ifreestanding -fno-tree-loop-distribute-patterns -mthumb -Wl,--gc-sections"
+BARE = (
+    "-O2 -ffreestanding -nostdlib -Ifreestanding -mthumb -fno-tree-loop-distribute-patterns"
+    " -Wl,--gc-sections"
+)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Operators of a model as the firmware runs them, with everything computed that can be.
 
-FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of one channel an ordinary
+FULLY_CONNECTED becomes a convolution of 1 x 1, a depthwise convolution of one channel an ordinary
 one. The zero point of the input is folded into the bias. What only changes a shape becomes
 another view of the same bytes.
 
