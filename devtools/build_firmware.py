@@ -38,7 +38,7 @@ class Board:
     options: str
     port: str
 
-    def command(self, output: Path) -> list[str]:
+    def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
@@ -46,7 +46,7 @@ class Board:
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
         words = f"{COMMON} {WARNINGS} -I. {self.options}".split()
-        return [self.compiler, *words, *files, "-o", str(output), *self.libraries()]
+        return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
         """Arithmetic that the processor has not; nothing else is linked."""
@@ -75,16 +75,18 @@ BOARDS = {
 IN_PACKAGE = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
 
 
-def build(name: str, folder: Path) -> Path:
-    """Compile a board's firmware.
+def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
+    """Compile a board's firmware, perhaps one that is in energy mode after a reset.
 
     Raises:
         FileNotFoundError: There is no such compiler.
         subprocess.CalledProcessError: It refused the sources, and said why on standard error.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    output = folder.resolve() / (name if name.startswith("posix") else f"{name}.elf")
-    subprocess.run(BOARDS[name].command(output), cwd=SOURCES, check=True)
+    suffix = "-energy" if is_energy else ""
+    output = folder.resolve() / (name if name.startswith("posix") else f"{name}{suffix}.elf")
+    definitions = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
+    subprocess.run(BOARDS[name].command(output, *definitions), cwd=SOURCES, check=True)
     return output
 
 
@@ -94,15 +96,17 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, help="folder; default: build/firmware, or the package"
     )
+    parser.add_argument("--energy", action="store_true", help="in energy mode after a reset")
     parser.add_argument("--check", action="store_true", help="compare with the package")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)
-    default = ROOT / "build/firmware" if options.boards or options.check else PACKAGED
+    is_local = options.boards or options.check or options.energy
+    default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default
     differing: list[str] = []
     for name in names:
         try:
-            output = build(name, folder)
+            output = build(name, folder, is_energy=options.energy)
         except FileNotFoundError as error:
             print(f"error: {error.filename} is not installed", file=sys.stderr)
             return 2

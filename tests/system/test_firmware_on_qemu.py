@@ -71,6 +71,19 @@ def test_counted_ticks_are_the_same_in_every_process(blob_file: Path) -> None:
         assert max(ticks) - min(ticks) <= 2, processes
 
 
+def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
+    """Energy of an emulated board has no windows."""
+    pin = tmp_path / "pin"
+    elf = PACKAGED / "mps2-an386.elf"
+    with emulated("mps2-an386", elf, *COUNTED, "-serial", f"file:{pin}", blob=blob_file) as line:
+        line.lines()
+        assert line.command("x-mode energy") == ["m-timestamp-mode-energy"]
+        line.command("infer 3 1")
+        durations = line.durations()
+    first, last = (int(text) for text in pin.read_text().split())
+    assert 0 <= last - first - sum(durations) < 1000, "ticks of the line and the loop"
+
+
 def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:
     """Only QEMU's loader can bring a model, so a real board has none."""
     board = "mps2-an385"
