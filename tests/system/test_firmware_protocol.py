@@ -1,4 +1,4 @@
-"""The firmware on a line: MLPerf Tiny's protocol to the letter, frames, and whatever else is sent."""
+"""The firmware on a line: MLPerf Tiny's protocol to the letter, frames, and any other bytes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ def test_inference_has_the_lines_of_the_protocol(
     path = tmp_path / "blob"
     path.write_bytes(blob.data)
     data = bytes(range(64)).hex()
-    sent = f"infer 1 0%db load 64%infer%db {data[:62]}%db {data[62:]}%infer 3 2%infer 2%db load 3%db 000000%infer%"
+    sent = f"infer 1 0%db load 64%infer%db {data[:62]}%db {data[62:]}%infer 3 2%infer 2%"
+    sent += "db load 3%db 000000%infer%"
     said = transcript(binary, sent, "--model", str(path)).removeprefix(BANNER).split("m-ready\r\n")
     results = r"m-results-\[(-?\d\.\d{3},){9}-?\d\.\d{3}\]\r\n"
     timed = "m-lap-us-N\r\nm-lap-us-N\r\nm-infer-done\r\n"
