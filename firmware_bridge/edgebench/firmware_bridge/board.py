@@ -67,14 +67,15 @@ class Board:
 
     @property
     def facts(self) -> BoardFacts:
-        """Identity of the board.
+        """Identity of the board, with the deviations that were seen until now.
 
         Raises:
             LocalProtocolError: it was not connected.
         """
         if self._facts is None:
             raise LocalProtocolError("the board is not connected")
-        return self._facts
+        seen = sorted(self._exchange.dialect.quirks, key=lambda one: one.value)
+        return replace(self._facts, quirks=tuple(seen))
 
     @property
     def console(self) -> ConsoleLog:
@@ -98,6 +99,7 @@ class Board:
         while True:
             if speeds and speeds[0] != transport.baud_rate:
                 transport.set_baud_rate(speeds[0])
+                self._exchange.dialect.quirks.clear()  # of the noise at another speed
             try:
                 self._exchange.resync()
                 break
@@ -106,7 +108,7 @@ class Board:
                     raise
                 speeds.pop(0)
         self._facts = self._retrying(self._ask_facts)
-        return self._facts
+        return self.facts
 
     def resync(self) -> None:
         """Bring the line in step, after an error.
@@ -156,7 +158,7 @@ class Board:
                 f"model of {len(blob)} bytes, {self.facts.name} has room for {room} bytes"
             )
         self._facts = self._retrying(lambda: self._load_model_once(blob))
-        return self._facts
+        return self.facts
 
     def window(
         self, count: int, *, warmup_count: int = 0, silence_s: float = INFERENCE_S
@@ -281,7 +283,6 @@ class Board:
             model_name=model.name if model and model.name not in (NO_MODEL, "") else None,
             timestamps=self._timestamps(info),
             firmware=info,
-            quirks=tuple(sorted(exchange.dialect.quirks, key=lambda one: one.value)),
             baud_rate=exchange.transport.baud_rate,
             is_emulated=exchange.transport.is_emulated,
         )

@@ -103,7 +103,6 @@ def test_deviations_of_firmware_are_survived_and_named(
     """A board that differs in a comma cannot be used, and nobody says why."""
     line = line_to(habits)
     board = measured(line)
-    board.connect()
     assert set(board.facts.quirks) == ({quirk} if quirk else set())
 
 
