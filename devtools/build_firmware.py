@@ -53,7 +53,9 @@ class Board:
 def _mps(board: str, cpu: str, floats: str, script: str) -> Board:
     """A board of Arm's MPS2 and MPS3 series, which QEMU emulates."""
     name = board.replace("-", "_").upper()
-    options = f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
+    options = (
+        f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
+    )
     return Board("arm-none-eabi-gcc", options, "ports/mps")
 
 
@@ -86,7 +88,9 @@ def build(name: str, folder: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description="build the firmware")
     parser.add_argument("boards", nargs="*", choices=[*BOARDS, []], metavar="BOARD")
-    parser.add_argument("--output", type=Path, help="folder; default: build/firmware, or the package")
+    parser.add_argument(
+        "--output", type=Path, help="folder; default: build/firmware, or the package"
+    )
     parser.add_argument("--check", action="store_true", help="compare with the package")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)

@@ -208,7 +208,16 @@ def running(binary: Path, *options: str) -> Iterator[Line]:
 def emulated(board: str, elf: Path, *options: str, blob: Path | None = None) -> Iterator[Line]:
     """The firmware on a board of QEMU's, from its reset on; its line is a socket."""
     ours, theirs = socket.socketpair()
-    command = ["qemu-system-arm", "-M", board, "-nographic", "-monitor", "none", "-kernel", str(elf)]
+    command = [
+        "qemu-system-arm",
+        "-M",
+        board,
+        "-nographic",
+        "-monitor",
+        "none",
+        "-kernel",
+        str(elf),
+    ]
     command += ["-chardev", f"socket,id=line,fd={theirs.fileno()}", "-serial", "chardev:line"]
     if blob is not None:
         address = MODEL_ADDRESS.get(board, 0x100000)

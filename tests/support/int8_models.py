@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.random import Generator
+
 from support import tflite_bytes as tb
 from support.tflite_bytes import Graph, Operator, Tensor, model
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from support.tools import ROOT_OF_CHECKOUT, SHARED
 
 MODELS = {

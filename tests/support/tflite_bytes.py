@@ -149,9 +149,7 @@ def _operator(operator: Operator, codes: Sequence[int], places: Mapping[str, int
     return Table(fields)
 
 
-def _write(
-    out: bytearray, value: bytes | list[int] | tuple[int, ...] | list[Table] | Table
-) -> int:
+def _write(out: bytearray, value: bytes | list[int] | tuple[int, ...] | list[Table] | Table) -> int:
     """Append a value with everything that it refers to; its place."""
     if isinstance(value, Table):
         return _write_table(out, value.fields)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the firmware on QEMU's boards: outputs beside LiteRT's, instructions, and how steady they are.
+"""Runs the firmware on QEMU's boards: outputs, instructions, and how steady they are.
 
     python tests/system/firmware_on_qemu.py [--inputs 3] [--board BOARD]... [MODEL ...]
 
@@ -28,7 +28,7 @@ ICOUNT = ("-icount", "shift=0,sleep=off")
 def compare(
     board: str, elf: Path, path: Path, blob: ModelBlob, blob_file: Path, count: int
 ) -> tuple[int, float]:
-    """Inputs whose outputs differ from the reference's, and millions of instructions of the last."""
+    """Inputs whose outputs differ from the reference's, and 10^6 instructions of the last one."""
     reference = Reference(path.read_bytes())
     scale, zero_point = reference.input["quantization"]
     shape = tuple(int(size) for size in reference.input["shape"])

@@ -1,4 +1,4 @@
-"""The firmware on a line: MLPerf Tiny's protocol to the letter, frames, and whatever else is sent."""
+"""The firmware on a line: MLPerf Tiny's protocol to the letter, frames, and any other bytes."""
 
 from __future__ import annotations
 
@@ -94,9 +94,7 @@ EXCHANGES = {
     "db load 0%": "e-[Command 'db load' must be >0 bytes]\r\n",
     "db load -5%": "e-[Command 'db load' must be >0 bytes]\r\n",
     "db load x%": "e-[Command 'db load' must be >0 bytes]\r\n",
-    "db load 99999999%": (
-        "e-[Supplied buffer size 99999999 exceeds maximum of 16777216]\r\n"
-    ),
+    "db load 99999999%": ("e-[Supplied buffer size 99999999 exceeds maximum of 16777216]\r\n"),
     "db 00%": "e-[No 'db load' before 'db']\r\n",
     "db print%": "",
     "x-crc%": "m-crc-[00000000,0]\r\n",
@@ -142,7 +140,8 @@ def test_inference_has_the_lines_of_the_protocol(
     path = tmp_path / "blob"
     path.write_bytes(blob.data)
     data = bytes(range(64)).hex()
-    sent = f"infer 1 0%db load 64%infer%db {data[:62]}%db {data[62:]}%infer 3 2%infer 2%db load 3%db 000000%infer%"
+    sent = f"infer 1 0%db load 64%infer%db {data[:62]}%db {data[62:]}%infer 3 2%infer 2%"
+    sent += "db load 3%db 000000%infer%"
     said = transcript(binary, sent, "--model", str(path)).removeprefix(BANNER).split("m-ready\r\n")
     results = r"m-results-\[(-?\d\.\d{3},){9}-?\d\.\d{3}\]\r\n"
     timed = "m-lap-us-N\r\nm-lap-us-N\r\nm-infer-done\r\n"
@@ -289,11 +288,11 @@ def test_cobs_of_the_tests_is_its_own_inverse(data: bytes) -> None:
     assert uncobs(wire[:-1]) == data
 
 
-COMMANDS = st.sampled_from([text.rstrip("%") for text in EXCHANGES] + ["help", "x-info", "x-frames"])
-COMMAND_BYTES = COMMANDS.map(lambda text: text.encode("latin-1") + b"%")
-FRAMES = st.builds(
-    frame, st.integers(0, 16), st.integers(0, 255), st.binary(max_size=40)
+COMMANDS = st.sampled_from(
+    [text.rstrip("%") for text in EXCHANGES] + ["help", "x-info", "x-frames"]
 )
+COMMAND_BYTES = COMMANDS.map(lambda text: text.encode("latin-1") + b"%")
+FRAMES = st.builds(frame, st.integers(0, 16), st.integers(0, 255), st.binary(max_size=40))
 NOISE = st.lists(COMMAND_BYTES | FRAMES | st.binary(max_size=30), max_size=12).map(b"".join)
 
 

@@ -109,14 +109,15 @@ def pack(
         inputs = [*operator.inputs, NO_TENSOR, NO_TENSOR, NO_TENSOR][:3]
         parameters = [operator.parameters.get(index, 0) for index in range(PARAMETER_COUNT)]
         at = operators_at + number * _OPERATOR.size
+        flags = int(operator.is_rounded_once)
         scratch = (operator.scratch_place, operator.scratch_bytes)
-        head = (operator.kind, int(operator.is_rounded_once), *inputs, operator.output, *scratch)
-        _OPERATOR.pack_into(contents, at, *head, *parameters)
+        words = (operator.kind, flags, *inputs, operator.output, *scratch, *parameters)
+        _OPERATOR.pack_into(contents, at, *words)
     outputs = [*header.outputs, *[NO_TENSOR] * MAX_OUTPUTS][:MAX_OUTPUTS]
     counts = (header.arena_bytes, len(tensors), len(operators), tensors_at, operators_at)
     encodings = (header.input_encoding, header.output_encoding, header.rounding)
-    for crc in (0, None):
-        checked = zlib.crc32(contents[_CHECKED_FROM:]) if crc is None else crc
-        head = (MAGIC, VERSION, len(contents), checked, *counts, header.input, len(header.outputs))
-        _HEADER.pack_into(contents, 0, *head, *outputs, *encodings, header.model_id.encode())
+    head = (MAGIC, VERSION, len(contents), 0, *counts, header.input, len(header.outputs))
+    _HEADER.pack_into(contents, 0, *head, *outputs, *encodings, header.model_id.encode())
+    crc = zlib.crc32(contents[_CHECKED_FROM:])
+    struct.pack_into("<I", contents, _CHECKED_FROM - 4, crc)
     return bytes(contents)

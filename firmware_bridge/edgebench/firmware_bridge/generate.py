@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import struct
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from edgebench.firmware_bridge.blob import (
     pack,
 )
 from edgebench.firmware_bridge.operators import Lowering
-from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, Model, read_model
+from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, read_model
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 InputEncoding: TypeAlias = Literal["int8", "uint8", "float32"]
@@ -130,16 +131,26 @@ def generate(
     model = read_model(data)
     if len(model.inputs) != 1 or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
         raise ModelRefused(f"the model has {len(model.inputs)} inputs, not 1")
+    if not all(0 <= number < len(model.tensors) for number in (*model.inputs, *model.outputs)):
+        raise ModelRefused("an input or output of the model does not exist")
     source = model.tensors[model.inputs[0]]
     if encoding != "int8" and source.type != INT8:
         raise ModelRefused(f"input {source.name!r} is of {source.type}, not int8")
     lowering = Lowering(model, rounding == "tflm")
-    lowering.run()
-    first = lowering.view(model.inputs[0])
-    outputs = tuple(lowering.view(number) for number in model.outputs)
+    try:
+        lowering.run()
+        first = lowering.view(model.inputs[0])
+        outputs = tuple(lowering.view(number) for number in model.outputs)
+        arena_bytes = _place(lowering, first, outputs)
+    except (IndexError, KeyError, ValueError, ArithmeticError, struct.error) as error:
+        # Nobody has checked the file: its shapes and numbers may be any.
+        raise ModelRefused("the model's tensors do not fit its operators") from error
     if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
-        raise ModelRefused(f"the model has {len(lowering.operators)} operators")
-    arena_bytes = _place(model, lowering)
+        raise ModelRefused(
+            f"the model has {len(lowering.operators)} operators, at most {MAX_OPERATORS} are possible"
+        )
+    if any(lowering.tensors[number].content for number in (first, *outputs)):
+        raise ModelRefused("an input or output of the model is constant")
     header = BlobHeader(
         model_id,
         arena_bytes,
@@ -149,40 +160,36 @@ def generate(
         int(model_id in _SQUARED_ERROR),
         _ROUNDINGS[rounding],
     )
-    blob = pack(header, lowering.tensors, lowering.operators)
+    try:
+        blob = pack(header, lowering.tensors, lowering.operators)
+    except struct.error as error:
+        raise ModelRefused("a number of the model is too large for a blob") from error
     element_bytes = 4 if encoding == "float32" else ELEMENT_BYTES[source.type]
     output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
     input_bytes = source.size * element_bytes
     return ModelBlob(model_id, blob, arena_bytes, input_bytes, output_bytes, encoding, rounding)
 
 
-def _place(model: Model, lowering: Lowering) -> int:
+def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
     """Give every tensor and scratch its place in the arena; the size of the arena, in bytes.
 
     The input lives all the time, so that an inference can be repeated without loading it again.
     """
     end = len(lowering.operators)
     sizes: dict[int, int] = {}
-    used: dict[int, tuple[int, int]] = {}
-
-    def use(number: int, first: int, last: int) -> None:
+    used: dict[int, list[int]] = {}
+    uses = [
+        (number, index)
+        for index, operator in enumerate(lowering.operators)
+        for number in (*operator.inputs, operator.output)
+    ]
+    for number, moment in [(first, -1), (first, end), *uses, *((one, end) for one in outputs)]:
         tensor = lowering.tensors[number]
-        if tensor.content:
-            return
-        before = used.get(tensor.storage, (first, last))
-        used[tensor.storage] = min(first, before[0]), max(last, before[1])
-        sizes[tensor.storage] = tensor.size_bytes
-
-    for index, operator in enumerate(lowering.operators):
-        for number in (*operator.inputs, operator.output):
-            use(number, index, index)
-    for number, tensor in enumerate(lowering.tensors):
-        if tensor.storage == lowering.storages[model.inputs[0]]:
-            use(number, -1, end)
-        elif tensor.storage in {lowering.storages.get(output) for output in model.outputs}:
-            use(number, *([end, end]))
+        if not tensor.content:
+            used.setdefault(tensor.storage, []).append(moment)
+            sizes[tensor.storage] = tensor.size_bytes
     storages = list(used)
-    pieces = [Lifetime(sizes[storage], *used[storage]) for storage in storages]
+    pieces = [Lifetime(sizes[one], min(used[one]), max(used[one])) for one in storages]
     pieces += [
         Lifetime(operator.scratch_bytes, index, index)
         for index, operator in enumerate(lowering.operators)
@@ -214,7 +221,9 @@ def main() -> int:
             input_encoding=options.encoding,
             rounding=options.rounding,
         )
-        print(f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end="")
+        print(
+            f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end=""
+        )
         print(f" (arena {blob.arena_bytes}, input {blob.input_bytes})")
         if options.board:
             blob.check_fit(BOARD_MEMORY[options.board])

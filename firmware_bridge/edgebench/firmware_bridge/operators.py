@@ -83,7 +83,13 @@ class Lowering:
             _LOWERINGS[operator.code](self, operator)
 
     def tensor(self, number: int) -> ModelTensor:
-        """A tensor of the model."""
+        """A tensor of the model.
+
+        Raises:
+            IndexError: There is none of this number, or it is left out.
+        """
+        if number < 0:
+            raise IndexError(number)
         return self.model.tensors[number]
 
     def view(self, number: int, shape: Sequence[int] | None = None) -> int:

@@ -47,13 +47,27 @@ static struct geometry geometry_of(const struct operands *o)
 	return g;
 }
 
-static inline int8_t finish(const struct operands *o, int32_t sum, int32_t channel)
+/* What makes an output of a sum; a copy of its own, which no output that is written can change. */
+struct finishing {
+	const int32_t *multipliers, *shifts;
+	int32_t zero_out, low, high;
+	bool is_once;
+};
+
+static inline struct finishing finishing_of(const struct operands *o)
 {
 	const int32_t *p = o->operator->p;
-	int32_t multiplier = o->multipliers[channel], shift = o->shifts[channel];
-	int32_t value = o->operator->flags & FLAG_ROUND_ONCE ? scale_once(sum, multiplier, shift)
-							     : scale_twice(sum, multiplier, shift);
-	return (int8_t)clamp(wrapping_add(value, p[P_ZERO_OUT]), p[P_ACT_MIN], p[P_ACT_MAX]);
+
+	return (struct finishing){o->multipliers, o->shifts, p[P_ZERO_OUT], p[P_ACT_MIN], p[P_ACT_MAX],
+				  o->operator->flags & FLAG_ROUND_ONCE};
+}
+
+static inline int8_t finish(const struct finishing f, int32_t sum, int32_t channel)
+{
+	int32_t multiplier = f.multipliers[channel], shift = f.shifts[channel];
+	int32_t value = f.is_once ? scale_once(sum, multiplier, shift) : scale_twice(sum, multiplier, shift);
+
+	return (int8_t)clamp(wrapping_add(value, f.zero_out), f.low, f.high);
 }
 
 uint32_t conv_scratch_bytes(const struct blob_tensor *in, const struct blob_tensor *weights,
@@ -100,6 +114,7 @@ static const int8_t *gather(const struct operands *o, const struct geometry *g, 
 	return row;
 }
 
+/* Functions of their own where the registers would not do for two loops. */
 #if defined(__ARM_FEATURE_MVE)
 
 static inline void products_2x2(const int8_t *a, const int8_t *b, const int8_t *u, const int8_t *v,
@@ -148,7 +163,7 @@ static inline uint32_t word_at(const void *at)
 	return *(const anywhere *)at; /* one LDR: rows of weights need not be aligned */
 }
 
-static inline void products_2x2(const int16_t *a, const int16_t *b, const int8_t *u, const int8_t *v,
+static __attribute__((noinline)) void products_2x2(const int16_t *a, const int16_t *b, const int8_t *u, const int8_t *v,
 				int32_t depth, int32_t sum[4])
 {
 	const uint32_t *wa = (const uint32_t *)(const void *)a, *wb = (const uint32_t *)(const void *)b;
@@ -212,7 +227,7 @@ static const int16_t *widened(const int8_t *row, int32_t depth, int16_t *to)
 
 #else
 
-static inline void products_2x2(const int8_t *a, const int8_t *b, const int8_t *u, const int8_t *v,
+static __attribute__((noinline)) void products_2x2(const int8_t *a, const int8_t *b, const int8_t *u, const int8_t *v,
 				int32_t depth, int32_t sum[4])
 {
 	uint32_t s0 = (uint32_t)sum[0], s1 = (uint32_t)sum[1], s2 = (uint32_t)sum[2], s3 = (uint32_t)sum[3];
@@ -253,35 +268,37 @@ static const patch_type *patch_at(const struct operands *o, const struct geometr
 #endif
 }
 
-static void multiply_two(const struct operands *o, const struct geometry *g, const patch_type *const patch[2],
+static __attribute__((noinline)) void multiply_two(const struct operands *o, const struct geometry *g, const patch_type *const patch[2],
 			 int8_t *out)
 {
+	const struct finishing f = finishing_of(o);
+	const patch_type *a = patch[0], *b = patch[1];
+	const int32_t *bias = o->bias, depth = g->depth, channels = g->out_c;
 	const int8_t *weights = o->b;
 	int32_t channel = 0;
 
-	for (; channel + 1 < g->out_c; channel += 2) {
-		const int8_t *row = weights + channel * g->depth;
-		int32_t sum[4] = {o->bias[channel], o->bias[channel + 1], o->bias[channel],
-				  o->bias[channel + 1]};
+	for (; channel + 1 < channels; channel += 2) {
+		const int8_t *row = weights + channel * depth;
+		int32_t sum[4] = {bias[channel], bias[channel + 1], bias[channel], bias[channel + 1]};
 
-		products_2x2(patch[0], patch[1], row, row + g->depth, g->depth, sum);
-		out[channel] = finish(o, sum[0], channel);
-		out[channel + 1] = finish(o, sum[1], channel + 1);
-		out[g->out_c + channel] = finish(o, sum[2], channel);
-		out[g->out_c + channel + 1] = finish(o, sum[3], channel + 1);
+		products_2x2(a, b, row, row + depth, depth, sum);
+		out[channel] = finish(f, sum[0], channel);
+		out[channel + 1] = finish(f, sum[1], channel + 1);
+		out[channels + channel] = finish(f, sum[2], channel);
+		out[channels + channel + 1] = finish(f, sum[3], channel + 1);
 	}
-	for (; channel < g->out_c; channel++) {
-		const int8_t *row = weights + channel * g->depth;
+	for (; channel < channels; channel++) {
+		const int8_t *row = weights + channel * depth;
 
-		for (int32_t i = 0; i < 2; i++)
-			out[i * g->out_c + channel] =
-				finish(o, products(patch[i], row, g->depth, o->bias[channel]), channel);
+		out[channel] = finish(f, products(a, row, depth, bias[channel]), channel);
+		out[channels + channel] = finish(f, products(b, row, depth, bias[channel]), channel);
 	}
 }
 
 void conv(const struct operands *o)
 {
 	const struct geometry g = geometry_of(o);
+	const struct finishing f = finishing_of(o);
 	const int8_t *image = o->a;
 	int8_t *out = o->result;
 	const patch_type *patch[2];
@@ -300,7 +317,7 @@ void conv(const struct operands *o)
 			}
 		}
 		for (int32_t channel = 0; waiting && channel < g.out_c; channel++)
-			*out++ = finish(o,
+			*out++ = finish(f,
 					products(patch[0], (const int8_t *)o->b + channel * g.depth,
 						 g.depth, o->bias[channel]),
 					channel);
@@ -385,6 +402,8 @@ static void place_taps(const struct operands *o, const struct geometry *g, const
 void depthwise(const struct operands *o)
 {
 	const struct geometry g = geometry_of(o);
+	const struct finishing f = finishing_of(o);
+	const int32_t *bias = o->bias;
 	const int8_t *image = o->a, *weights = o->b, *base = o->scratch;
 	int32_t *taps = o->scratch, tap_count = g.filter_h * g.filter_w;
 	int8_t *zeros = (int8_t *)o->scratch + 4 * tap_count, *out = o->result;
@@ -398,15 +417,15 @@ void depthwise(const struct operands *o)
 			for (int32_t c = 0; c < fours; c += 4) {
 				int32_t sum[4];
 
-				taps_of_four(base + c, taps, tap_count, weights + c, g.out_c, o->bias + c,
+				taps_of_four(base + c, taps, tap_count, weights + c, g.out_c, bias + c,
 					     sum);
 				for (int32_t i = 0; i < 4; i++)
-					out[c + i] = finish(o, sum[i], c + i);
+					out[c + i] = finish(f, sum[i], c + i);
 			}
 			for (int32_t c = fours; c < g.out_c; c++)
-				out[c] = finish(o,
+				out[c] = finish(f,
 						taps_of_one(base, taps, tap_count, weights + c, g.out_c,
-							    c / factor, o->bias[c]),
+							    c / factor, bias[c]),
 						c);
 		}
 	}

@@ -1,0 +1,163 @@
+"""The generator of model blobs: the arena, what it refuses, and what it says of a model's needs."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import int8_models
+from support import tflite_bytes as tb
+from support.reference_kernels import BUILT_IN
+from support.tflite_bytes import Graph, Operator, Tensor, model
+
+from edgebench.firmware_bridge.arena import Lifetime, aligned, plan
+from edgebench.firmware_bridge.generate import BoardMemory, generate, model_id_of
+from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, rounded
+from edgebench.protocol.errors import ModelRefused
+
+LIFETIMES = st.builds(
+    lambda size, first, length: Lifetime(size, first, first + length),
+    st.integers(0, 500),
+    st.integers(0, 10),
+    st.integers(0, 10),
+)
+
+
+@given(st.lists(LIFETIMES, max_size=12))
+def test_pieces_that_live_at_once_do_not_overlap(pieces: list[Lifetime]) -> None:
+    """A tensor is overwritten before it is read."""
+    places, total = plan(pieces)
+    for i, one in enumerate(pieces):
+        assert places[i] % 16 == 0
+        assert places[i] + one.size <= total
+        for j, other in enumerate(pieces[:i]):
+            if one.first <= other.last and other.first <= one.last:
+                apart = places[i] + one.size <= places[j], places[j] + other.size <= places[i]
+                assert any(apart) or not (one.size and other.size)
+
+
+@given(st.lists(LIFETIMES, max_size=12))
+def test_arena_is_no_larger_than_all_pieces_side_by_side(pieces: list[Lifetime]) -> None:
+    """A model is refused for memory that it does not need."""
+    _, total = plan(pieces)
+    at_once = [
+        sum(piece.size for piece in pieces if piece.first <= moment <= piece.last)
+        for moment in range(21)
+    ]
+    assert max(at_once) <= total <= sum(aligned(piece.size) for piece in pieces)
+
+
+def test_factors_are_those_of_tflite() -> None:
+    """Every output is off by one now and then."""
+    assert fixed_point(0.0) == FixedPoint(0, 0)
+    assert fixed_point(1.0) == FixedPoint(2**30, 1)
+    assert fixed_point(0.5) == FixedPoint(2**30, 0)
+    assert fixed_point(0.3) == FixedPoint(1288490189, -1)
+    assert fixed_point(1 - 2**-40) == FixedPoint(2**30, 1), "2^31 is no int32"
+    assert fixed_point(2.0**-40) == FixedPoint(0, 0)
+    assert [rounded(value) for value in (0.5, -0.5, 1.49, -2.5, 0.49999999999999994)] == [
+        *(1, -1, 1, -3, 0),
+    ]
+
+
+def test_blob_says_what_it_needs() -> None:
+    """A board gets a model that it has no memory for."""
+    blob = generate(BUILT_IN.read_bytes(), model_id="digits")
+    assert blob.flash_bytes == len(blob.data)
+    assert blob.ram_bytes >= blob.arena_bytes + 64
+    assert (blob.input_bytes, blob.output_bytes) == (64, 10)
+    assert struct.unpack_from("<4sII", blob.data) == (b"EBMB", 1, len(blob.data))
+    blob.check_fit(BoardMemory(blob.flash_bytes, blob.ram_bytes))
+    with pytest.raises(ModelRefused, match=r"digits needs \d+ bytes of flash, the board has 100"):
+        blob.check_fit(BoardMemory(100, blob.ram_bytes))
+    with pytest.raises(ModelRefused, match=r"needs \d+ bytes of RAM, the board has 100"):
+        blob.check_fit(BoardMemory(blob.flash_bytes, 100))
+
+
+def test_blob_is_the_same_every_time() -> None:
+    """Nobody can tell by its CRC whether the model on a board is the one of a run."""
+    data = BUILT_IN.read_bytes()
+    assert generate(data, model_id="a").data == generate(data, model_id="a").data
+
+
+def test_input_of_a_known_model_is_encoded_as_its_hosts_send_it() -> None:
+    """A runner of MLPerf Tiny's sends bytes that the device takes for something else."""
+    data = int8_models.fully_connected(np.random.default_rng(0))
+    assert generate(data, model_id="kws01").input_encoding == "int8"
+    assert generate(data, model_id="vww01").input_encoding == "uint8"
+    encoded = generate(data, model_id="x", input_encoding="float32")
+    assert encoded.input_bytes == 4 * generate(data, model_id="x").input_bytes
+
+
+@pytest.mark.parametrize("data", [b"", b"TFL3" * 3, bytes(64), b"\xff" * 64, b"\x10\0\0\0TFL3"])
+def test_what_is_no_model_is_refused(data: bytes) -> None:
+    """A user sees a traceback of struct."""
+    with pytest.raises(ModelRefused):
+        generate(data, model_id="x")
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_model_is_a_blob_or_refused(edits: list[tuple[int, int]]) -> None:
+    """The process that makes the blob dies of a file, or never ends."""
+    data = bytearray(int8_models.fully_connected(np.random.default_rng(1)))
+    for place, value in edits:
+        data[place % len(data)] = value
+    try:
+        generate(bytes(data), model_id="x")
+    except ModelRefused:
+        return
+
+
+def refused(graph: Graph) -> str:
+    """Why this model is refused."""
+    with pytest.raises(ModelRefused) as error:
+        generate(model(graph), model_id="x")
+    return str(error.value)
+
+
+def test_operator_that_is_not_there_is_named() -> None:
+    """A user does not know which part of a model has to go."""
+    tensors = (Tensor("x", tb.INT8), Tensor("y", tb.INT8))
+    text = refused(Graph(tensors, (Operator(tb.BATCH_MATMUL, "x x", "y"),)))
+    assert text == "operator 126 of the model is not in the firmware"
+
+
+def test_model_of_floats_is_refused() -> None:
+    """Weights of floats are taken for int8."""
+    with pytest.raises(ModelRefused, match=r"tensor 'x' is of float32, not int8"):
+        generate(tb.addition(1, 4), model_id="x")
+
+
+def test_model_id_is_what_a_line_can_carry() -> None:
+    """A file's name ends a line of the protocol, or is cut without a word."""
+    assert model_id_of("my model] (v2).tflite") == "my-model---v2-.tflite"
+    assert model_id_of("") == "model"
+    assert len(model_id_of("x" * 100)) == 31
+    with pytest.raises(ModelRefused, match="model ID"):
+        generate(BUILT_IN.read_bytes(), model_id="a]b")
+
+
+def test_command_prints_the_sizes_and_refuses_in_one_line(tmp_path: Path) -> None:
+    """A user's mistake is a traceback."""
+    output = tmp_path / "blob"
+    words = [sys.executable, "-m", "edgebench.firmware_bridge.generate"]
+    made = subprocess.run(
+        [*words, str(BUILT_IN), "--board", "mps2-an386", "--output", str(output)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size = output.stat().st_size
+    assert made.stdout.startswith(f"digits_int8: flash {size} bytes, RAM ")
+    missing = subprocess.run(
+        [*words, str(tmp_path / "no.tflite")], capture_output=True, text=True, check=False
+    )
+    assert missing.returncode == 2
+    assert missing.stderr.count("\n") == 1
