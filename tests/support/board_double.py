@@ -17,7 +17,7 @@ COMMAND_CHARS = 80
 """Room of the reference for a command; longer ones are cut."""
 BYTE_S = 10 / 115_200
 PULSE = b"\0pulse"
-"""Stands for a pulse of the pin among the bytes that a board sends; it is not sent over the line."""
+"""Stands for a pulse of the pin among the bytes that a board sends; the line does not carry it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +37,8 @@ class BoardHabits:
     line_end: str = "\r\n"
     greeting: str = ""
     """Lines of the maker's own before the end of the start."""
+    has_timestamp: bool = True
+    """Whether it knows the command `timestamp`."""
     lap_begin_us: int = 1000
     lap_bits: int = 32
 
@@ -100,7 +102,7 @@ class BoardDouble:
         kind, *arguments = words
         if kind == "name":
             self._say(self.habits.name_line)
-        elif kind == "timestamp":
+        elif kind == "timestamp" and self.habits.has_timestamp:
             self._timestamp()
         elif kind == "profile":
             self._say("m-profile-[ULPMark for tinyML Firmware V0.0.1]")

@@ -449,17 +449,24 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[said.TimedEvent, said.TimedEvent]:
-        """Lines at the two ends of a window.
+        """Lines at the two ends of a window: laps, or where there are pulses what is around them.
 
         Raises:
             LineDamaged: one of them is missing.
         """
-        is_lap = self.facts.timestamps is TimestampKind.LAP
-        kinds = said.LapTime if is_lap else (said.InferenceBegan, said.InferenceEnded)
-        ends = [one for one in reply.events if isinstance(one.event, kinds)]
-        if len(ends) != 2:
-            raise LineDamaged(f"a window has 2 ends, the board named {len(ends)}")
-        return ends[0], ends[1]
+        marks = said.InferenceBegan | said.InferenceEnded
+        laps: list[said.TimedEvent] = []
+        around: list[said.TimedEvent] = []
+        for one in reply.events:
+            if isinstance(one.event, marks):
+                around.append(one)
+            elif isinstance(one.event, said.LapTime) and len(around) == 1:
+                laps.append(one)
+        if len(laps) >= 2:
+            return laps[0], laps[-1]
+        if self.facts.timestamps is TimestampKind.PULSE and not laps and len(around) == 2:
+            return around[0], around[1]
+        raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of single inferences, where the firmware has them."""

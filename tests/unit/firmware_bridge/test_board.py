@@ -126,6 +126,12 @@ def test_mode_is_asked_for_where_no_start_was_heard() -> None:
         assert Board(line).connect().timestamps is kind
 
 
+def test_laps_are_used_also_where_nobody_said_that_there_are_any() -> None:
+    """Firmware without `timestamp`, whose start was not heard, is measured without its times."""
+    line = line_to(BoardHabits(has_timestamp=False), is_started_by_open=False)
+    assert measured(line).window(3).ticks == 4500
+
+
 def test_laps_across_a_wrap_of_the_counter() -> None:
     """A window at the end of 71.6 minutes is negative, or 71 minutes long."""
     board = measured(line_to(BoardHabits(lap_begin_us=(1 << 32) - 60_000)))

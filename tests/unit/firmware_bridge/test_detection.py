@@ -8,9 +8,9 @@ import pytest
 from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, LineFaults, VirtualLine
 
 from edgebench.firmware_bridge.detection import (
-    KnownBoards,
     FoundBoard,
     KnownBoard,
+    KnownBoards,
     SerialPortInfo,
     find_boards,
     list_serial_ports,

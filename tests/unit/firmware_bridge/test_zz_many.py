@@ -1,0 +1,345 @@
+"""A board that is driven by the bridge, over a line that does whatever a line may do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.board_double import (
+    BoardDouble,
+    BoardHabits,
+    InterfaceDouble,
+    LineFaults,
+    StreamingDouble,
+    VirtualLine,
+)
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.dialects.events import Quirk
+from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
+from edgebench.protocol.errors import (
+    BoardLost,
+    BoardRefusal,
+    BoardRestarted,
+    BoardSilent,
+    LineDamaged,
+    TargetError,
+    UsageError,
+)
+
+INPUT = bytes(range(200, 249))
+OUTPUTS = (0.0, 0.125, 0.875)
+
+
+def line_to(habits: BoardHabits | None = None, **faults: object) -> VirtualLine:
+    """A line to a board with these habits."""
+    return VirtualLine(BoardDouble(habits or BoardHabits()), LineFaults(**faults))  # type: ignore[arg-type]
+
+
+def double_of(line: VirtualLine) -> BoardDouble:
+    """The board at the end of a line."""
+    board = line.board.board if isinstance(line.board, InterfaceDouble) else line.board
+    assert board is not None
+    return board
+
+
+def measured(line: VirtualLine) -> Board:
+    """Everything that a run does, checked against what the double knows."""
+    board = Board(line)
+    board.connect()
+    board.load_input(INPUT)
+    window = board.window(70, warmup_count=10)
+    double = double_of(line)
+    assert double.ran_on == INPUT
+    assert (double.ran_count, window.count) == (70, 70)
+    assert board.outputs() == OUTPUTS
+    return board
+
+
+def test_board_is_measured() -> None:
+    """Nothing works at all."""
+    line = line_to()
+    board = measured(line)
+    facts = board.facts
+    assert (facts.name, facts.model_name, facts.dialect) == ("unspecified", "kws01", "mlperf_tiny")
+    assert facts.timestamps is TimestampKind.LAP
+    assert (facts.quirks, facts.firmware) == ((), None)
+    window = board.window(20)
+    assert window.ticks == 20 * 1500
+    assert window.tick_rate_hz == 1_000_000
+    assert window.inferences is None, "nobody timed a single one"
+    assert window.clock_ratio == pytest.approx(1.0, abs=0.05)
+    assert window.issued_ns < window.began_ns < window.ended_ns
+    assert double_of(line).violations == []
+
+
+def test_input_is_read_back() -> None:
+    """A bit that changed on its way is measured with everything else."""
+    line = line_to()
+    board = Board(line)
+    board.connect()
+    assert board.load_input(INPUT) is ReadBack.PRINTED
+    assert board.load_input(INPUT, read_back=False) is ReadBack.NONE
+    printed = [one for one in double_of(line).commands if one == "db print"]
+    assert len(printed) == 1
+
+
+@pytest.mark.parametrize(
+    ("habits", "quirk"),
+    [
+        (BoardHabits(is_echoing=True), Quirk.ECHO),
+        (BoardHabits(has_prefix=False), Quirk.NO_PREFIX),
+        (BoardHabits(has_trailing_comma=True), Quirk.TRAILING_COMMA),
+        (BoardHabits(name_line="m-name-mine"), Quirk.NAME_FORMAT),
+        (BoardHabits(line_end="\n"), None),
+        (BoardHabits(line_end="\r"), None),
+        (BoardHabits(line_end="\n\r"), None),
+        (BoardHabits(greeting="Initialized\nheap 12 KB, ready"), None),
+    ],
+)
+def test_deviations_of_firmware_are_survived_and_named(
+    habits: BoardHabits, quirk: Quirk | None
+) -> None:
+    """A board that differs in a comma cannot be used, and nobody says why."""
+    line = line_to(habits)
+    board = measured(line)
+    assert set(board.facts.quirks) == ({quirk} if quirk else set())
+
+
+def test_energy_mode_has_pulses_instead_of_laps() -> None:
+    """A window without a time fails, or has a time that nobody measured."""
+    line = line_to(BoardHabits(is_energy=True))
+    board = Board(line)
+    assert board.connect().timestamps is TimestampKind.PULSE
+    pulses = double_of(line).pulse_count
+    board.load_input(INPUT)
+    window = board.window(7)
+    assert double_of(line).pulse_count - pulses == 2
+    assert (window.laps, window.ticks, window.duration_ns) == (None, None, None)
+    assert window.ended_ns - window.began_ns == pytest.approx(7 * 1500e3, rel=0.3)
+
+
+def test_mode_is_asked_for_where_no_start_was_heard() -> None:
+    """A board that was on before the bridge came has no known timestamps."""
+    for is_energy, kind in ((False, TimestampKind.LAP), (True, TimestampKind.PULSE)):
+        line = line_to(BoardHabits(is_energy=is_energy), is_started_by_open=False)
+        assert Board(line).connect().timestamps is kind
+
+
+def test_laps_are_used_also_where_nobody_said_that_there_are_any() -> None:
+    """Firmware without `timestamp`, whose start was not heard, is measured without its times."""
+    line = line_to(BoardHabits(has_timestamp=False), is_started_by_open=False)
+    assert measured(line).window(3).ticks == 4500
+
+
+def test_laps_across_a_wrap_of_the_counter() -> None:
+    """A window at the end of 71.6 minutes is negative, or 71 minutes long."""
+    board = measured(line_to(BoardHabits(lap_begin_us=(1 << 32) - 60_000)))
+    windows = [board.window(10) for _ in range(4)]
+    assert [one.ticks for one in windows] == [15_000] * 4
+    slow = Board(line_to(BoardHabits(inference_us=100_000_000)))
+    slow.connect()
+    slow.load_input(INPUT)
+    window = slow.window(100, silence_s=20_000)
+    assert window.ticks == 100 * 100_000_000, "two whole turns of the counter"
+
+
+def test_laps_wider_than_32_bits_do_not_wrap() -> None:
+    """Firmware on a larger machine seems to have run backwards."""
+    board = measured(line_to(BoardHabits(lap_begin_us=(1 << 32) + 5, lap_bits=64)))
+    assert board.window(10).ticks == 15_000
+
+
+def test_board_behind_an_interface_board() -> None:
+    """The interface board's own `m-ready` is taken for the board's."""
+    line = VirtualLine(InterfaceDouble(BoardDouble(BoardHabits(is_energy=True))))
+    board = measured(line)
+    assert board.facts.dialect == "interface_board+mlperf_tiny"
+    commands = line.sent.decode("latin-1").split("%")
+    assert max(len(one) for one in commands) < 64
+    assert double_of(line).violations == []
+
+
+def test_interface_board_without_a_board() -> None:
+    """The interface board answers, and a user looks for the fault there."""
+    board = Board(VirtualLine(InterfaceDouble(None)))
+    with pytest.raises(BoardSilent, match="answers, the board behind it does not"):
+        board.connect()
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
+    """Its echo is taken for an answer, and its errors for text."""
+    double = StreamingDouble()
+    line = VirtualLine(InterfaceDouble(double) if is_behind else double)
+    board = Board(line)
+    facts = board.connect()
+    assert facts.dialect.endswith("mlperf_tiny_streaming")
+    assert (facts.model_name, facts.timestamps) == ("sww01", None)
+    assert board.load_input(INPUT) is ReadBack.PRINTED
+    assert bytes(double.buffer) == INPUT
+    with pytest.raises(UsageError, match="runs no inferences on demand"):
+        board.window(1)
+
+
+def test_input_that_is_too_large_is_refused_by_the_board() -> None:
+    """The reference accepts a size that it has no room for, and is then written over."""
+    line = line_to()
+    board = Board(line)
+    board.connect()
+    with pytest.raises(BoardRefusal, match="refuses an input of 101 bytes: Supplied buffer size"):
+        board.load_input(bytes(101))
+    assert double_of(line).violations == []
+
+
+def test_inference_on_another_input_than_expected_is_refused() -> None:
+    """The reference runs on the input before, and its results look like any others."""
+    line = line_to()
+    board = Board(line)
+    board.connect()
+    board.load_input(bytes(48))
+    with pytest.raises(BoardRefusal, match="Input db has 48 elemented, expected 49"):
+        board.window(1)
+
+
+def test_board_that_is_gone_is_told() -> None:
+    """A pulled cable is a timeout, or a traceback of pyserial."""
+    line = line_to(gone_at=120)
+    board = Board(line)
+    board.connect()
+    with pytest.raises(BoardLost, match=r"^the board at /dev/ttyFAKE is gone$"):
+        board.load_input(INPUT)
+
+
+def test_silent_board_is_told_with_its_speed() -> None:
+    """A user with the wrong speed sees nothing at all."""
+    line = line_to(is_started_by_open=False)
+    line.answers_at = 9600
+    with pytest.raises(BoardSilent, match="no answer from /dev/ttyFAKE at 115200 baud"):
+        Board(line).connect()
+
+
+def test_speeds_are_tried_in_turn() -> None:
+    """A board in energy mode, at 9600 baud, is not found."""
+    line = line_to(is_started_by_open=False)
+    line.answers_at = 9600
+    assert Board(line).connect([115_200, 921_600, 9600]).baud_rate == 9600
+
+
+def test_restart_in_a_window_is_an_error() -> None:
+    """The window of a board with a new, empty input is kept."""
+    line = line_to()
+    board = measured(line)
+    count = len(line.sent) + len("infer 7")
+    line.faults = LineFaults(restarts_at=frozenset({count}))
+    with pytest.raises(BoardRestarted, match=r"restarted in `infer 70 10`"):
+        board.window(70, warmup_count=10)
+    board.load_input(INPUT)
+    assert board.window(70).count == 70, "it can be used again"
+
+
+def test_command_that_lost_a_digit_is_not_believed() -> None:
+    """`infer 70` arrives as `infer 7`, and the throughput is ten times too low."""
+    line = line_to()
+    board = measured(line)
+    line.faults = LineFaults(lost_to_board=frozenset({len(line.sent) + len("infer 7")}))
+    window = board.window(70, warmup_count=10)
+    assert (window.count, double_of(line).ran_count) == (70, 70)
+    assert double_of(line).commands[-4:].count("infer 70 10") == 1
+
+
+def test_rest_of_an_earlier_session_does_no_harm() -> None:
+    """Half a command in the board's buffer makes the first one unknown."""
+    line = line_to(before=b"00-01\r\nm-buffer-", is_started_by_open=False)
+    line.write(b"db 00112")
+    measured(line)
+
+
+def test_log_has_every_byte() -> None:
+    """What went wrong on a line cannot be found out afterwards."""
+    line = line_to()
+    board = measured(line)
+    sent = b"".join(one.data for one in board.console.entries() if one.direction.value == "sent")
+    assert sent == line.sent
+    received = [one.data for one in board.console.entries() if one.direction.value == "received"]
+    assert b"m-init-done" in b"".join(received)
+    times = [one.time_ns for one in board.console.entries()]
+    assert times == sorted(times)
+
+
+to_boards = st.frozensets(st.integers(0, 500), max_size=3)
+to_hosts = st.frozensets(st.integers(0, 1500), max_size=3)
+habits_of_boards = st.builds(
+    BoardHabits,
+    is_energy=st.booleans(),
+    is_echoing=st.booleans(),
+    has_prefix=st.booleans(),
+    has_trailing_comma=st.booleans(),
+    line_end=st.sampled_from(["\r\n", "\n", "\r", "\n\r"]),
+    greeting=st.sampled_from(["", "Initialized", "boot m-", "x" * 200]),
+)
+pieces_of_reads = st.lists(st.integers(1, 80), min_size=1, max_size=5).map(tuple)
+
+
+def check_sent(line: VirtualLine) -> None:
+    """No bare terminator was ever sent, and no command that the reference would cut."""
+    *commands, rest = line.sent.split(b"%")
+    assert rest in (b"", rest[rest.rfind(b"\0") :]), "half a command was sent"
+    assert all(command.strip(b" ") for command in commands)
+    own = [command.rpartition(b"\0")[2] for command in commands]
+    assert max(len(command) for command in own) <= 79
+
+
+@settings(max_examples=500, derandomize=False)
+@given(habits=habits_of_boards, pieces=pieces_of_reads, is_started=st.booleans())
+def test_boards_with_any_habits_and_splits_are_measured(
+    habits: BoardHabits, pieces: tuple[int, ...], is_started: bool
+) -> None:
+    """Two habits that are survived one by one are not survived together."""
+    line = line_to(habits, pieces=pieces, is_started_by_open=is_started)
+    board = measured(line)
+    check_sent(line)
+    assert double_of(line).violations == []
+    if not habits.is_energy:
+        assert board.window(3).ticks == 4500
+
+
+@settings(max_examples=500, derandomize=False)
+@given(habits=habits_of_boards, pieces=pieces_of_reads, to_board=to_boards, to_host=to_hosts)
+def test_lost_bytes_cost_time_and_never_a_result(
+    habits: BoardHabits,
+    pieces: tuple[int, ...],
+    to_board: frozenset[int],
+    to_host: frozenset[int],
+) -> None:
+    """A measurement on an input that was not sent, or with another count, looks like any other."""
+    line = line_to(habits, pieces=pieces, lost_to_board=to_board, lost_to_host=to_host)
+    measured(line)
+    check_sent(line)
+
+
+@settings(max_examples=500, derandomize=False)
+@given(
+    changed=to_boards,
+    restarts=st.frozensets(st.integers(0, 500), max_size=3),
+    gone_at=st.none() | st.integers(0, 800),
+    is_behind=st.booleans(),
+)
+def test_restarts_and_changed_bytes_end_in_a_result_or_a_clear_error(
+    changed: frozenset[int], restarts: frozenset[int], gone_at: int | None, is_behind: bool
+) -> None:
+    """A board that restarts hangs the bridge, or gives results of an input that it lost."""
+    double = BoardDouble()
+    faults = LineFaults(changed_to_board=changed, restarts_at=restarts, gone_at=gone_at)
+    line = VirtualLine(InterfaceDouble(double) if is_behind else double, faults)
+    error: TargetError | None = None
+    try:
+        measured(line)
+    except TargetError as exc:
+        error = exc
+    if error is not None:
+        assert gone_at is not None or restarts or changed
+        assert isinstance(
+            error, (BoardLost, BoardRestarted, BoardSilent, BoardRefusal, LineDamaged)
+        )
+    check_sent(line)
