@@ -217,6 +217,8 @@ class FrameUpload:
     _is_going_back: bool = False
     """A frame was refused: those behind it are answered first."""
     _sequence: int = 0
+    _furthest_bytes: int = 0
+    """Most bytes that the board ever had; only more than that is progress."""
     _attempts: int = 0
 
     @property
@@ -300,7 +302,8 @@ class FrameUpload:
             self._step = _Step.DONE
         elif received > self.received_bytes:
             self.received_bytes = received
-            self._attempts = 0
+            if received > self._furthest_bytes:
+                self._furthest_bytes, self._attempts = received, 0
         if self._step is _Step.DATA and self.received_bytes >= len(self.data):
             self._step = _Step.COMMIT if self.is_model else _Step.DONE
             self._under_way.clear()
@@ -310,8 +313,10 @@ class FrameUpload:
             self._step, self._offset, self.received_bytes = _Step.BEGIN, 0, 0
         elif error in _REPEATED:
             if self._step is not _Step.BEGIN:
-                self._offset = self.received_bytes = min(received, len(self.data))
-                is_whole = self.is_model and received >= len(self.data)
+                if error is not FrameError.BAD_FRAME:  # which does not know what it was part of
+                    self.received_bytes = min(received, len(self.data))
+                self._offset = self.received_bytes
+                is_whole = self.is_model and self._offset == len(self.data)
                 self._step = _Step.COMMIT if is_whole else _Step.DATA
         else:
             raise BoardRefusal(self._refusal(error, detail))
