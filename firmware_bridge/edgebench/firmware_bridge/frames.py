@@ -26,6 +26,9 @@ _RUN_MAX = 254
 """Bytes other than zero that one code byte can stand before."""
 _FRAME_MAX_BYTES = 1 << 16
 """No frame is longer; what is, has lost its end."""
+_HALVED_EVERY = 4
+"""Attempts without progress, after which data frames become shorter."""
+_PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
 """Times that an upload goes back without having come further."""
 
@@ -204,7 +207,7 @@ class FrameUpload:
     data: bytes
     is_model: bool
     payload_max: int
-    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`."""
+    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`; less on a line that is bad."""
     window: int
     """Frames under way at the same time at most."""
     received_bytes: int = 0
@@ -331,6 +334,8 @@ class FrameUpload:
 
     def _count_attempt(self, why: str) -> None:
         self._attempts += 1
+        if not self._attempts % _HALVED_EVERY:  # a line this bad lets short frames through
+            self.payload_max = max(_PAYLOAD_MIN_BYTES, self.payload_max // 2)
         if self._attempts > ATTEMPTS:
             raise LineDamaged(
                 f"upload stopped at {self.received_bytes} of {len(self.data)} bytes after "
