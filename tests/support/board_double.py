@@ -16,6 +16,8 @@ from edgebench.protocol.errors import BoardLost
 COMMAND_CHARS = 80
 """Room of the reference for a command; longer ones are cut."""
 BYTE_S = 10 / 115_200
+PULSE = b"\0pulse"
+"""Stands for a pulse of the pin among the bytes that a board sends; the line does not carry it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class BoardHabits:
     line_end: str = "\r\n"
     greeting: str = ""
     """Lines of the maker's own before the end of the start."""
+    has_timestamp: bool = True
+    """Whether it knows the command `timestamp`."""
     lap_begin_us: int = 1000
     lap_bits: int = 32
 
@@ -98,7 +102,7 @@ class BoardDouble:
         kind, *arguments = words
         if kind == "name":
             self._say(self.habits.name_line)
-        elif kind == "timestamp":
+        elif kind == "timestamp" and self.habits.has_timestamp:
             self._timestamp()
         elif kind == "profile":
             self._say("m-profile-[ULPMark for tinyML Firmware V0.0.1]")
@@ -197,6 +201,7 @@ class BoardDouble:
     def _timestamp(self) -> None:
         if self.habits.is_energy:
             self.pulse_count += 1
+            self._out.append((0, PULSE))
         else:
             self._say(f"m-lap-us-{self.time_us % (1 << self.habits.lap_bits)}")
 
@@ -328,7 +333,8 @@ class InterfaceDouble:
             if self.board is None:
                 continue
             for delay_us, line in self.board.hear(passed.encode("latin-1") + b"%"):
-                said.append((delay_us, b"[dut]: " + line if line.strip() else b""))
+                is_text = line.strip() and line != PULSE
+                said.append((delay_us, b"[dut]: " + line if is_text else line))
         return said
 
 
@@ -364,6 +370,8 @@ class VirtualLine:
     sent: bytes = b""
     """What the host sent, whether it arrived or not."""
     is_closed: bool = False
+    pulses_ns: list[int] = field(default_factory=list[int])
+    """Times of the board's pulses, virtual clock."""
     time_ns: int = 10**9
     _to_host: deque[tuple[int, bytes]] = field(default_factory=deque[tuple[int, bytes]])
     _due_ns: int = 0
@@ -434,6 +442,9 @@ class VirtualLine:
     def _queue(self, said: list[tuple[int, bytes]]) -> None:
         for delay_us, data in said:
             self._due_ns = max(self._due_ns, self.time_ns) + delay_us * 1000
+            if data == PULSE:
+                self.pulses_ns.append(self._due_ns)
+                continue
             kept = bytearray()
             for byte in data:
                 number, self._said_count = self._said_count, self._said_count + 1

@@ -67,14 +67,15 @@ class Board:
 
     @property
     def facts(self) -> BoardFacts:
-        """Identity of the board.
+        """Identity of the board, with the deviations that were seen until now.
 
         Raises:
             LocalProtocolError: it was not connected.
         """
         if self._facts is None:
             raise LocalProtocolError("the board is not connected")
-        return self._facts
+        seen = sorted(self._exchange.dialect.quirks, key=lambda one: one.value)
+        return replace(self._facts, quirks=tuple(seen))
 
     @property
     def console(self) -> ConsoleLog:
@@ -98,6 +99,7 @@ class Board:
         while True:
             if speeds and speeds[0] != transport.baud_rate:
                 transport.set_baud_rate(speeds[0])
+                self._exchange.dialect.quirks.clear()  # of the noise at another speed
             try:
                 self._exchange.resync()
                 break
@@ -106,7 +108,7 @@ class Board:
                     raise
                 speeds.pop(0)
         self._facts = self._retrying(self._ask_facts)
-        return self._facts
+        return self.facts
 
     def resync(self) -> None:
         """Bring the line in step, after an error.
@@ -156,7 +158,7 @@ class Board:
                 f"model of {len(blob)} bytes, {self.facts.name} has room for {room} bytes"
             )
         self._facts = self._retrying(lambda: self._load_model_once(blob))
-        return self._facts
+        return self.facts
 
     def window(
         self, count: int, *, warmup_count: int = 0, silence_s: float = INFERENCE_S
@@ -281,7 +283,6 @@ class Board:
             model_name=model.name if model and model.name not in (NO_MODEL, "") else None,
             timestamps=self._timestamps(info),
             firmware=info,
-            quirks=tuple(sorted(exchange.dialect.quirks, key=lambda one: one.value)),
             baud_rate=exchange.transport.baud_rate,
             is_emulated=exchange.transport.is_emulated,
         )
@@ -448,17 +449,24 @@ class Board:
         )
 
     def _ends(self, reply: BoardReply) -> tuple[said.TimedEvent, said.TimedEvent]:
-        """Lines at the two ends of a window.
+        """Lines at the two ends of a window: laps, or where there are pulses what is around them.
 
         Raises:
             LineDamaged: one of them is missing.
         """
-        is_lap = self.facts.timestamps is TimestampKind.LAP
-        kinds = said.LapTime if is_lap else (said.InferenceBegan, said.InferenceEnded)
-        ends = [one for one in reply.events if isinstance(one.event, kinds)]
-        if len(ends) != 2:
-            raise LineDamaged(f"a window has 2 ends, the board named {len(ends)}")
-        return ends[0], ends[1]
+        marks = said.InferenceBegan | said.InferenceEnded
+        laps: list[said.TimedEvent] = []
+        around: list[said.TimedEvent] = []
+        for one in reply.events:
+            if isinstance(one.event, marks):
+                around.append(one)
+            elif isinstance(one.event, said.LapTime) and len(around) == 1:
+                laps.append(one)
+        if len(laps) >= 2:
+            return laps[0], laps[-1]
+        if self.facts.timestamps is TimestampKind.PULSE and not laps and len(around) == 2:
+            return around[0], around[1]
+        raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
         """Times of single inferences, where the firmware has them."""

@@ -106,7 +106,7 @@ def list_serial_ports() -> list[SerialPortInfo]:
     )
 
 
-class RememberedBoards:
+class KnownBoards:
     """Boards that said their names, by USB serial number, in a file of the user's."""
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ OpenLine = Callable[[str, int], BoardTransport]
 
 
 def find_boards(
-    memory: RememberedBoards,
+    memory: KnownBoards,
     *,
     ask: bool,
     ports: Iterable[SerialPortInfo] | None = None,
@@ -174,7 +174,7 @@ def find_boards(
 
 
 def _asked(
-    port: SerialPortInfo, memory: RememberedBoards, opener: OpenLine, timing: BoardTiming
+    port: SerialPortInfo, memory: KnownBoards, opener: OpenLine, timing: BoardTiming
 ) -> FoundBoard:
     """Ask the board at a port for its name, and remember it."""
     speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES

@@ -26,6 +26,9 @@ _RUN_MAX = 254
 """Bytes other than zero that one code byte can stand before."""
 _FRAME_MAX_BYTES = 1 << 16
 """No frame is longer; what is, has lost its end."""
+_HALVED_EVERY = 4
+"""Attempts without progress, after which data frames become shorter."""
+_PAYLOAD_MIN_BYTES = 32
 ATTEMPTS = 20
 """Times that an upload goes back without having come further."""
 
@@ -204,7 +207,7 @@ class FrameUpload:
     data: bytes
     is_model: bool
     payload_max: int
-    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`."""
+    """Bytes of a data frame, `PAYLOAD` of the reply to `x-frames`; less on a line that is bad."""
     window: int
     """Frames under way at the same time at most."""
     received_bytes: int = 0
@@ -217,6 +220,8 @@ class FrameUpload:
     _is_going_back: bool = False
     """A frame was refused: those behind it are answered first."""
     _sequence: int = 0
+    _furthest_bytes: int = 0
+    """Most bytes that the board ever had; only more than that is progress."""
     _attempts: int = 0
 
     @property
@@ -300,7 +305,8 @@ class FrameUpload:
             self._step = _Step.DONE
         elif received > self.received_bytes:
             self.received_bytes = received
-            self._attempts = 0
+            if received > self._furthest_bytes:
+                self._furthest_bytes, self._attempts = received, 0
         if self._step is _Step.DATA and self.received_bytes >= len(self.data):
             self._step = _Step.COMMIT if self.is_model else _Step.DONE
             self._under_way.clear()
@@ -310,8 +316,10 @@ class FrameUpload:
             self._step, self._offset, self.received_bytes = _Step.BEGIN, 0, 0
         elif error in _REPEATED:
             if self._step is not _Step.BEGIN:
-                self._offset = self.received_bytes = min(received, len(self.data))
-                is_whole = self.is_model and received >= len(self.data)
+                if error is not FrameError.BAD_FRAME:  # which does not know what it was part of
+                    self.received_bytes = min(received, len(self.data))
+                self._offset = self.received_bytes
+                is_whole = self.is_model and self._offset == len(self.data)
                 self._step = _Step.COMMIT if is_whole else _Step.DATA
         else:
             raise BoardRefusal(self._refusal(error, detail))
@@ -326,6 +334,8 @@ class FrameUpload:
 
     def _count_attempt(self, why: str) -> None:
         self._attempts += 1
+        if not self._attempts % _HALVED_EVERY:  # a line this bad lets short frames through
+            self.payload_max = max(_PAYLOAD_MIN_BYTES, self.payload_max // 2)
         if self._attempts > ATTEMPTS:
             raise LineDamaged(
                 f"upload stopped at {self.received_bytes} of {len(self.data)} bytes after "

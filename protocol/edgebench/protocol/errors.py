@@ -378,13 +378,9 @@ class BoardLost(TargetError):
 class BoardSilent(TargetError):
     """A microcontroller does not answer in its time, or in nothing that the bridge understands."""
 
-    retryable = True
-
 
 class BoardRestarted(TargetError):
     """A microcontroller restarted while it was at work; what was loaded into it is lost."""
-
-    retryable = True
 
 
 class BoardRefusal(TargetError):
@@ -393,8 +389,6 @@ class BoardRefusal(TargetError):
 
 class LineDamaged(TargetError):
     """What comes over a serial line is not what was sent, however often it is repeated."""
-
-    retryable = True
 
 
 class LeaseHeld(TargetError):

@@ -103,7 +103,6 @@ def test_deviations_of_firmware_are_survived_and_named(
     """A board that differs in a comma cannot be used, and nobody says why."""
     line = line_to(habits)
     board = measured(line)
-    board.connect()
     assert set(board.facts.quirks) == ({quirk} if quirk else set())
 
 
@@ -125,6 +124,12 @@ def test_mode_is_asked_for_where_no_start_was_heard() -> None:
     for is_energy, kind in ((False, TimestampKind.LAP), (True, TimestampKind.PULSE)):
         line = line_to(BoardHabits(is_energy=is_energy), is_started_by_open=False)
         assert Board(line).connect().timestamps is kind
+
+
+def test_laps_are_used_also_where_nobody_said_that_there_are_any() -> None:
+    """Firmware without `timestamp`, whose start was not heard, is measured without its times."""
+    line = line_to(BoardHabits(has_timestamp=False), is_started_by_open=False)
+    assert measured(line).window(3).ticks == 4500
 
 
 def test_laps_across_a_wrap_of_the_counter() -> None:

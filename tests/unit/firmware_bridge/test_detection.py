@@ -10,7 +10,7 @@ from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, Line
 from edgebench.firmware_bridge.detection import (
     FoundBoard,
     KnownBoard,
-    RememberedBoards,
+    KnownBoards,
     SerialPortInfo,
     find_boards,
     list_serial_ports,
@@ -55,7 +55,7 @@ class Desk:
 
 def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     """Listing boards restarts them every time, or talks into a meter's recording."""
-    desk, memory = Desk(), RememberedBoards(tmp_path / "state/boards.json")
+    desk, memory = Desk(), KnownBoards(tmp_path / "state/boards.json")
     boards = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
     assert [one.port for one in boards] == [NUCLEO, OTHER_NUCLEO, ADAPTER]
     assert [one.board.name if one.board else None for one in boards] == [
@@ -79,7 +79,7 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
 def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
     """A list of devices restarts the boards of others."""
     desk = Desk()
-    boards = find_boards(RememberedBoards(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
+    boards = find_boards(KnownBoards(tmp_path / "b"), ask=False, ports=PORTS, opener=desk.open)
     assert [one.board for one in boards] == [None, None, None]
     assert desk.opened == []
 
@@ -89,11 +89,11 @@ def test_memory_that_is_damaged_is_as_good_as_none(tmp_path: Path) -> None:
     path = tmp_path / "boards.json"
     for text in ("", "[]", '{"a": 1}', '{"a": {"nonsense": 1}}', "\0"):
         path.write_text(text)
-        assert RememberedBoards(path).known() == {}
-    RememberedBoards(path).remember(NUCLEO, KnownBoard(name="b"))
-    assert list(RememberedBoards(path).known().values()) == [KnownBoard(name="b")]
-    RememberedBoards(path).remember(ADAPTER, KnownBoard(name="c"))
-    assert len(RememberedBoards(path).known()) == 1, "without a serial number it may be any"
+        assert KnownBoards(path).known() == {}
+    KnownBoards(path).remember(NUCLEO, KnownBoard(name="b"))
+    assert list(KnownBoards(path).known().values()) == [KnownBoard(name="b")]
+    KnownBoards(path).remember(ADAPTER, KnownBoard(name="c"))
+    assert len(KnownBoards(path).known()) == 1, "without a serial number it may be any"
 
 
 def test_interfaces_of_one_device_are_told_apart() -> None:

@@ -375,6 +375,8 @@ def test_missing_prefixes_change_nothing(name: str) -> None:
         ("m-results-[0.1,0.m-ready\r\n", [said.OtherText("m-results-[0.1,0."), READY]),
         ("m-bufm-timestamp-mode-energy\r\n", [said.OtherText("m-buf"), said.TimestampMode(True)]),
         ("\0\0\xffm-ready\r\n", [READY]),
+        ("\x1b[1;32mm-ready\x1b[0m\r\n", [READY]),
+        ("\x1b[2K\x1bm-lap-us-7\r\n", [said.LapTime(7)]),
         ("m-name-board\r\n", [said.BoardNamed("board")]),
         ("m-name-dut-board\r\n", [said.BoardNamed("board")]),
         ("m-name-dut-[a board-1]\r\n", [said.BoardNamed("a board-1")]),

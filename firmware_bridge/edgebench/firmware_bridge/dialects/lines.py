@@ -1,7 +1,7 @@
 r"""Dialects of lines: commands that end in `%`, replies by lines until `m-ready`.
 
 Theory of operation. A line ends at LF, or at CR; empty lines say nothing, so every variant of line
-ends is the same. Bytes that no text has are dropped. Three defects of a line are mended here:
+ends is the same. Bytes that no text has are dropped, and colours. Three defects of a line are mended here:
 
     echo          the command itself comes first, whole or in a line of its own
     no prefix     `ready` for `m-ready`; firmware of people who found the prefix superfluous
@@ -30,7 +30,11 @@ _LINE_MAX_BYTES = 1 << 16
 """A board that sends so much without an end of a line is not talking to us; `db print` of the
 streaming firmware is one line of three characters a byte."""
 _ENDS = re.compile(rb"\r|\n")
-_NO_TEXT = bytes({*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x20), *range(0x7F, 0x100)})
+_NO_TEXT = bytes(
+    {*range(0x09), *range(0x0B, 0x0D), *range(0x0E, 0x1B), *range(0x1C, 0x20), *range(0x7F, 0x100)}
+)
+_COLOURS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~])?")
+"""Sequences that a terminal obeys; shells of real-time systems print them. Source: ECMA-48, 5.4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ class LineDialect:
             first_ns = time_ns if number else self._rest_ns
             events += [
                 TimedEvent(self._event(part), first_ns, time_ns)
-                for part in self._parts(line.decode("ascii").strip())
+                for part in self._parts(_COLOURS.sub("", line.decode("ascii")).strip())
             ]
         if whole:
             self._rest_ns = time_ns

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.energy import SECOND_NS
-from support.lpm01a import Faults, stream_bytes
+from support.pulsed import ACTIVE_W, IDLE_W, RATE_HZ, lpm01a_recording, sampled_j
 
 from edgebench.host.analysis.energy.pulses import (
     PulsedResult,
@@ -25,21 +25,11 @@ from edgebench.meters.base import (
     Header,
     LossReport,
     MeterInfo,
-    Packet,
     SampleBlock,
 )
-from edgebench.meters.lpm01a.datasheet import capability, uncertainty
-from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
-from edgebench.meters.lpm01a.settings import EventEdge, Lpm01aSettings, Lpm01aSetup
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
 
-RATE_HZ = 1000
-ACTIVE_W, IDLE_W = 0.010, 0.001
-STEP_J = 1e-8
-"""Step of the meter's text for 10 µJ, four digits."""
-SETUP = Lpm01aSetup(rate_hz=RATE_HZ, is_energy=True, is_ascii=True, events=EventEdge.FALLING)
 Floats = NDArray[np.float64]
 
 
@@ -71,42 +61,13 @@ def bench_of(seed: int, *, window_s: float = 10.05, count: int = 700, gain: floa
     late_s = chance.exponential(0.1, (5, 2))
     bridge_ns = ((edges_s * (1 + 80e-6) + 5000.0 + late_s) * SECOND_NS).astype(np.int64)
     windows = tuple(PulsedWindow(count, int(begin), int(end)) for begin, end in bridge_ns)
-    # Energy up to the end of each sample, by pieces of constant power.
-    ends_s = np.arange(1, int((at_s + 2) * RATE_HZ) + 1) / RATE_HZ
-    bounds_s = np.concatenate([[0.0], edges_s.reshape(-1), [at_s + 10]])
-    powers_w = np.resize([IDLE_W, ACTIVE_W], len(bounds_s) - 1)
-    passed_j = np.concatenate([[0.0], np.cumsum(np.diff(bounds_s) * powers_w)])
-    samples_j = np.diff(np.interp(np.concatenate([[0.0], ends_s]), bounds_s, passed_j))
-    samples_j = samples_j * gain + chance.normal(0, 2e-8, len(samples_j))
-    samples_j = np.rint(samples_j / STEP_J) * STEP_J
+    samples_j = sampled_j(edges_s, chance, gain)
     return Bench(edges_s, other_s, windows, samples_j, count)
 
 
-def lpm01a_recording(bench: Bench, folder: Path) -> PowerFile:
-    """Recording as the meter of MLPerf Tiny sends it, by its bytes."""
-    pulses_s = np.sort(np.concatenate([bench.edges_s.reshape(-1), bench.other_s]))
-    records = tuple((int(one * RATE_HZ), b"event 00 fal\r\n") for one in pulses_s)
-    data = stream_bytes(
-        bench.energies_j, rate_hz=RATE_HZ, is_ascii=True, faults=Faults(records=records)
-    )
-    settings = Lpm01aSettings(setup=SETUP, supply_v=3.3)
-    meter = Header(
-        driver="lpm01a",
-        info=MeterInfo(vendor="STMicroelectronics", model="X-NUCLEO-LPM01A", serial="7"),
-        capability=capability("lpm01a", SETUP, "7"),
-        uncertainty=uncertainty(SETUP, 3.3),
-        facts=to_plain(settings),
-    )
-    decoder = Lpm01aDecoder(settings)
-    blocks = [*decoder.feed(Packet(0, 1, data)), *decoder.finish()]
-    # Everything came at once here: nothing about rates is known.
-    write_blocks(
-        folder,
-        meter,
-        blocks,
-        lambda: replace(decoder.loss(), rate_error_ppm=None, rate_span_s=None),
-    )
-    return PowerFile.open(folder)
+def recording_of(bench: Bench, folder: Path) -> PowerFile:
+    """Recording of a bench."""
+    return lpm01a_recording(bench.energies_j, [*bench.edges_s.reshape(-1), *bench.other_s], folder)
 
 
 def check(result: PulsedResult, bench: Bench) -> None:
@@ -124,7 +85,7 @@ def check(result: PulsedResult, bench: Bench) -> None:
 def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
     """Windows of the wrong edges, or energy of the pauses, as on a busy machine they came to be."""
     bench = bench_of(seed)
-    result = pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows)
+    result = pulsed_energy(recording_of(bench, tmp_path), bench.windows)
     assert f"{1e3 * result.median.power_w.value:.2f}" == "10.00"
     assert result.is_by_rule
     check(result, bench)
@@ -136,13 +97,13 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
 def test_gain_of_the_meter_is_inside_the_interval(seed: int, tmp_path: Path) -> None:
     """A meter that is wrong by what its data sheet allows gives an interval without the truth."""
     bench = bench_of(seed, gain=1.019 if seed % 2 else 0.981)
-    check(pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows), bench)
+    check(pulsed_energy(recording_of(bench, tmp_path), bench.windows), bench)
 
 
 def test_short_windows_are_measured_and_not_by_the_rule(tmp_path: Path) -> None:
     """A result of one second looks like one that may be submitted."""
     bench = bench_of(1, window_s=1.0)
-    result = pulsed_energy(lpm01a_recording(bench, tmp_path), bench.windows[:3])
+    result = pulsed_energy(recording_of(bench, tmp_path), bench.windows[:3])
     assert not result.is_by_rule
     assert len(result.windows) == 3
 

@@ -1,0 +1,48 @@
+"""Commands that a person types to a board, and its replies as they come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from edgebench.firmware_bridge.dialects.lines import TERMINATOR, check_command
+from edgebench.firmware_bridge.transports.base import BoardTransport
+from edgebench.protocol.text import printable
+
+MAX_CHARS = 1024
+"""Longest command; what firmware has room for is its own matter here."""
+_READY = re.compile(rb"ready\s*$")
+
+
+def converse(
+    transport: BoardTransport, commands: Iterable[str], *, silence_s: float, quiet_s: float = 0.3
+) -> Iterator[str]:
+    """Text of a board: at its start, and after each command.
+
+    A command needs no terminator, and one that is empty is not sent: it would crash the reference
+    firmware. Text ends with `m-ready`, or when nothing comes.
+
+    Args:
+        transport: Way to the board.
+        commands: Commands as they are typed.
+        silence_s: How long a board may say nothing while it works on a command.
+        quiet_s: How long it may say nothing behind `m-ready`: an interface board goes on there.
+
+    Raises:
+        LocalProtocolError: a command is none that a board may be sent.
+        BoardLost: the board is gone.
+    """
+    yield from _text(transport, quiet_s, quiet_s)
+    for line in commands:
+        command = line.strip().removesuffix(TERMINATOR).strip()
+        if not command:
+            continue
+        transport.write((check_command(command, MAX_CHARS) + TERMINATOR).encode("ascii"))
+        yield from _text(transport, silence_s, quiet_s)
+
+
+def _text(transport: BoardTransport, silence_s: float, quiet_s: float) -> Iterator[str]:
+    heard = b""
+    while data := transport.read(quiet_s if _READY.search(heard) else silence_s).data:
+        heard = (heard + data)[-MAX_CHARS:]
+        yield printable(data.decode("latin-1").replace("\r", ""), keep_lines=True)

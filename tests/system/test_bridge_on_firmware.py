@@ -1,0 +1,198 @@
+"""The bridge drives our own firmware: on a pseudo-terminal, and on a board of QEMU's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tty
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.firmware_process import built
+from support.reference_kernels import BUILT_IN
+from support.tools import need_tool
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.console import ConsoleDirection
+from edgebench.firmware_bridge.exchange import BoardTiming
+from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
+from edgebench.firmware_bridge.frames import LEAVE_FRAMES
+from edgebench.firmware_bridge.generate import generate
+from edgebench.firmware_bridge.transports.child import ChildProcess
+from edgebench.firmware_bridge.transports.qemu import (
+    QEMU_MACHINES,
+    QemuBoard,
+    QemuSetup,
+    qemu_version,
+)
+from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.protocol.errors import (
+    BoardLost,
+    BoardRefusal,
+    BoardRestarted,
+    TargetError,
+    UsageError,
+)
+
+PACKAGED = Path(__file__).resolve().parents[2] / "firmware_bridge/edgebench/firmware_bridge/elf"
+MACHINE = QEMU_MACHINES["mps2-an386"]
+PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s=20.0)
+"""No machine is so loaded that a board on it takes longer."""
+INPUT = bytes(range(64))
+
+
+@pytest.fixture(scope="module")
+def binary() -> Path:
+    """The firmware as a program of this machine."""
+    return built("posix", "gcc")
+
+
+@pytest.fixture(scope="module")
+def blob() -> bytes:
+    """A model of 64 bytes of input and 10 of output."""
+    return generate(BUILT_IN.read_bytes(), model_id="digits").data
+
+
+@pytest.fixture
+def board(binary: Path) -> Iterator[Board]:
+    """The firmware on a pseudo-terminal, connected."""
+    with closing(Board(ChildProcess([str(binary), "--stdio"]), timing=PATIENT)) as board:
+        board.connect()
+        yield board
+
+
+def test_model_and_input_are_loaded_and_run(board: Board, blob: bytes) -> None:
+    """Two readings of docs/firmware-protocol.md differ."""
+    assert board.facts.model_name is None
+    with pytest.raises(BoardRefusal, match="No model"):
+        board.window(1)
+    facts = board.load_model(blob)
+    assert facts.firmware is not None
+    assert (facts.model_name, facts.firmware.input_bytes) == ("digits", 64)
+    assert facts.firmware.model_bytes == len(blob)
+    assert facts.timestamps is TimestampKind.LAP
+    assert facts.quirks == ()
+    assert board.load_input(INPUT) is ReadBack.CRC
+    window = board.window(20, warmup_count=2)
+    assert window.ticks is not None
+    assert window.inferences is not None
+    assert window.inferences.total_count == len(window.inferences.ticks) == 20
+    single_s = sum(one or 0 for one in window.inferences.ticks) / window.inferences.tick_rate_hz
+    assert 0 < single_s <= window.ticks / 1e6 + 1e-3, "the window is not less than its parts"
+    assert window.outputs == board.outputs()
+    assert len(board.output_bytes()) == 10
+
+
+def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
+    """One of the two ways leaves other bytes; or frames are not worth their while."""
+    board.load_model(blob)
+    board.load_input(INPUT)
+    board.window(1)
+    by_digits = board.output_bytes()
+    counts = []
+    for upload in (board._load_digits, lambda data: board._upload(data, is_model=False)):
+        before = sent_bytes(board)
+        upload(INPUT)
+        counts.append(sent_bytes(board) - before)
+        board.resync()
+        board.window(1)
+        assert board.output_bytes() == by_digits
+    digits, frames = counts
+    assert digits > 2 * len(INPUT)
+    assert frames < len(INPUT) + 60, "the fixed part: entering, begin, header and leaving"
+
+
+def sent_bytes(board: Board) -> int:
+    """Bytes that went to the board so far."""
+    entries = board.console.entries()
+    return sum(len(one.data) for one in entries if one.direction is ConsoleDirection.SENT)
+
+
+def test_board_that_was_left_in_frame_mode_is_found(binary: Path) -> None:
+    """A bridge that died in an upload leaves a board that nobody can talk to."""
+    hasty = BoardTiming(resync_s=(1.0, 1.0, 1.0, 60.0, 60.0))
+    with closing(Board(ChildProcess([str(binary), "--stdio"]), timing=hasty)) as board:
+        board.connect()
+        board._exchange.ask("x-frames")
+        board._exchange.send(b"\x05\x02\x01half a frame")
+        board.resync()
+        assert board.connect().name == "edgebench-posix"
+        sent = [one.data for one in board.console.entries()]
+        assert LEAVE_FRAMES in sent
+
+
+def test_energy_mode_and_restart_on_open(binary: Path, tmp_path: Path) -> None:
+    """A board that restarts when its port is opened is silent at first."""
+    process = subprocess.Popen(
+        [str(binary), "--energy", "--reset-on-open", "--pin", str(tmp_path / "pin")],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    path = process.stdout.readline().strip()
+    held = os.open(path, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(held)
+    try:
+        with closing(Board(open_line(path, 9600), timing=PATIENT)) as board:
+            facts = board.connect()
+            assert facts.timestamps is TimestampKind.PULSE
+            assert facts.baud_rate == 9600
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            os.close(held)
+            held = -1
+            with pytest.raises(BoardLost, match="is gone"):
+                board.connect()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        if held >= 0:
+            os.close(held)
+
+
+def test_board_of_qemu_is_measured_reset_and_pulled_out(blob: bytes, tmp_path: Path) -> None:
+    """Emulated boards lose their start, or live on behind the bridge."""
+    need_tool("qemu-system-arm")
+    path = tmp_path / "a,blob"
+    path.write_bytes(blob)
+    setup = QemuSetup(
+        machine=MACHINE,
+        firmware=PACKAGED / f"{MACHINE.name}.elf",
+        blob=path,
+        blob_address=0x100000,
+    )
+    assert qemu_version() is not None
+    emulator = QemuBoard(setup)
+    with closing(Board(emulator, timing=PATIENT)) as board:
+        facts = board.connect()
+        assert (facts.model_name, facts.is_emulated) == ("digits", True)
+        assert b"m-init-done" in b"".join(one.data for one in board.console.entries())
+        assert board.load_input(INPUT) is ReadBack.CRC
+        windows = [board.window(3) for _ in range(2)]
+        ticks = [one for window in windows for one in window.inferences.ticks]  # type: ignore[union-attr]
+        assert max(one or 0 for one in ticks) - min(one or 0 for one in ticks) <= 10
+        emulator.reset()
+        with pytest.raises((BoardRestarted, BoardRefusal)):
+            board.window(1)  # its input is lost, and nobody runs on zeros
+        board.resync()
+        board.load_input(INPUT)
+        assert board.window(3).outputs == windows[0].outputs
+        os.kill(emulator.process_id, signal.SIGKILL)
+        with pytest.raises(BoardLost, match="qemu:mps2-an386 is gone: QEMU has ended"):
+            board.outputs()
+    with pytest.raises(ProcessLookupError):
+        os.kill(emulator.process_id, 0)
+
+
+def test_qemu_that_does_not_start_says_why(tmp_path: Path) -> None:
+    """A user reads of a socket, and not of a file that is missing."""
+    need_tool("qemu-system-arm")
+    setup = QemuSetup(machine=MACHINE, firmware=tmp_path / "nothing.elf")
+    with pytest.raises(TargetError, match=r"qemu:mps2-an386 does not start: .*nothing\.elf"):
+        QemuBoard(setup)
+    with pytest.raises(UsageError, match="shift of virtual time is 0 to 10, got 11"):
+        QemuSetup(machine=MACHINE, firmware=tmp_path, shift=11)
