@@ -279,6 +279,22 @@ def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
     line.lines()
 
 
+def test_board_that_resets_when_it_is_opened_says_its_banner_each_time(binary: Path) -> None:
+    """The bridge is not tested with the boards that most people have."""
+    with subprocess.Popen(
+        [str(binary), "--reset-on-open"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        path = process.stdout.readline().strip()
+        for _ in range(3):
+            file = os.open(path, os.O_RDWR | os.O_NOCTTY)
+            line = Line(file)
+            line.until(b"m-timestamp-mode-performance\r\n")
+            line.until(b"m-init-done\r\nm-ready\r\n")
+            os.close(file)
+        process.kill()
+
+
 @given(st.binary(max_size=2000))
 def test_cobs_of_the_tests_is_its_own_inverse(data: bytes) -> None:
     """The tests send frames that are none."""

@@ -225,10 +225,8 @@ int main(int argc, char **argv)
 		uint8_t bytes[256];
 		ssize_t count;
 		struct pollfd line = {.fd = line_in, .events = POLLIN};
-
 		bool has_rested = poll(&line, 1, 0) == 0;
 
-		poll(&line, 1, -1);
 		if (is_pty && line.revents & POLLHUP && !(line.revents & POLLIN)) {
 			was_open = false;
 			pause_ms(POLL_MS);
@@ -240,6 +238,7 @@ int main(int argc, char **argv)
 			device_reset(is_energy);
 		}
 		was_open = true;
+		poll(&line, 1, -1);
 		count = read(line_in, bytes, sizeof bytes);
 		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
 			return 0;
