@@ -4,7 +4,7 @@
     python devtools/build_firmware.py posix                 # into build/firmware/
     python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
     python devtools/build_firmware.py                       # every board of the package
-    python devtools/build_firmware.py --check               # … and compare with what is in the package
+    python devtools/build_firmware.py --check               # … compared with those in the package
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
 COMPILER, and another version makes other bytes. No C library is linked.
@@ -22,9 +22,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "firmware_bridge/firmware"
 PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
 COMPILER = "12.2.1 20221205"
-WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow -Wstrict-prototypes"
+WARNINGS = "-Wall -Wextra -Werror -Wconversion -Wno-sign-conversion -Wshadow"
 COMMON = "-std=c11 -fno-strict-aliasing -fno-common -ffunction-sections -fdata-sections"
-BARE = "-O2 -ffreestanding -nostdlib -Ifreestanding -fno-tree-loop-distribute-patterns -mthumb -Wl,--gc-sections"
+BARE = (
+    "-O2 -ffreestanding -nostdlib -Ifreestanding -mthumb -fno-tree-loop-distribute-patterns"
+    " -Wl,--gc-sections"
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Board:
     options: str
     port: str
 
-    def command(self, output: Path) -> list[str]:
+    def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
@@ -43,7 +46,7 @@ class Board:
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
         words = f"{COMMON} {WARNINGS} -I. {self.options}".split()
-        return [self.compiler, *words, *files, "-o", str(output), *self.libraries()]
+        return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
         """Arithmetic that the processor has not; nothing else is linked."""
@@ -72,16 +75,18 @@ BOARDS = {
 IN_PACKAGE = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
 
 
-def build(name: str, folder: Path) -> Path:
-    """Compile a board's firmware.
+def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
+    """Compile a board's firmware, perhaps one that is in energy mode after a reset.
 
     Raises:
         FileNotFoundError: There is no such compiler.
         subprocess.CalledProcessError: It refused the sources, and said why on standard error.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    output = folder.resolve() / (name if name.startswith("posix") else f"{name}.elf")
-    subprocess.run(BOARDS[name].command(output), cwd=SOURCES, check=True)
+    suffix = "-energy" if is_energy else ""
+    output = folder.resolve() / (name if name.startswith("posix") else f"{name}{suffix}.elf")
+    definitions = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
+    subprocess.run(BOARDS[name].command(output, *definitions), cwd=SOURCES, check=True)
     return output
 
 
@@ -91,15 +96,17 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, help="folder; default: build/firmware, or the package"
     )
+    parser.add_argument("--energy", action="store_true", help="in energy mode after a reset")
     parser.add_argument("--check", action="store_true", help="compare with the package")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)
-    default = ROOT / "build/firmware" if options.boards or options.check else PACKAGED
+    is_local = options.boards or options.check or options.energy
+    default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default
     differing: list[str] = []
     for name in names:
         try:
-            output = build(name, folder)
+            output = build(name, folder, is_energy=options.energy)
         except FileNotFoundError as error:
             print(f"error: {error.filename} is not installed", file=sys.stderr)
             return 2

@@ -1,6 +1,7 @@
 """The firmware as a process on this machine or in QEMU, and a plain host for it.
 
-The host here is written from docs/firmware-protocol.md, not from the bridge: two readings of one page.
+The host here is written from docs/firmware-protocol.md, not from the bridge: two readings of one
+page.
 """
 
 from __future__ import annotations

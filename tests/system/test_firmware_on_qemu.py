@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from support.firmware_process import Line, built, emulated, run_inference
 from support.reference_kernels import BUILT_IN, Reference, inputs
-from support.tools import need_runtime, need_tool
+from support.tools import need_runtime, need_tool, skip_or_fail
 
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
 
@@ -17,7 +19,9 @@ BOARDS = {
     "mps2-an500": ("cortex-m7", "dsp"),
     "mps3-an547": ("cortex-m55", "mve"),
 }
-PACKAGED = Path(__file__).resolve().parents[2] / "firmware_bridge/edgebench/firmware_bridge/elf"
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
+BUILDER = ROOT / "devtools/build_firmware.py"
 COUNTED = ("-icount", "shift=3,sleep=off")
 
 
@@ -33,6 +37,13 @@ def blob_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("board", BOARDS)
 def test_package_holds_what_the_sources_build(board: str) -> None:
     """Users measure with another firmware than the one that is tested, or nobody can tell."""
+    need_tool("arm-none-eabi-gcc")
+    (wanted,) = re.findall(r'^COMPILER = "(.*)"', BUILDER.read_text(), re.MULTILINE)
+    version = subprocess.run(
+        ["arm-none-eabi-gcc", "--version"], capture_output=True, text=True, check=True
+    )
+    if wanted not in version.stdout:
+        skip_or_fail(f"another arm-none-eabi-gcc than {wanted}")
     assert (
         built(board, "arm-none-eabi-gcc").read_bytes() == (PACKAGED / f"{board}.elf").read_bytes()
     )
@@ -69,6 +80,19 @@ def test_counted_ticks_are_the_same_in_every_process(blob_file: Path) -> None:
     processes = [ticks_of("mps2-an386", blob_file) for _ in range(3)]
     for ticks in zip(*processes, strict=True):
         assert max(ticks) - min(ticks) <= 2, processes
+
+
+def test_pin_is_the_second_line(blob_file: Path, tmp_path: Path) -> None:
+    """Energy of an emulated board has no windows."""
+    pin = tmp_path / "pin"
+    elf = PACKAGED / "mps2-an386.elf"
+    with emulated("mps2-an386", elf, *COUNTED, "-serial", f"file:{pin}", blob=blob_file) as line:
+        line.lines()
+        assert line.command("x-mode energy") == ["m-timestamp-mode-energy"]
+        line.command("infer 3 1")
+        durations = line.durations()
+    first, last = (int(text) for text in pin.read_text().split())
+    assert 0 <= last - first - sum(durations) < 1000, "ticks of the line and the loop"
 
 
 def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:

@@ -24,7 +24,7 @@ _OPERATOR = struct.Struct(f"<8I{PARAMETER_COUNT}i")
 _CHECKED_FROM = 16
 
 
-class Kind(IntEnum):
+class BlobKind(IntEnum):
     """Operators of the firmware."""
 
     CONV = 1
@@ -64,7 +64,7 @@ class BlobTensor:
 class BlobOperator:
     """An operator of the blob; tensors by number."""
 
-    kind: Kind
+    kind: BlobKind
     inputs: tuple[int, ...]
     output: int
     parameters: dict[int, int] = field(default_factory=dict[int, int])

@@ -147,7 +147,7 @@ def generate(
         raise ModelRefused("the model's tensors do not fit its operators") from error
     if len(lowering.tensors) > MAX_TENSORS or len(lowering.operators) > MAX_OPERATORS:
         raise ModelRefused(
-            f"the model has {len(lowering.operators)} operators, at most {MAX_OPERATORS} are possible"
+            f"the model has {len(lowering.operators)} operators, the limit is {MAX_OPERATORS}"
         )
     if any(lowering.tensors[number].content for number in (first, *outputs)):
         raise ModelRefused("an input or output of the model is constant")

@@ -1,6 +1,6 @@
 """Operators of a model as the firmware runs them, with everything computed that can be.
 
-FULLY_CONNECTED becomes a convolution of 1 x 1, and a depthwise convolution of one channel an ordinary
+FULLY_CONNECTED becomes a convolution of 1 x 1, a depthwise convolution of one channel an ordinary
 one. The zero point of the input is folded into the bias. What only changes a shape becomes
 another view of the same bytes.
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobOperator, BlobTensor, Kind
+from edgebench.firmware_bridge.blob import MAX_DIMENSION, BlobKind, BlobOperator, BlobTensor
 from edgebench.firmware_bridge.quantization import (
     FixedPoint,
     activation_range,
@@ -30,10 +30,10 @@ from edgebench.firmware_bridge.tflite import (
     INT8,
     INT32,
     UINT8,
-    Code,
-    Model,
     ModelOperator,
     ModelTensor,
+    TfliteCode,
+    TfliteGraph,
 )
 from edgebench.protocol.errors import ModelRefused
 
@@ -66,7 +66,7 @@ def four(shape: Sequence[int]) -> Shape:
 class Lowering:
     """A model on its way into a blob."""
 
-    model: Model
+    model: TfliteGraph
     is_tflm: bool
     tensors: list[BlobTensor] = field(default_factory=list[BlobTensor])
     operators: list[BlobOperator] = field(default_factory=list[BlobOperator])
@@ -192,7 +192,7 @@ def _conv_scratch(depth: int, rows: int) -> int:
 
 
 def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
-    is_depthwise = operator.code == Code.DEPTHWISE_CONV_2D
+    is_depthwise = operator.code == TfliteCode.DEPTHWISE_CONV_2D
     fields = _DEPTHWISE_OPTIONS if is_depthwise else _CONV_OPTIONS
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     _only_int8(source, out)
@@ -235,7 +235,7 @@ def _convolution(lowering: Lowering, operator: ModelOperator) -> None:
         lowering.weights(shape, values.tobytes()),
         _bias(lowering, _input(operator, 2), sums, source.zero_point),
     )
-    kind = Kind.DEPTHWISE if is_really_depthwise else Kind.CONV
+    kind = BlobKind.DEPTHWISE if is_really_depthwise else BlobKind.CONV
     output = lowering.view(operator.outputs[0])
     added = BlobOperator(kind, inputs, output, parameters, scratch_bytes=scratch)
     _add_conv(lowering, added, _factors(source, weights, out), channels)
@@ -264,7 +264,7 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         factors = [fixed_point(float32(source.scale * weights.scale) / out.scale)]
     ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
     added = BlobOperator(
-        Kind.CONV,
+        BlobKind.CONV,
         inputs,
         lowering.view(operator.outputs[0], (1, rows, 1, units)),
         {**ones, _ZERO_IN: source.zero_point, **_clamp(operator.option(0), out)},
@@ -291,12 +291,12 @@ def _pool(lowering: Lowering, operator: ModelOperator) -> None:
         _FILTER_W: filter_w,
         **_clamp(operator.option(5), out),
     }
-    kind = Kind.MAX_POOL if operator.code == Code.MAX_POOL_2D else Kind.AVERAGE_POOL
+    kind = BlobKind.MAX_POOL if operator.code == TfliteCode.MAX_POOL_2D else BlobKind.AVERAGE_POOL
     _append(lowering, operator, kind, parameters)
 
 
 def _append(
-    lowering: Lowering, operator: ModelOperator, kind: Kind, parameters: dict[int, int]
+    lowering: Lowering, operator: ModelOperator, kind: BlobKind, parameters: dict[int, int]
 ) -> None:
     inputs = tuple(lowering.view(number) for number in operator.inputs)
     lowering.operators.append(
@@ -321,7 +321,7 @@ def _add_tensors(lowering: Lowering, operator: ModelOperator) -> None:
         **_pair(_FACTOR_OUT, fixed_point(twice / (2**_ADD_LEFT_SHIFT * out.scale))),
         **_clamp(operator.option(0), out),
     }
-    _append(lowering, operator, Kind.ADD, parameters)
+    _append(lowering, operator, BlobKind.ADD, parameters)
 
 
 def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
@@ -335,7 +335,7 @@ def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
         **_pair(_FACTOR_OUT, factor),
         **_clamp(operator.option(0), out),
     }
-    _append(lowering, operator, Kind.MUL, parameters)
+    _append(lowering, operator, BlobKind.MUL, parameters)
 
 
 def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
@@ -343,7 +343,7 @@ def _reshape(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = operator.inputs[0], operator.outputs[0]
     if out in lowering.storages or lowering.tensor(source).content:
         inputs = (lowering.view(source),)
-        lowering.operators.append(BlobOperator(Kind.COPY, inputs, lowering.view(out)))
+        lowering.operators.append(BlobOperator(BlobKind.COPY, inputs, lowering.view(out)))
         return
     lowering.storages[out] = lowering.storages.setdefault(source, source)
 
@@ -362,7 +362,7 @@ def _pad(lowering: Lowering, operator: ModelOperator) -> None:
     parameters = dict(enumerate([0] * (4 - len(before)) + before))
     parameters[_ZERO_OUT] = out.zero_point
     inputs = (lowering.view(operator.inputs[0]),)
-    added = BlobOperator(Kind.PAD, inputs, lowering.view(operator.outputs[0]), parameters)
+    added = BlobOperator(BlobKind.PAD, inputs, lowering.view(operator.outputs[0]), parameters)
     lowering.operators.append(added)
 
 
@@ -373,7 +373,7 @@ def _softmax(lowering: Lowering, operator: ModelOperator) -> None:
         raise ModelRefused(f"softmax to {out.name!r} has a scale other than 1/256")
     beta = 1.0 if operator.options is None else operator.options.real(0)
     factor, smallest = softmax_factor(source.scale, beta)
-    _append(lowering, operator, Kind.SOFTMAX, {**_pair(0, factor), 2: smallest})
+    _append(lowering, operator, BlobKind.SOFTMAX, {**_pair(0, factor), 2: smallest})
 
 
 def _mean(lowering: Lowering, operator: ModelOperator) -> None:
@@ -390,7 +390,7 @@ def _mean(lowering: Lowering, operator: ModelOperator) -> None:
         _ZERO_OUT: out.zero_point,
     }
     added = BlobOperator(
-        Kind.MEAN,
+        BlobKind.MEAN,
         (lowering.view(operator.inputs[0]),),
         lowering.view(operator.outputs[0], kept),
         parameters,
@@ -413,7 +413,7 @@ def _concatenate(lowering: Lowering, operator: ModelOperator) -> None:
         inputs = (lowering.view(number),)
         parameters = {0: axis + 4 - rank, 1: place}
         output = lowering.view(operator.outputs[0])
-        lowering.operators.append(BlobOperator(Kind.CONCAT, inputs, output, parameters))
+        lowering.operators.append(BlobOperator(BlobKind.CONCAT, inputs, output, parameters))
         place += source.shape[axis]
 
 
@@ -421,35 +421,35 @@ def _convert(lowering: Lowering, operator: ModelOperator) -> None:
     source, out = lowering.tensor(operator.inputs[0]), lowering.tensor(operator.outputs[0])
     integers = (INT8, UINT8)
     if source.type in integers and out.type == FLOAT32:
-        _append(lowering, operator, Kind.DEQUANTIZE, {})
+        _append(lowering, operator, BlobKind.DEQUANTIZE, {})
     elif source.type == FLOAT32 and out.type == INT8:
-        _append(lowering, operator, Kind.QUANTIZE, {})
+        _append(lowering, operator, BlobKind.QUANTIZE, {})
     elif source.type in integers and out.type in integers:
         parameters = {
             **_pair(0, fixed_point(source.scale / out.scale)),
             _ZERO_IN: source.zero_point,
             _ZERO_OUT: out.zero_point,
         }
-        _append(lowering, operator, Kind.REQUANTIZE, parameters)
+        _append(lowering, operator, BlobKind.REQUANTIZE, parameters)
     else:
         raise ModelRefused(f"no conversion from {source.type} to {out.type}")
 
 
-_LOWERINGS: dict[Code, Callable[[Lowering, ModelOperator], None]] = {
-    Code.ADD: _add_tensors,
-    Code.AVERAGE_POOL_2D: _pool,
-    Code.CONCATENATION: _concatenate,
-    Code.CONV_2D: _convolution,
-    Code.DEPTHWISE_CONV_2D: _convolution,
-    Code.DEQUANTIZE: _convert,
-    Code.EXPAND_DIMS: _reshape,
-    Code.FULLY_CONNECTED: _fully_connected,
-    Code.MAX_POOL_2D: _pool,
-    Code.MEAN: _mean,
-    Code.MUL: _multiply_tensors,
-    Code.PAD: _pad,
-    Code.QUANTIZE: _convert,
-    Code.RESHAPE: _reshape,
-    Code.SOFTMAX: _softmax,
-    Code.SQUEEZE: _reshape,
+_LOWERINGS: dict[TfliteCode, Callable[[Lowering, ModelOperator], None]] = {
+    TfliteCode.ADD: _add_tensors,
+    TfliteCode.AVERAGE_POOL_2D: _pool,
+    TfliteCode.CONCATENATION: _concatenate,
+    TfliteCode.CONV_2D: _convolution,
+    TfliteCode.DEPTHWISE_CONV_2D: _convolution,
+    TfliteCode.DEQUANTIZE: _convert,
+    TfliteCode.EXPAND_DIMS: _reshape,
+    TfliteCode.FULLY_CONNECTED: _fully_connected,
+    TfliteCode.MAX_POOL_2D: _pool,
+    TfliteCode.MEAN: _mean,
+    TfliteCode.MUL: _multiply_tensors,
+    TfliteCode.PAD: _pad,
+    TfliteCode.QUANTIZE: _convert,
+    TfliteCode.RESHAPE: _reshape,
+    TfliteCode.SOFTMAX: _softmax,
+    TfliteCode.SQUEEZE: _reshape,
 }

@@ -17,7 +17,7 @@ _TYPES = {0: FLOAT32, 1: "float16", 2: INT32, 3: UINT8, 4: "int64", 7: "int16", 
 ELEMENT_BYTES = {INT8: 1, UINT8: 1, INT32: 4, FLOAT32: 4}
 
 
-class Code(IntEnum):
+class TfliteCode(IntEnum):
     """Operators that the firmware has, by `BuiltinOperator`."""
 
     ADD = 0
@@ -78,7 +78,7 @@ class ModelTensor:
 class ModelOperator:
     """An operator; tensors by number, -1 for an input that is left out."""
 
-    code: Code
+    code: TfliteCode
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     options: FlatTable | None
@@ -89,7 +89,7 @@ class ModelOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class TfliteGraph:
     """The only graph of a model."""
 
     tensors: tuple[ModelTensor, ...]
@@ -98,11 +98,11 @@ class Model:
     outputs: tuple[int, ...]
 
 
-def read_model(data: bytes) -> Model:
+def read_model(data: bytes) -> TfliteGraph:
     """Read a .tflite file.
 
     Raises:
-        ModelRefused: The file is damaged, has several graphs, or an operator that is not in `Code`.
+        ModelRefused: It is damaged, has several graphs, or an operator that is not in `TfliteCode`.
     """
     try:
         root = FlatFile(data).root()
@@ -112,7 +112,7 @@ def read_model(data: bytes) -> Model:
         buffers = [table.content(0) for table in root.tables(4)]
         codes = [max(table.number(0, "<b"), table.number(3)) for table in root.tables(1)]
         graph = graphs[0]
-        return Model(
+        return TfliteGraph(
             tensors=tuple(_tensor(table, buffers) for table in graph.tables(0)),
             operators=tuple(_operator(table, codes) for table in graph.tables(3)),
             inputs=graph.numbers(1),
@@ -137,6 +137,6 @@ def _tensor(table: FlatTable, buffers: list[bytes]) -> ModelTensor:
 
 def _operator(table: FlatTable, codes: list[int]) -> ModelOperator:
     code = codes[table.number(0)]
-    if code not in Code.__members__.values():
+    if code not in TfliteCode.__members__.values():
         raise ModelRefused(f"operator {code} of the model is not in the firmware")
-    return ModelOperator(Code(code), table.numbers(1), table.numbers(2), table.table(4))
+    return ModelOperator(TfliteCode(code), table.numbers(1), table.numbers(2), table.table(4))

@@ -1,7 +1,8 @@
 r"""Dialects of lines: commands that end in `%`, replies by lines until `m-ready`.
 
 Theory of operation. A line ends at LF, or at CR; empty lines say nothing, so every variant of line
-ends is the same. Bytes that no text has are dropped, and colours. Three defects of a line are mended here:
+ends is the same. Bytes that no text has are dropped, and colours. Three
+defects of a line are mended here:
 
     echo          the command itself comes first, whole or in a line of its own
     no prefix     `ready` for `m-ready`; firmware of people who found the prefix superfluous

@@ -47,6 +47,9 @@ enum { TX_FULL = 1, RX_FULL = 2, TX_ENABLE = 1, RX_ENABLE = 2, RX_INTERRUPT = 8,
 #define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
 #define COPROCESSORS REGISTER(0xe000ed88u)
 #define VECTOR_TABLE REGISTER(0xe000ed08u)
+#if !defined(STARTS_IN_ENERGY_MODE)
+#define STARTS_IN_ENERGY_MODE 0
+#endif
 #define EXTERNAL_INTERRUPTS 48
 #define LINE_SPEED 115200u
 #define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
@@ -164,7 +167,7 @@ static void main_loop(void)
 	start_counter();
 	INTERRUPT_ENABLE(UART_0_RECEIVED) = 1u << UART_0_RECEIVED % 32;
 	__asm__ volatile("cpsie i");
-	device_reset(false);
+	device_reset(STARTS_IN_ENERGY_MODE);
 	for (;;)
 		device_receive(take());
 }

@@ -80,22 +80,23 @@ void port_pulse(void)
 
 static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
 
-/* Let the bytes take the time that they would take on the line. */
-static void pace(uint64_t *free_ns, size_t count)
+/* Let the bytes take the time that they would take on the line; a line that did not rest goes on where
+ * it was, however late this process gets its turn. */
+static void pace(uint64_t *free_ns, size_t count, bool has_rested)
 {
 	uint64_t now = now_ns();
 	struct timespec until;
 
 	if (!byte_ns)
 		return;
-	*free_ns = (*free_ns > now ? *free_ns : now) + count * byte_ns;
+	*free_ns = (*free_ns > now || !has_rested ? *free_ns : now) + count * byte_ns;
 	until = (struct timespec){(time_t)(*free_ns / 1000000000u), (long)(*free_ns % 1000000000u)};
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
 void port_write(const char *data, size_t size)
 {
-	pace(&free_out_ns, size);
+	pace(&free_out_ns, size, true);
 	while (size) {
 		ssize_t done = write(line_out, data, size);
 
@@ -225,6 +226,8 @@ int main(int argc, char **argv)
 		ssize_t count;
 		struct pollfd line = {.fd = line_in, .events = POLLIN};
 
+		bool has_rested = poll(&line, 1, 0) == 0;
+
 		poll(&line, 1, -1);
 		if (is_pty && line.revents & POLLHUP && !(line.revents & POLLIN)) {
 			was_open = false;
@@ -241,7 +244,7 @@ int main(int argc, char **argv)
 		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
 			return 0;
 		if (count > 0)
-			pace(&free_in_ns, (size_t)count);
+			pace(&free_in_ns, (size_t)count, has_rested);
 		for (ssize_t i = 0; i < count; i++)
 			device_receive(bytes[i]);
 	}
