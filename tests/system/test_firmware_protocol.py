@@ -288,8 +288,8 @@ def test_board_that_resets_when_it_is_opened_says_its_banner_then(binary: Path) 
     try:
         line = Line(file)
         line.timeout_s = 30
-        for _ in range(2):  # that of its start, and that of the opening
-            assert line.lines()[-1] == "m-init-done"
+        assert line.lines()[-1] == "m-init-done"
+        assert line.command("name") == ["m-name-dut-[edgebench-posix]"]
     finally:
         process.kill()
         process.wait()

@@ -213,7 +213,8 @@ int main(int argc, char **argv)
 	started_ns = now_ns();
 	/* A board with its own supply talks when it starts, whether or not anybody listens. */
 	was_open = !is_pty;
-	device_reset(is_energy);
+	if (!resets_on_open || !is_pty)
+		device_reset(is_energy);
 	for (;;) {
 		uint8_t bytes[256];
 		ssize_t count;
