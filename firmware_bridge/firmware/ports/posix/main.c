@@ -115,13 +115,6 @@ void port_write(const char *data, size_t size)
 	}
 }
 
-static bool is_open(void)
-{
-	struct pollfd line = {.fd = line_in};
-
-	return poll(&line, 1, 0) == 0 || !(line.revents & POLLHUP);
-}
-
 static void read_file(const char *path)
 {
 	FILE *file = fopen(path, "rb");
@@ -219,8 +212,9 @@ int main(int argc, char **argv)
 		line_out = 1;
 	started_ns = now_ns();
 	/* A board with its own supply talks when it starts, whether or not anybody listens. */
-	was_open = !is_pty || is_open();
-	device_reset(is_energy);
+	was_open = !is_pty;
+	if (!resets_on_open || !is_pty)
+		device_reset(is_energy);
 	for (;;) {
 		uint8_t bytes[256];
 		ssize_t count;
