@@ -1,10 +1,12 @@
-"""The agent's announcement on the local network: mDNS service `_edgebench._tcp`."""
+"""The agent's advertisement on the local network: mDNS service `_edgebench._tcp`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 
 from zeroconf import (
     InterfaceChoice,
@@ -24,47 +26,68 @@ RETRY_S = 30.0
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Advertisement:
+    """What is announced."""
+
+    addresses: tuple[str, ...]
+    """Where other machines reach the agent; empty without a network."""
+    properties: Mapping[str, str]
+    """The TXT record."""
+
+
 async def advertise(
-    addresses_now: Callable[[], tuple[str, ...]],
-    port: int,
-    fingerprint: str,
-    properties: Mapping[str, str],
+    now: Callable[[], Advertisement], port: int, fingerprint: str, *, changed: asyncio.Event
 ) -> None:
     """Advertise until cancelled; without a network, try again and again.
 
     The service name holds the agent's fingerprint, so it is unique by itself and the second of
     probing that the protocol otherwise asks for is skipped.
+
+    Args:
+        now: What is to be announced now.
+        port: Port of the agent.
+        fingerprint: Fingerprint of its certificate.
+        changed: Set when it may be something else; addresses are looked at once in a while.
     """
     while True:
-        if addresses_now():
+        if (advertisement := now()).addresses:
             try:
-                await _serve(addresses_now, port, fingerprint, properties)
+                await _serve(advertisement, now, port, fingerprint, changed)
             except (OSError, RuntimeError, NonUniqueNameException) as exc:
                 logger.warning("not advertised on the network: %s", exc)
         await asyncio.sleep(RETRY_S)
 
 
 async def _serve(
-    addresses_now: Callable[[], tuple[str, ...]],
+    announced: Advertisement,
+    now: Callable[[], Advertisement],
     port: int,
     fingerprint: str,
-    properties: Mapping[str, str],
+    changed: asyncio.Event,
 ) -> None:
-    addresses = addresses_now()
+    """Announce until the addresses are others."""
     name = f"edgebench-{fingerprint[:12]}"
-    info = ServiceInfo(
-        SERVICE_TYPE,
-        f"{name}.{SERVICE_TYPE}",
-        port=port,
-        properties=dict(properties),
-        server=f"{name}.local.",
-        parsed_addresses=list(addresses),
-    )
-    zeroconf = AsyncZeroconf(zc=_responder(addresses))
+
+    def info(advertisement: Advertisement) -> ServiceInfo:
+        return ServiceInfo(
+            SERVICE_TYPE,
+            f"{name}.{SERVICE_TYPE}",
+            port=port,
+            properties=dict(advertisement.properties),
+            server=f"{name}.local.",
+            parsed_addresses=list(advertisement.addresses),
+        )
+
+    zeroconf = AsyncZeroconf(zc=_responder(announced.addresses))
     try:
-        await zeroconf.async_register_service(info, cooperating_responders=True)
-        while addresses_now() == addresses:
-            await asyncio.sleep(RETRY_S)
+        await zeroconf.async_register_service(info(announced), cooperating_responders=True)
+        while (current := now()).addresses == announced.addresses:
+            if current != announced:
+                await zeroconf.async_update_service(info(current))
+                announced = current
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(changed.wait(), RETRY_S)
     finally:
         await zeroconf.async_unregister_all_services()
         await zeroconf.async_close()

@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-import shutil
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
-from edgebench.agent.files import make_private_directory
+from edgebench.agent.hotplug import Hotplug
 from edgebench.agent.identity import Trust
 from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.seat import Seat, SeatPlan
-from edgebench.agent.simulated import find_simulator
-from edgebench.agent.surroundings import LinuxSurroundings, SimulatedSurroundings
+from edgebench.agent.seat_memory import SeatMemory
+from edgebench.agent.simulated_seats import SimulatedDirectory, fixed_seats
+from edgebench.agent.surroundings import LinuxSurroundings
 from edgebench.agent.system import (
     agent_version,
     board_id,
@@ -31,7 +30,7 @@ from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import NoSuchDevice, UsageError
-from edgebench.protocol.messages import MAX_SEATS, Status
+from edgebench.protocol.messages import Status
 
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
@@ -55,6 +54,8 @@ class AgentSettings:
     wiring: Wiring = field(default_factory=Wiring)
     simulate: tuple[str, ...] = ()
     """Names of simulated boards, each with a seed: `raspberry-pi-5-bare:3`; one seat for each."""
+    simulate_directory: Path | None = None
+    """Directory in which each file is a simulated board that comes and goes with it."""
     log: Path | None = None
     """File of its log, which is bounded; None: standard error."""
 
@@ -69,34 +70,14 @@ def _machine(settings: AgentSettings) -> SeatPlan:
     )
 
 
-def _simulated(settings: AgentSettings) -> Iterator[SeatPlan]:
-    """The seats of simulated boards, each made anew in a directory of its own.
-
-    Raises:
-        UsageError: there is no such board, or there are too many.
-    """
-    if len(settings.simulate) > MAX_SEATS:
-        raise UsageError(f"{len(settings.simulate)} simulated boards, limit {MAX_SEATS}")
-    simulator, count = find_simulator(), Counter[str]()
-    for number, board in enumerate(settings.simulate):
-        name = simulator.board_name(board)
-        count[name] += 1
-        seat = name if count[name] == 1 else f"{name}-{count[name]}"
-        is_first = number == 0
-        # That of the first is where an agent of one device has it.
-        state = settings.state if is_first else settings.state / SEATS_DIRECTORY / seat
-        make_private_directory(state)
-        root = state / "simulated"
-        shutil.rmtree(root, ignore_errors=True)
-        simulation = simulator.simulate(board, root)
-        # A simulated device says so wherever its name is shown.
-        shown = settings.name if is_first and settings.name else seat
-        device = describe_device(state, f"{shown}-simulated", root)
-        profile = match_profile(device_identity(root))
-        surroundings = SimulatedSurroundings(profile, device.id, simulation)
-        # A meter is wired to one device.
-        wiring = settings.wiring if is_first else Wiring()
-        yield SeatPlan(seat, device, profile, surroundings, state, wiring)
+def _fixed(settings: AgentSettings) -> Iterable[SeatPlan]:
+    """The seats whose devices are there for as long as the agent is."""
+    if not settings.simulate:
+        return [_machine(settings)]
+    seats = settings.state / SEATS_DIRECTORY
+    return fixed_seats(
+        settings.simulate, settings.state, seats, shown=settings.name, wiring=settings.wiring
+    )
 
 
 class Agent:
@@ -108,18 +89,33 @@ class Agent:
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
-        plans = _simulated(settings) if settings.simulate else [_machine(settings)]
-        self.seats = {plan.name: Seat(plan, self.models) for plan in plans}
+        self.seats = {plan.name: self._opened(plan) for plan in _fixed(settings)}
         self.watches = Watches()
+        self.seats_changed = asyncio.Event()
+        """Set when a device has come or left, for one who waits and clears it."""
+        self.hotplug: Hotplug | None = None
+        if settings.simulate_directory is not None:
+            source = SimulatedDirectory(settings.simulate_directory)
+            self.hotplug = Hotplug(self, source, SeatMemory(settings.state / SEATS_DIRECTORY))
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._listen_host = settings.listen[0] if settings.listen else None
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
 
+    def _opened(self, plan: SeatPlan) -> Seat:
+        seat = Seat(plan.name, plan.device, plan.state)
+        seat.open(plan, self.models)
+        return seat
+
+    def seat_changed(self, seat: Seat) -> None:
+        """Tell who watches and who listens that the device of a seat has come or left."""
+        self.watches.seat_changed(seat)
+        self.seats_changed.set()
+
     @property
     def first(self) -> Seat:
-        """The seat of those who ask for none."""
+        """The seat of those who ask for none; its device is always there."""
         return next(iter(self.seats.values()))
 
     def seat(self, name: str) -> Seat:
@@ -133,15 +129,32 @@ class Agent:
             raise NoSuchDevice(f"no seat is called {name[:64]!r} there; available: {names}")
         return self.seats[name] if name else self.first
 
+    async def forget(self, seat: str) -> None:
+        """Forget a seat whose device has left.
+
+        Raises:
+            NoSuchDevice: there is no such seat.
+            UsageError: its device is there, or always is; or runs wait in it for their host.
+            TargetError: the disk failed.
+        """
+        if self.hotplug is None:
+            raise UsageError(f"seat {self.seat(seat).name!r} is not one that comes and goes")
+        await self.hotplug.forget(seat)
+
     @property
     def is_measuring(self) -> bool:
         """Whether a run is in progress on any seat."""
         return any(seat.running for seat in self.seats.values())
 
     async def describe(self, seat: Seat) -> SystemDescription:
-        """A device as it is now; runtimes are probed again after something was installed."""
+        """A device as it is now; runtimes are probed again after something was installed.
+
+        Raises:
+            SeatLeft: it is gone.
+        """
         from edgebench.agent.runtimes.registry import installed_state, probe_all
 
+        seat.require_device()  # before the probes, which take seconds
         state = installed_state()
         is_free = not self.is_measuring  # else a probe would take a core from its loop
         if self._runtimes is None or (state != self._probed_state and is_free):

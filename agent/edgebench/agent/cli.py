@@ -1,4 +1,4 @@
-"""The command line on the device: `edgebench-agent serve | pair | status | stop`."""
+"""The command line on the device: `edgebench-agent serve | pair | status | stop | forget`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         options.command(options)
     except EdgebenchError as exc:
         print(f"error: {exc}", file=sys.stderr)
-        if hint := _hint(exc):
+        if hint := _hint(exc, options):
             print(f"hint: {hint}", file=sys.stderr)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
@@ -85,8 +85,10 @@ def _run(arguments: Sequence[str] | None) -> int:
     return ExitCode.DONE
 
 
-def _hint(exc: EdgebenchError) -> str | None:
+def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     """The next step; every command in it works as it stands, except for words in capitals."""
+    if isinstance(exc, UsageError) and options.command is _forget:
+        return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning):
         second = "start a second one: edgebench-agent --state DIR serve --listen :7748"
         return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"
@@ -126,7 +128,12 @@ def _parser() -> argparse.ArgumentParser:
     status.set_defaults(command=_status)
     stop = commands.add_parser("stop", help="stop what runs here, whichever host started it")
     stop.set_defaults(command=_stop)
-    for other in (pair, status, stop):
+    forget = commands.add_parser(
+        "forget", help="forget a device that was plugged in, so that another may have its name"
+    )
+    forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
+    forget.set_defaults(command=_forget)
+    for other in (pair, status, stop, forget):
         other.add_argument(
             "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
         )
@@ -143,6 +150,10 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--simulate", action="append", metavar="BOARD[:SEED]",
         help="simulate a board that slows down, for tests; repeated: several on one agent",
+    )  # fmt: skip
+    serve.add_argument(
+        "--simulate-directory", type=Path, metavar="DIR",
+        help="simulate a board for each file of this directory; they come and go with the files",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
@@ -219,9 +230,25 @@ def _serve(options: argparse.Namespace) -> None:
             models_quota_bytes=options.models_quota,
             wiring=wiring,
             simulate=tuple(_boards(options)),
+            simulate_directory=_directory(options.simulate_directory),
             log=options.log.absolute() if options.log else None,
         )
     )
+
+
+def _directory(path: Path | None) -> Path | None:
+    """The directory of simulated boards.
+
+    Raises:
+        UsageError: it is not there.
+        SimulationMissing: nor are the boards.
+    """
+    if path is None:
+        return None
+    find_simulator()
+    if not path.is_dir():
+        raise UsageError(f"--simulate-directory takes a directory, got {str(path)!r}")
+    return path.absolute()
 
 
 def _wiring(options: argparse.Namespace) -> Wiring:
@@ -320,7 +347,11 @@ def seat_line(seat: SeatState) -> str:
     'pi: pi-simulated, held by ada for 61 s, runs 20261123-1, 48.2 °C'
     >>> seat_line(SeatState("pi", device, fault="it has 90.0 °C"))
     'pi: pi-simulated, free; it has 90.0 °C'
+    >>> seat_line(SeatState("pi", device, gone_for_s=12.0))
+    'pi: pi-simulated, gone for 12 s'
     """
+    if seat.gone_for_s is not None:
+        return f"{seat.name}: {seat.device.name}, gone for {seat.gone_for_s:.0f} s"
     parts = [seat.device.name, "free"]
     if seat.held_by is not None:
         parts[1] = f"held by {seat.held_by} for {seat.held_for_s or 0:.0f} s"
@@ -337,6 +368,13 @@ def _stop(options: argparse.Namespace) -> None:
 
     _ask(options, RunStop(), Done)
     print("stopped; what it had measured waits for its host")
+
+
+def _forget(options: argparse.Namespace) -> None:
+    from edgebench.protocol.messages import Done, SeatForget
+
+    _ask(options, SeatForget(options.seat), Done)
+    print(f"forgotten: {options.seat}; what is plugged in next may have its name")
 
 
 def _parse_listen(text: str) -> tuple[str | None, int]:

@@ -99,12 +99,14 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         local = await doors.enter_async_context(_local_door(settings, connections, options))
         if settings.listen:
             await doors.enter_async_context(_tls_door(settings, agent, connections, options))
-        for seat in agent.seats.values():
-            if simulation := seat.surroundings.simulation:
-                doors.callback(asyncio.create_task(simulation.live()).cancel)
+        if agent.hotplug is not None:
+            await agent.hotplug.look()
+        hotplug = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
         print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
         await _until_done(settings, agent, connections, local, stop)
-        await asyncio.gather(*(seat.runner.end() for seat in agent.seats.values()))
+        if hotplug is not None:
+            hotplug.cancel()
+        await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
 
 
 @asynccontextmanager
@@ -180,17 +182,23 @@ async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
     # Imported when the doors are open: it takes a tenth of the start, and 4 MB of memory.
-    from edgebench.agent.advertise import advertise
+    from edgebench.agent.advertise import Advertisement, advertise
 
     pin, device = agent.require_trust().fingerprint, agent.first.device
-    properties = {
-        "id": device.id,
-        "name": device.name,
-        "arch": device.arch,
-        "pin": pin,
-        "software": agent.software,
-    }
-    await advertise(agent.addresses, agent.port, pin, properties)
+
+    def advertisement() -> Advertisement:
+        agent.seats_changed.clear()
+        properties = {
+            "id": device.id,
+            "name": device.name,
+            "arch": device.arch,
+            "pin": pin,
+            "software": agent.software,
+            "seats": str(sum(seat.is_there for seat in agent.seats.values())),
+        }
+        return Advertisement(agent.addresses(), properties)
+
+    await advertise(advertisement, agent.port, pin, changed=agent.seats_changed)
 
 
 async def _until_done(

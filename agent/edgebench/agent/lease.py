@@ -121,6 +121,11 @@ class Lease:
             self._holder = None
             self.wake()
 
+    def revoke(self) -> None:
+        """End the lease, whoever holds it: the device has left."""
+        self._holder, self._is_pinned = None, False
+        self.wake()
+
     def touch(self, identity: str) -> None:
         """Renew the lease of a holder that has sent a message."""
         holder = self.holder

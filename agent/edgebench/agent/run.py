@@ -35,6 +35,7 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     ModelRefused,
     RunStopped,
+    SeatLeft,
     UsageError,
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
@@ -88,6 +89,7 @@ class Runner:
         self._stopping: asyncio.Task[None] | None = None
         self._hear: Callable[[LiveReading], None] | None = None
         self._sampler: SamplerProcess | None = None
+        self._left: SeatLeft | None = None
         self.current: ActiveRun | None = None
 
     async def start(
@@ -105,6 +107,8 @@ class Runner:
             EdgebenchError: it was not admitted, and left nothing behind.
         """
         async with self._starting:
+            if self._left is not None:
+                raise self._left
             if self.current is not None:
                 raise LeaseHeld(f"run {self.current.request.run_id} is in progress")
             run = await self._admit(request, owner)
@@ -144,6 +148,16 @@ class Runner:
         """Stop the run in progress, and wait until it is spooled."""
         if self.current:
             await self.current.worker.stop()
+        if self._task:
+            await asyncio.shield(self._task)
+
+    async def abandon(self, error: SeatLeft) -> None:
+        """End the run in progress with this error, wait until it is spooled, and start no more."""
+        async with self._starting:  # a start that is under way goes first
+            self._left = error
+        if self.current:
+            self.current.left = error
+            await self.current.worker.kill()
         if self._task:
             await asyncio.shield(self._task)
 
@@ -258,8 +272,8 @@ class Runner:
             async with run.metering:
                 worker_record = await work_between_idling(run)
         except EdgebenchError as exc:
-            error = exc
-            run.note("failed", str(exc))
+            error = run.left or exc
+            run.note("failed", str(error))
             await run.worker.kill()
         finally:
             self._surroundings.restore_governor()
@@ -350,8 +364,8 @@ def _reason(
     """Why a run is not complete; None where it was stopped on request with something measured."""
     if outcome is Outcome.COMPLETED:
         return None  # an error then came after the measurement
-    if run.too_hot is not None:
-        return run.too_hot
+    if run.left is not None or run.too_hot is not None:
+        return run.left or run.too_hot
     if outcome is not Outcome.FAILED:
         return error
     # Stopped on request, or by a signal to the worker, which then reports no error.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from edgebench.agent.metering import MeterRecorder
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.protocol.device import Environment
-from edgebench.protocol.errors import TargetError
+from edgebench.protocol.errors import SeatLeft, TargetError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import Event, ModelFacts
 from edgebench.protocol.thermal import CooldownFacts
@@ -39,6 +39,8 @@ class ActiveRun:
     """Last notice of a phase, for watchers that come later."""
     too_hot: TargetError | None = None
     """Why the temperature guard ended the run, or did not let it start."""
+    left: SeatLeft | None = None
+    """Error of a run whose device was unplugged."""
 
     def tell(self, notice: Notice) -> None:
         """Send a notice to all watchers; one that fails harms no other and not the run."""

@@ -1,20 +1,31 @@
-"""A seat: one device as an agent serves it."""
+"""A seat: one device as an agent serves it.
+
+Theory of operation. A seat outlives its device. While the device is there, the seat is open: it has
+surroundings, a wiring and a runner. When the device has left, the seat keeps what is on the disk
+and what connections refer to: its name, its finished runs, which can still be collected, and a
+lease that nobody gets. Whatever needs the device raises `SeatLeft` then.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
 from edgebench.agent.lease import Lease
 from edgebench.agent.run import Runner
+from edgebench.agent.running import ActiveRun, Listener
 from edgebench.agent.spool import Spool
 from edgebench.agent.surroundings import Surroundings
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
+from edgebench.protocol.errors import SeatLeft
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Phase
 
@@ -31,21 +42,59 @@ class SeatPlan:
     """Directory of its spool."""
     wiring: Wiring
     board: str = ""
-    """Id of the board that carries it, which a new system keeps; empty where none is known."""
+    """Id of the board that carries it, which a new system on it keeps; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Equipment:
+    """What a seat has while its device is there."""
+
+    surroundings: Surroundings
+    wiring: Wiring
+    runner: Runner
+    life: asyncio.Task[None] | None
+    """Passing time of a simulated device."""
 
 
 class Seat:
     """A device with everything that is its own: the lease, the run in progress, the spool."""
 
-    def __init__(self, plan: SeatPlan, models: ArtifactStore) -> None:
-        self.name = plan.name
-        self.device = plan.device
-        self.board = plan.board
-        self.surroundings = plan.surroundings
-        self.wiring = plan.wiring
-        self.spool = Spool(plan.state)
+    def __init__(
+        self,
+        name: str,
+        device: DeviceDescription,
+        state: Path,
+        *,
+        board: str = "",
+        left_s: float | None = None,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        """Make a seat without its device.
+
+        Args:
+            name: Its name.
+            device: The device, as it was last.
+            state: Directory of its spool.
+            board: As in `SeatPlan`.
+            left_s: Time at which the device left, Unix time; None: now.
+            wall_s: Clock of that time; it has to mean the same to the next agent.
+        """
+        self.name = name
+        self.device = device
+        self.board = board
+        self.spool = Spool(state)
         self.lease = Lease(time.monotonic)
-        self.runner = Runner(
+        self._wall_s = wall_s
+        self.left_s: float | None = wall_s() if left_s is None else left_s
+        """Time at which the device left, Unix time; None while it is there."""
+        self._equipment: _Equipment | None = None
+        self._present: Counter[str] = Counter()
+
+    def open(self, plan: SeatPlan, models: ArtifactStore) -> None:
+        """Serve the device, which is there now."""
+        assert self._equipment is None
+        self.device, self.board = plan.device, plan.board
+        runner = Runner(
             plan.device,
             plan.profile,
             plan.surroundings,
@@ -54,22 +103,107 @@ class Seat:
             lease=self.lease,
             wiring=plan.wiring,
         )
-        self._present: Counter[str] = Counter()
+        simulation = plan.surroundings.simulation
+        life = asyncio.create_task(simulation.live()) if simulation else None
+        self._equipment = _Equipment(plan.surroundings, plan.wiring, runner, life)
+        self.left_s = None
+
+    async def lose_device(self) -> None:
+        """The device has left: end the lease and the run in progress, and wait for its end."""
+        equipment = self._equipment
+        assert equipment is not None
+        self.left_s = self._wall_s()
+        try:
+            await equipment.runner.abandon(self._left_error())
+        finally:
+            self.lease.revoke()
+            self._drop(equipment)
+
+    async def end(self) -> None:
+        """Stop the run in progress, if there is one, and wait until it is spooled."""
+        if (equipment := self._equipment) is not None:
+            await equipment.runner.end()
+            self._drop(equipment)
+
+    def _drop(self, equipment: _Equipment) -> None:
+        if equipment.life is not None:
+            equipment.life.cancel()
+        self._equipment = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its device is there."""
+        return self.left_s is None
+
+    def require_device(self) -> None:
+        """Check that the device is there.
+
+        Raises:
+            SeatLeft: it is not.
+        """
+        if not self.is_there:
+            raise self._left_error()
+
+    def _left_error(self) -> SeatLeft:
+        since = datetime.fromtimestamp(self.left_s or 0.0, timezone.utc)
+        return SeatLeft(
+            f"device {self.name} is gone from its agent since {since:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """What governor, sensors and environment come from.
+
+        Raises:
+            SeatLeft: the device is gone.
+        """
+        return self._there.surroundings
+
+    @property
+    def wiring(self) -> Wiring:
+        """Meters and sync line at the device.
+
+        Raises:
+            SeatLeft: the device is gone.
+        """
+        return self._there.wiring
+
+    @property
+    def runner(self) -> Runner:
+        """What runs models on the device.
+
+        Raises:
+            SeatLeft: the device is gone.
+        """
+        return self._there.runner
+
+    @property
+    def _there(self) -> _Equipment:
+        self.require_device()
+        assert self._equipment is not None
+        return self._equipment
+
+    @property
+    def current(self) -> ActiveRun | None:
+        """The run in progress, which may be the last one of a device that has just left."""
+        return self._equipment.runner.current if self._equipment else None
 
     @property
     def running(self) -> str | None:
         """Id of the run in progress."""
-        run = self.runner.current
-        return run.request.run_id if run else None
+        return self.current.request.run_id if self.current else None
 
     @property
     def phase(self) -> Phase | None:
         """Phase of the run in progress."""
-        run = self.runner.current
+        run = self.current
         return run.progress.phase if run and run.progress else None
 
     def state(self) -> SeatState:
         """The device as it is now, for hosts that look for a free one."""
+        if self.left_s is not None:
+            gone_for_s = max(0.0, self._wall_s() - self.left_s)
+            return SeatState(self.name, self.device, gone_for_s=gone_for_s)
         holder, temp_c = self.lease.holder, self.surroundings.temp_c()
         return SeatState(
             name=self.name,
@@ -97,6 +231,11 @@ class Seat:
         current = self.lease.holder
         if current is not None and not self._present[current.identity]:
             self.lease.inherit(holder, name, ttl_s)
+
+    def forget(self, listener: Listener) -> None:
+        """Drop a watcher of the run in progress that is gone."""
+        if self._equipment is not None:
+            self._equipment.runner.forget(listener)
 
     def enter(self, holder: str) -> None:
         """Count a new connection of this client."""

@@ -35,6 +35,7 @@ from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, Frame, decode, encode, k
 from edgebench.protocol.errors import (
     EdgebenchError,
     ErrorCode,
+    LeaseHeld,
     ProtocolError,
     RemoteProtocolError,
     UsageError,
@@ -201,7 +202,7 @@ class ConnectionHandler:
             if self._tell_watcher is not None:
                 self._agent.watches.remove(self._tell_watcher)
             for listener in self._listeners:
-                self._seat.runner.forget(listener)
+                self._seat.forget(listener)
 
     async def _answer(self, data: str | bytes) -> None:
         number = 0
@@ -288,7 +289,8 @@ class ConnectionHandler:
             self._push_bounded(encode(frame.number, notice, payload))
 
         self._tell_watcher = tell
-        states = self._agent.watches.add(seats, tell)
+        is_for_all = not watch.seats
+        states = self._agent.watches.add(seats, tell, is_for_all=is_for_all)
         await self._send(frame.number, m.Seats(states))
 
     async def _describe(self, frame: Frame, _: m.Describe) -> None:
@@ -299,13 +301,18 @@ class ConnectionHandler:
         await self._send(frame.number, m.ProbeReply(received_ns, monotonic_ns()))
 
     async def _acquire(self, frame: Frame, ask: m.Acquire) -> None:
-        left_s = await self._seat.lease.acquire_within(
-            self._holder,
-            self._host_name,
-            ask.ttl_s,
-            wait_s=ask.wait_s,
-            is_wanted=lambda: not self._gone.done(),
-        )
+        self._seat.require_device()
+        try:
+            left_s = await self._seat.lease.acquire_within(
+                self._holder,
+                self._host_name,
+                ask.ttl_s,
+                wait_s=ask.wait_s,
+                is_wanted=lambda: self._seat.is_there and not self._gone.done(),
+            )
+        except LeaseHeld:
+            self._seat.require_device()  # it may have left meanwhile
+            raise
         await self._send(frame.number, m.Granted(left_s))
 
     async def _release(self, frame: Frame, _: m.Release) -> None:
@@ -313,6 +320,7 @@ class ConnectionHandler:
         await self._send(frame.number, m.Done())
 
     async def _model_offer(self, frame: Frame, offer: m.ModelOffer) -> None:
+        self._seat.require_device()
         self._seat.lease.require(self._holder)
         self._drop_upload()
         models = self._agent.models
@@ -353,6 +361,7 @@ class ConnectionHandler:
         await self._send(frame.number, state)
 
     async def _run_start(self, frame: Frame, start: m.RunStart) -> None:
+        self._seat.require_device()
         self._seat.lease.require(self._holder)
         listener = self._listen(frame.number)
         host_file = bytes(frame.payload)
@@ -363,18 +372,18 @@ class ConnectionHandler:
         await self._send(frame.number, m.RunAccepted(start.run_id))
 
     async def _run_follow(self, frame: Frame, follow: m.RunFollow) -> None:
-        owner, runner = self._peer.identity, self._seat.runner
-        if runner.running_for(owner) != follow.run_id:
+        owner = self._peer.identity
+        run = self._seat.current
+        if run is None or (run.owner, run.request.run_id) != (owner, follow.run_id):
             ended = self._seat.spool.ended(follow.run_id, owner)
             await self._send(frame.number, m.RunAccepted(follow.run_id))
             await self._send(frame.number, ended)
             return
-        run = runner.owned(follow.run_id, owner)
         self._seat.inherit(self._holder, self._host_name, follow.ttl_s)
         listener = self._listen(frame.number)
         run.listeners.append(listener)
         await self._send(frame.number, m.RunAccepted(follow.run_id))
-        if runner.current is run and run.progress is not None:  # it may have ended meanwhile
+        if self._seat.current is run and run.progress is not None:  # it may have ended meanwhile
             listener(run.progress)
 
     async def _run_cancel(self, frame: Frame, cancel: m.RunCancel) -> None:
@@ -382,7 +391,7 @@ class ConnectionHandler:
         await self._send(frame.number, m.Done())
 
     async def _run_stop(self, frame: Frame, _: m.RunStop) -> None:
-        runs = [seat.runner.current for seat in self._agent.seats.values()]
+        runs = [seat.current for seat in self._agent.seats.values()]
         workers = [run.worker for run in runs if run is not None]
         if not workers:
             raise UsageError("nothing runs here")
@@ -391,7 +400,9 @@ class ConnectionHandler:
 
     async def _run_list(self, frame: Frame, _: m.RunList) -> None:
         finished = self._seat.spool.finished(self._peer.identity)[: m.MAX_LISTED_RUNS]
-        running = self._seat.runner.running_for(self._peer.identity)
+        run = self._seat.current
+        is_own = run is not None and run.owner == self._peer.identity
+        running = self._seat.running if is_own else None
         await self._send(frame.number, m.RunListing(finished, running))
 
     async def _run_open(self, frame: Frame, ask: m.RunOpen) -> None:
@@ -427,6 +438,10 @@ class ConnectionHandler:
         trust.open_pairing(ask.certificate_pem, ask.valid_s)
         ready = m.PairingReady(trust.fingerprint, self._agent.addresses(), self._agent.port or 0)
         await self._send(frame.number, ready)
+
+    async def _seat_forget(self, frame: Frame, ask: m.SeatForget) -> None:
+        await self._agent.forget(ask.seat)
+        await self._send(frame.number, m.Done())
 
     async def _status(self, frame: Frame, _: m.StatusAsk) -> None:
         await self._send(frame.number, self._agent.status())
@@ -485,6 +500,7 @@ _REMOTE: dict[type[m.Message], Handler] = {
 """Messages of a paired host."""
 _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.PairingOpen: _handler(ConnectionHandler._pairing_open),
+    m.SeatForget: _handler(ConnectionHandler._seat_forget),
     m.StatusAsk: _handler(ConnectionHandler._status),
     m.RunStop: _handler(ConnectionHandler._run_stop),
 }

@@ -5,6 +5,7 @@ those of the run's own sampler, which reports to the daemon once a second in any
 somebody watches, its report contains every sample. Between runs there is no sampler: the daemon
 reads the seat's temperature itself, once a second. So it does where a run has none, or a slow one.
 The state of a seat (holder, run, phase) is compared with the last one whenever there are readings.
+Of a seat whose device has left, watchers are told that, and then of readings without samples.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class WatchedSeat:
 
     def hear(self, live: LiveReading) -> None:
         """The sampler reports."""
+        if not self.seat.is_there:  # a last word of a run that is being ended
+            return
         self.heard_ns = monotonic_ns()
         samples = live.samples or (LiveSample(live.time_ns, live.temp_c, live.freq_hz),)
         self.look(samples)
@@ -79,36 +82,67 @@ class WatchedSeat:
         self.tell(notice, pack_samples(rows))
 
 
+@dataclass(frozen=True, slots=True)
+class _Watcher:
+    """What somebody watches."""
+
+    names: frozenset[str]
+    """Names of the seats."""
+    is_for_all: bool
+    """Whether it is every seat, also those that come later."""
+
+
 class Watches:
     """Follows the seats of an agent while somebody watches them."""
 
     def __init__(self) -> None:
+        self._watchers: dict[Tell, _Watcher] = {}
         self._watched: dict[str, WatchedSeat] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    def add(self, seats: Iterable[Seat], tell: Tell) -> tuple[m.SeatState, ...]:
-        """Begin to tell somebody of these seats; their state now."""
-        states = []
+    def add(
+        self, seats: Iterable[Seat], tell: Tell, *, is_for_all: bool = False
+    ) -> tuple[m.SeatState, ...]:
+        """Begin to tell somebody of these seats, and of others that come; their state now."""
+        seats = tuple(seats)
+        self._watchers[tell] = _Watcher(frozenset(seat.name for seat in seats), is_for_all)
         for seat in seats:
-            watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
-            if not watched.tells:
-                watched.told = watched.key()
-                seat.runner.watch(watched.hear)
-            watched.tells.append(tell)
-            states.append(seat.state())
+            self._follow(seat, tell)
         if self._looking is None:
             self._looking = asyncio.create_task(self._look_often())
-        return tuple(states)
+        return tuple(seat.state() for seat in seats)
+
+    def seat_changed(self, seat: Seat) -> None:
+        """The device of a seat has come or left: tell those who watch it."""
+        for tell, watcher in list(self._watchers.items()):
+            if watcher.is_for_all or seat.name in watcher.names:
+                self._follow(seat, tell)
+        if (watched := self._watched.get(seat.name)) is not None:
+            if seat.is_there:
+                seat.runner.watch(watched.hear)
+            watched.told = watched.key()
+            watched.tell(m.SeatChange(seat.state()))
+
+    def _follow(self, seat: Seat, tell: Tell) -> None:
+        watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
+        if not watched.tells:
+            watched.told = watched.key()
+            if seat.is_there:
+                seat.runner.watch(watched.hear)
+        if tell not in watched.tells:
+            watched.tells.append(tell)
 
     def remove(self, tell: Tell) -> None:
         """Tell them no more."""
+        self._watchers.pop(tell, None)
         for watched in list(self._watched.values()):
             if tell in watched.tells:
                 watched.tells.remove(tell)
             if not watched.tells:
-                watched.seat.runner.watch(None)
+                if watched.seat.is_there:
+                    watched.seat.runner.watch(None)
                 del self._watched[watched.seat.name]
-        if not self._watched and self._looking is not None:
+        if not self._watchers and self._looking is not None:
             self._looking.cancel()
             self._looking = None
 
@@ -118,6 +152,9 @@ class Watches:
             for watched in list(self._watched.values()):
                 now_ns = monotonic_ns()
                 if watched.seat.running and now_ns - watched.heard_ns < LATE_NS:
+                    continue
+                if not watched.seat.is_there:  # a word, so that the connection is not taken for cut
+                    watched.tell(m.SeatReadings(watched.seat.name, 0))
                     continue
                 try:
                     temp_c = watched.seat.surroundings.temp_c()

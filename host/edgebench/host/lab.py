@@ -48,6 +48,7 @@ from edgebench.host.devices.discovery import (
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
+from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import ALL, select
 from edgebench.host.power.metering import OpenMeter, check_wiring
@@ -196,12 +197,32 @@ class Lab:
         """What runs of the same model show together, with the interval between them."""
         return find_sets(run.result for run in runs)
 
-    def devices(self, timeout_s: float = 3.0) -> list[DiscoveredDevice]:
-        """This machine, the paired devices and the ones on the network."""
-        record = recorder(load_farm(self._farm), self._health)
+    def devices(
+        self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
+    ) -> list[DiscoveredDevice]:
+        """This machine, the paired devices and the ones on the network.
+
+        Args:
+            timeout_s: Longest time to listen.
+            on_doubt: Hears of sources that cannot be read; the others are listed all the same.
+        """
+        farm, places = self._merged_farm()
+        if on_doubt is not None:
+            for doubt in places.doubts:
+                on_doubt(doubt)
+        record = recorder(farm, self._health, places)
         return find_devices(
             self._files, timeout_s=timeout_s, state=self._agent_state, record=record
         )
+
+    def _merged_farm(self, watcher: Watcher | None = None) -> tuple[Farm, LabgridPlaces]:
+        """The farm file with what labgrid adds to it, and its places."""
+        farm, paired = load_farm(self._farm), self._files.devices()
+        places = places_of(farm.labgrid, paired)
+        if watcher is not None:
+            for doubt in places.doubts:
+                watcher.farm_doubted(doubt)
+        return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncIterator[Update]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
@@ -521,8 +542,11 @@ class Lab:
             EdgebenchError: a measurement failed, and nobody watches.
         """
         watcher = watcher or Watcher()
-        farm = load_farm(self._farm)
+        farm, places = self._merged_farm(watcher)
         devices = self._healthy(request.devices, farm, watcher)
+        for device in devices:
+            if (place := places.by_device.get(device.name)) and place.is_taken:
+                watcher.place_taken(device.name, place.name, place.acquired_by or "")
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -633,7 +657,8 @@ class Lab:
             NoSuchDevice: it names a device that is not paired, or that no lab offers.
             LabsUnreachable: no scheduler answers, or no lab is there.
         """
-        farm, told = load_farm(self._farm), watcher or Watcher()
+        told = watcher or Watcher()
+        farm, _ = self._merged_farm(told)
         offered: list[KnownDevice] = []
         if cluster is not None:
             offered, farm = self._offered(cluster)
@@ -844,7 +869,7 @@ class Lab:
             LeaseHeld: somebody else measures on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
-        farm = load_farm(self._farm)
+        farm, _ = self._merged_farm(watcher)
         targets = list(map(DeviceTarget, select(on, self._files.devices(), farm)))
         with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
             made = other.finish if other else finish

@@ -35,6 +35,7 @@
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
     │   ├── RunStopped               somebody stopped it before anything was measured
+    │   ├── SeatLeft                 it was unplugged from its agent
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── MeterLost                an energy meter that was there is gone
     │   ├── NotPermitted             the system keeps the user from an instrument
@@ -111,6 +112,7 @@ class ErrorCode(IntEnum):
     SAMPLES_CLIPPED = 20
     OUTPUTS_TOO_LARGE = 21
     RUN_STOPPED = 22
+    DEVICE_GONE = 23
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -339,6 +341,12 @@ class RunStopped(TargetError):
     code = ErrorCode.RUN_STOPPED
 
 
+class SeatLeft(TargetError):
+    """A device that its agent knows is not there any more."""
+
+    code = ErrorCode.DEVICE_GONE
+
+
 class GovernorRefused(TargetError):
     """The CPU governor that was asked for is not offered, or may not be set."""
 
@@ -537,6 +545,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     WorkerTimeout,
     TooHot,
     RunStopped,
+    SeatLeft,
     GovernorRefused,
     LeaseHeld,
     NoSpace,

@@ -36,7 +36,7 @@ Peers one version apart work together: the newer one says only what the older on
 """
 SEATS_SINCE = 5
 """Agents of this version know seats; an older one serves one device, whatever `Hello` asks for."""
-MAX_SEATS = 32
+MAX_SEATS = 30
 """Seats of one agent; the states of so many fit into one frame."""
 
 MAX_LISTED_RUNS = 500
@@ -93,6 +93,8 @@ class SeatState:
     """Why the device can measure nothing now; None: it can, as far as its agent knows."""
     phase: Phase | None = None
     """Phase of the run in progress."""
+    gone_for_s: float | None = None
+    """Time since the device left its agent, which keeps its runs; None: it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,12 @@ class Watch:
     """
 
     seats: tuple[str, ...] = ()
-    """Names of the seats; empty: every one that the agent has."""
+    """Names of the seats; empty: every one that the agent has, and those that come later."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeatChange:
-    """Another holder, another run, or another phase; within about a second."""
+    """Another holder, run or phase, or a device that came or left; within about a second."""
 
     state: SeatState
 
@@ -397,6 +399,13 @@ class PairingReady:
 
 
 @dataclass(frozen=True, slots=True)
+class SeatForget:
+    """Local only: forget a device that has left, so that another may have its name."""
+
+    seat: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusAsk:
     """Local only: how is the agent?"""
 
@@ -435,6 +444,6 @@ Message = Union[
     ModelOffer, ModelState, ModelChunk, ModelCommit,
     RunStart, RunFollow, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
-    Probe, ProbeReply, PairHost, PairingOpen, PairingReady, StatusAsk, Status,
+    Probe, ProbeReply, PairHost, PairingOpen, PairingReady, SeatForget, StatusAsk, Status,
 ]  # fmt: skip
 """Every message; a kind that is not here is refused."""

@@ -44,6 +44,7 @@ class FakeSeat:
         self.name = name
         self.running: str | None = None
         self.phase: Phase | None = None
+        self.is_there = True
         self.lease = SimpleNamespace(holder=None)
         self.surroundings = SimpleNamespace(load_1m=lambda: 0.5, temp_c=lambda: 40.0)
         self.runner = SimpleNamespace(watch=self._watch)

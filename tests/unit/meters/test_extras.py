@@ -69,7 +69,7 @@ def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
     if extra in EXTRAS["edgebench-agent"]:
         assert EXTRAS["edgebench"][extra] == [f"edgebench-agent[{extra}]"]
     else:
-        assert extra in ("all", "dev", "jls", "cluster")
+        assert extra in ("all", "dev", "jls", "labgrid", "cluster")
 
 
 @pytest.mark.parametrize("name", DRIVERS)

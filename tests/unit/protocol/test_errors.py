@@ -71,6 +71,7 @@ def test_codes_are_never_renumbered() -> None:
         "SAMPLES_CLIPPED": 20,
         "OUTPUTS_TOO_LARGE": 21,
         "RUN_STOPPED": 22,
+        "DEVICE_GONE": 23,
     }
 
 
@@ -93,7 +94,7 @@ def test_every_code_becomes_an_error(code: ErrorCode) -> None:
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
-@pytest.mark.parametrize("code", [23, 999, -1, 2**63])
+@pytest.mark.parametrize("code", [24, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.client import Client
 from edgebench.host.result.run import Run
-from edgebench.host.store.files import read_record, write_clock
+from edgebench.host.store.files import write_clock
 from edgebench.host.store.host_file import unpack_facts
 from edgebench.host.store.incomplete import IncompleteRun, Whereabouts, claimed, mark_lost
 from edgebench.host.store.index import note_run
@@ -146,12 +146,11 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
         return store.run(run_id)
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
-        record = read_record(directory)
-        if record.run_id != run_id:
-            raise RemoteProtocolError(f"device sent run {record.run_id[:80]!r} as {run_id}")
         unpack_facts(directory)
         if beside.probes:  # else those that the command which started it left here, if it was ours
             write_clock(directory, beside.probes)
         run = finish(directory, beside.meter_trouble)
-    note_run(store, run_id)
+        if run.run_id != run_id:
+            raise RemoteProtocolError(f"device sent run {run.run_id[:80]!r} as {run_id}")
+    note_run(store, run_id, run)
     return run

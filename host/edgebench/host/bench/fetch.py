@@ -15,6 +15,7 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     NoSuchRun,
     RunNotStored,
+    SeatLeft,
     TransportError,
 )
 
@@ -51,14 +52,17 @@ def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:
         if running is not None:
             runs += _fetched(lane, device, running)
         else:
-            client.acquire()
+            with suppress(SeatLeft):  # nobody can measure on a device that has left
+                client.acquire()
         tried = {running}
         # As many at a time as one listing has.
         while waiting := [one for one in client.list_runs().finished if one not in tried]:
             for run_id in waiting:
                 runs += _fetched(lane, device, run_id)
             tried.update(waiting)
-        with suppress(LeaseHeld):  # else a command that is still there may start one just now
+        with suppress(
+            LeaseHeld, SeatLeft
+        ):  # else a command that is still there may start one just now
             client.acquire()
             for lost in settle_lost(client, lane.store):
                 watcher.lost(lost)

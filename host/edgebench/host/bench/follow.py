@@ -14,7 +14,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.store.files import read_clock
 from edgebench.host.store.layout import Store
 from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
-from edgebench.protocol.errors import LeaseHeld, NoSuchRun, RunDamaged, error_from_code
+from edgebench.protocol.errors import LeaseHeld, NoSuchRun, RunDamaged, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
 """Longest wait for whoever started the run: to store it, or for its lease to expire."""
@@ -77,6 +77,8 @@ def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
     while True:
         try:
             client.acquire(TAKEOVER_POLL_S)
+        except SeatLeft:
+            return  # nobody gets a lease on a device that has left; its runs can be had
         except LeaseHeld:
             if run_id not in client.list_runs().finished:
                 return

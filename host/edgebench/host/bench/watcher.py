@@ -42,6 +42,12 @@ class Watcher:
     def unmetered(self, device: str) -> None:
         """The farm's meter was asked for, and none is wired to this device."""
 
+    def farm_doubted(self, error: EdgebenchError) -> None:
+        """A source of the farm, or a part of it, is not used."""
+
+    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        """Somebody else has acquired the place in labgrid of a device that is measured."""
+
     def left_out(self, device: str, health: DeviceHealth) -> None:
         """A device that fits is not measured: it is in quarantine, and nobody named it."""
 

@@ -33,19 +33,20 @@ from edgebench.protocol.errors import (
     MeterLost,
     NoSpace,
     RunDamaged,
+    SeatLeft,
     StoreError,
     TooLarge,
     TransportError,
 )
 
-_PASSING = (TransportError, LeaseHeld, NoSpace, MeterLost, StoreError)
+_PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
 """Errors of the place and not of the run: they may pass, and the run is still to be made."""
 _LASTING = (TooLarge, RunDamaged, LabsUnreachable)
 """Among them, those that were waited for already, or never pass."""
 
 
 def may_pass(error: EdgebenchError) -> bool:
-    """Whether it is worth waiting: a link, a disk or a meter that comes back."""
+    """Whether it is worth waiting: a link, disk, device or meter that comes back."""
     return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
 
 

@@ -56,7 +56,13 @@ STOPPED = "run_stopped"
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
 """Kinds of error that say nothing of the run, which is made again as long as its device is waited
 for: somebody stopped it, or the device was full or in use."""
-DEFAULT_RETRY = {"worker_died": 1, "worker_timeout": 1, "too_hot": 2, METER_LOST: 3}
+DEFAULT_RETRY = {
+    "worker_died": 1,
+    "worker_timeout": 1,
+    "too_hot": 2,
+    "device_gone": 3,
+    METER_LOST: 3,
+}
 """A run that fails by chance may pass the second time; a refused model will not."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0

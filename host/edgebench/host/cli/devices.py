@@ -8,7 +8,7 @@ import sys
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
 from edgebench.host.cli.watch import add_watch, run_watch
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.exit_code import ExitCode
 
 MAX_TIMEOUT_S = 600.0
@@ -72,12 +72,16 @@ def _list(options: argparse.Namespace) -> ExitCode:
     if not 0 <= options.timeout <= MAX_TIMEOUT_S:
         limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
         raise UsageError(f"timeout must be {limit}, got {options.timeout:.10g} s")
-    devices = Lab().devices(options.timeout)
+    devices = Lab().devices(options.timeout, on_doubt=_say_doubt)
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
         console().print(devices_table(devices))
     return ExitCode.DONE
+
+
+def _say_doubt(error: EdgebenchError) -> None:
+    print(f"warning: {error}", file=sys.stderr)
 
 
 def _check(options: argparse.Namespace) -> ExitCode:

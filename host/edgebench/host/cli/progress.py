@@ -169,6 +169,17 @@ class ProgressWatcher(Watcher):
         """Say that a device is measured without energy."""
         self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
 
+    def farm_doubted(self, error: EdgebenchError) -> None:
+        """Say which part of the farm is not used."""
+        self.say(f"warning: {error}; the rest of the farm is used")
+
+    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        """Say who may be at work on a device."""
+        self.say(
+            f"warning: {device}: its place {place} in labgrid is acquired by {acquired_by}, "
+            "who may disturb the measurement"
+        )
+
     def left_out(self, device: str, health: DeviceHealth) -> None:
         """Say why a device is left out, and how to bring it back."""
         self.say(

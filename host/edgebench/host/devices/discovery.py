@@ -16,7 +16,7 @@ from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, Unreachable
+from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, SeatLeft, Unreachable
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
@@ -26,12 +26,23 @@ THIS_MACHINE = KnownDevice(
 """The one device that every host knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class PlaceState:
+    """The place of a device in labgrid."""
+
+    name: str
+    acquired_by: str | None = None
+    """Who has acquired it, as `HOST/USER`; None where nobody else has."""
+
+
 class Access(str, Enum):
     """Whether a device can be used."""
 
     READY = "ready"
     NOT_PAIRED = "not paired"
     UNREACHABLE = "unreachable"
+    GONE = "gone"
+    """Its agent is there, and knows it; it was unplugged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,8 @@ class DiscoveredDevice:
     """Its labels in the farm file."""
     health: DeviceHealth | None = None
     """How it has fared with this host; None where it is not paired."""
+    place: PlaceState | None = None
+    """Its place in labgrid; None where it has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]
@@ -224,14 +237,19 @@ def _seats_of(
 def _seat_of(
     device: KnownDevice, place: KnownDevice, transport: Transport, seat: SeatState
 ) -> DiscoveredDevice:
-    """One of several seats, which a conversation of its own describes."""
-    with Client(transport.connect(place.endpoint), seat=seat.name) as client:
-        system = client.describe()
+    """One of several seats, which a conversation of its own describes if its device is there."""
+    system: SystemDescription | None = None
+    if seat.gone_for_s is None:
+        try:
+            with Client(transport.connect(place.endpoint), seat=seat.name) as client:
+                system = client.describe()
+        except SeatLeft:  # just now
+            seat = replace(seat, gone_for_s=0.0)
     return DiscoveredDevice(
         f"{device.name}{SEAT_MARK}{seat.name}",
-        f"{place.endpoint.address}, {system.device.name}",
-        Access.READY,
-        system.device.id,
+        f"{place.endpoint.address}, {seat.device.name}",
+        Access.READY if system else Access.GONE,
+        seat.device.id,
         system=system,
         seat=seat,
     )

@@ -47,6 +47,18 @@ class FarmDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LabgridTable:
+    """The coordinator of a labgrid whose places are devices of this host."""
+
+    coordinator: str
+    """Where it is, as `HOST` or `HOST:PORT`."""
+    tag: str = "edgebench"
+    """Tag of a place whose value is the name of the device."""
+    place: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of devices by the names of their places."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Farm:
     """The farm file."""
 
@@ -57,6 +69,8 @@ class Farm:
     """Number of failures in a row after which `all` and conditions leave a device out; 0: never."""
     device: Mapping[str, FarmDevice] = field(default_factory=dict)
     """Devices by their name or id."""
+    labgrid: LabgridTable | None = None
+    """Further source of labels; None: there is none."""
 
     def entry(self, device: KnownDevice) -> FarmDevice:
         """What the file says of a device; nothing, if it is not in there."""

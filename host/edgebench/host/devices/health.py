@@ -37,6 +37,7 @@ from edgebench.protocol.errors import (
     LinkTimeout,
     NoSpace,
     RemoteProtocolError,
+    SeatLeft,
     StoreError,
     TooLarge,
     Unreachable,
@@ -59,6 +60,7 @@ _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
     (LinkLost, "link_lost"),
     (LinkTimeout, "no_answer"),
     (WorkerDied, "worker_died"),
+    (SeatLeft, "device_gone"),
 )
 """Code of a failure of the device, by class of error, the first that fits; None: not the device's,
 as is every class that is not here. A file that is too large is the user's choice. `TooHot` and

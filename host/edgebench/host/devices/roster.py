@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edgebench.host.devices.discovery import Access, DiscoveredDevice, named
+from edgebench.host.devices.discovery import Access, DiscoveredDevice, PlaceState, named
 from edgebench.host.devices.farm import Farm, load_farm
 from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.devices.health import HealthFiles
+from edgebench.host.devices.labgrid import NO_PLACES, LabgridPlaces
 from edgebench.host.devices.selection import ALL
 from edgebench.protocol.errors import NoSuchDevice, UsageError
 
@@ -20,15 +21,19 @@ _MARKS = frozenset(",:*?[]/\\'\"")
 
 
 def recorder(
-    farm: Farm, health: HealthFiles
+    farm: Farm, health: HealthFiles, places: LabgridPlaces = NO_PLACES
 ) -> Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]:
-    """What adds labels and health to a line of a device; that it was reached is remembered."""
+    """What adds labels, health and place to a device's line; that it was reached is remembered."""
 
     def with_record(line: DiscoveredDevice, device: KnownDevice) -> DiscoveredDevice:
         if line.access is Access.READY:
             health.seen(device, line.seat.name if line.seat else "")
         labels = (farm.device.get(line.name) or farm.entry(device)).labels
-        return replace(line, labels=labels, health=health.of(device))
+        place = places.by_device.get(line.name) or places.by_device.get(device.name)
+        state = None
+        if place is not None:
+            state = PlaceState(place.name, place.acquired_by if place.is_taken else None)
+        return replace(line, labels=labels, health=health.of(device), place=state)
 
     return with_record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from rich import box
 from rich.table import Table
@@ -14,7 +14,12 @@ from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
 from edgebench.host.show.tables import text
 from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
 
-_ACCESS_STYLES = {Access.READY: "green", Access.NOT_PAIRED: "yellow", Access.UNREACHABLE: "red"}
+_ACCESS_STYLES = {
+    Access.READY: "green",
+    Access.NOT_PAIRED: "yellow",
+    Access.UNREACHABLE: "red",
+    Access.GONE: "red",
+}
 _COLUMNS = {
     "device": 18,
     "access": 11,
@@ -57,7 +62,8 @@ def _access(device: DiscoveredDevice) -> Text:
     """Whether it can be used, and whether it is left out of the farm."""
     made = Text(device.access.value, style=_ACCESS_STYLES[device.access])
     health = device.health
-    if device.seat is not None and device.seat.held_by is not None:
+    is_held = device.seat is not None and device.seat.held_by is not None
+    if is_held or (device.place is not None and device.place.acquired_by is not None):
         made.append("\nin use", style="yellow")
     if health is not None and health.is_quarantined:
         made.append("\nquarantined", style="red")
@@ -74,6 +80,8 @@ def _temperature(device: DiscoveredDevice) -> str:
 def _seen(device: DiscoveredDevice, now: datetime) -> str:
     if device.access is Access.READY:
         return "now"
+    if device.seat is not None and device.seat.gone_for_s is not None:
+        return f"{_passed(device.seat.gone_for_s)} ago"
     seen_utc = device.health.last_seen_utc if device.health else None
     return ABSENT if seen_utc is None else f"{_ago(seen_utc, now)} ago"
 
@@ -82,9 +90,14 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
     """Labels, who has it, what is wrong with it, the runtimes that it lacks."""
     if device.labels:
         yield f"labels: {', '.join(device.labels)}"
+    if (place := device.place) is not None and place.acquired_by is not None:
+        yield f"in labgrid: {place.name} is acquired by {place.acquired_by}"
     if device.reason:
         yield device.reason
     if (seat := device.seat) is not None:
+        if seat.gone_for_s is not None:
+            since = (now - timedelta(seconds=seat.gone_for_s)).astimezone(timezone.utc)
+            yield f"gone from its agent since {since:%Y-%m-%d %H:%M} UTC"
         if seat.fault:
             yield seat.fault
         if seat.held_by is not None:
@@ -111,6 +124,11 @@ def _ago(then_utc: str, now: datetime) -> str:
         passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
     except (ValueError, TypeError):  # a file that somebody has changed
         return then_utc
+    return _passed(passed_s)
+
+
+def _passed(passed_s: float) -> str:
+    """A time by its largest unit."""
     unit, length_s = next(one for one in _UNITS if passed_s >= one[1] or one[1] == 1)
     return f"{passed_s // length_s:.0f} {unit}"
 

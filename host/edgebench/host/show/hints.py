@@ -102,6 +102,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
+    (e.SeatLeft, "plug it in again, then see whether its agent finds it: edgebench devices"),
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
         e.GovernorRefused,

@@ -157,17 +157,18 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
     return wanted.chosen(found) if wanted else found
 
 
-def note_run(store: Store, run_id: str) -> None:
+def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
     """Bring the row of a run up to date, which was stored or changed just now.
 
-    Whoever cannot write the index leaves that to the next list.
+    Whoever cannot write the index leaves that to the next list. Who has the run at hand spares
+    the time to read its document.
     """
     with suppress(OSError, sqlite3.Error, StoreError):
         stamp = _stamp(f"{store.directory(run_id)}{os.sep}")
         if stamp is None:
             _write_rows(store, [], [run_id])
         else:
-            _write_rows(store, [_row(store, run_id, stamp)], [])
+            _write_rows(store, [_row(store, run_id, stamp, run)], [])
 
 
 def _read_rows(store: Store) -> dict[str, Row]:
@@ -291,8 +292,8 @@ def _stamp(directory: str) -> str | None:
     return f"{document.st_mtime_ns} {document.st_size} {annotated_ns}"
 
 
-def _row(store: Store, run_id: str, stamp: str) -> Row:
-    cells: list[Any] = [*astuple(_summary(store, run_id)), stamp]
+def _row(store: Store, run_id: str, stamp: str, run: Run | None = None) -> Row:
+    cells: list[Any] = [*astuple(_summary(store, run_id, run)), stamp]
     cells[_TAGS] = " ".join(cells[_TAGS])
     return (*cells, _checksum(cells))
 
@@ -303,10 +304,11 @@ def _summary_in(row: Row) -> RunSummary:
     return RunSummary(*cells)
 
 
-def _summary(store: Store, run_id: str) -> RunSummary:
+def _summary(store: Store, run_id: str, run: Run | None) -> RunSummary:
     try:
         added = read_annotations(store.directory(run_id))
-        summary = replace(summary_of(store.run(run_id)), tags=added.tags, note=added.note)
+        summary = summary_of(run or store.run(run_id))
+        summary = replace(summary, tags=added.tags, note=added.note)
     except StoreError:
         return _damaged(run_id)
     is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in _FIELDS)

@@ -64,8 +64,11 @@ class AgentWatch:
         self._agent = devices[0].name.removesuffix(f"{SEAT_MARK}{devices[0].seat}")
         seats = tuple(device.seat for device in devices)
         self._seats = seats if all(seats) else ()
+        self._is_for_all = not self._seats
         self._names = {device.seat: device.name for device in devices}
         """Name of the device at each seat that is known."""
+        self._gone: dict[str, None] = {}
+        """Seats whose devices have left their agent, the first that left first."""
         self._open = open_connection
         self._put = put
         self._connection: ClientConnection | None = None
@@ -129,7 +132,8 @@ class AgentWatch:
         seats = (await self._ask(connection, 2, m.Watch(self._seats), m.Seats)).seats
         if not 0 < len(seats) <= m.MAX_SEATS:
             raise RemoteProtocolError(f"agent has {len(seats)} seats, limit {m.MAX_SEATS}")
-        if not self._seats:
+        self._gone.clear()
+        if self._is_for_all:
             is_one = len(seats) == 1
             self._names = {
                 seat.name: self._agent if is_one else f"{self._agent}{SEAT_MARK}{seat.name}"
@@ -137,7 +141,7 @@ class AgentWatch:
             }
         self._absence = None
         for seat in seats:
-            await self._tell(StateChange(self._name(seat.name), seat))
+            await self._tell_state(seat)
 
     async def _ask(
         self, connection: ClientConnection, number: int, request: m.Message, answer: type[_T]
@@ -161,13 +165,32 @@ class AgentWatch:
         if isinstance(notice, m.SeatReadings):
             samples = unpack_samples(frame.payload, notice.sample_count)
             name = self._name(notice.seat)
-            await self._tell(Batch(name, samples, notice.run_id, notice.load_1m))
+            if notice.seat not in self._gone:  # else it says only that the agent is there
+                await self._tell(Batch(name, samples, notice.run_id, notice.load_1m))
         elif isinstance(notice, m.SeatChange):
-            await self._tell(StateChange(self._name(notice.state.name), notice.state))
+            await self._tell_state(notice.state)
         elif isinstance(notice, m.Problem):
             raise error_from_code(notice.code, notice.text)
         else:
             raise RemoteProtocolError(f"agent sent {type(notice).__name__} to a watcher")
+
+    async def _tell_state(self, seat: m.SeatState) -> None:
+        """Tell how a seat is; one that came later is among those that are watched now."""
+        if self._is_for_all and seat.name not in self._names:
+            if len(self._names) >= m.MAX_SEATS and self._gone:
+                # The agent has as many seats at most: it has forgotten one that was gone.
+                forgotten = next(iter(self._gone))
+                del self._gone[forgotten], self._names[forgotten]
+            if len(self._names) < m.MAX_SEATS:
+                self._names[seat.name] = f"{self._agent}{SEAT_MARK}{seat.name}"
+        name = self._name(seat.name)
+        if seat.gone_for_s is None:
+            self._gone.pop(seat.name, None)
+            await self._tell(StateChange(name, seat))
+        else:
+            self._gone[seat.name] = None
+            since_s = time.time() - seat.gone_for_s
+            await self._tell(Absence(name, since_s, "it is gone from its agent"))
 
     def _name(self, seat: str) -> str:
         if seat not in self._names:

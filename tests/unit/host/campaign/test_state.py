@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edgebench.host.campaign.device import may_pass
 from edgebench.host.campaign.journal import (
     Journal,
     Refusal,
@@ -17,11 +18,11 @@ from edgebench.host.campaign.journal import (
 )
 from edgebench.host.campaign.lanes import is_over
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
-from edgebench.host.campaign.spec import Axes, CampaignSpec
+from edgebench.host.campaign.spec import DEFAULT_RETRY, Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign
+from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign, SeatLeft
 
 RUN = PlannedRun(0, 0)
 RETRY = {"worker_died": 1, "invalid": 1}
@@ -180,3 +181,12 @@ def test_lanes_say_what_was_last_heard(tmp_path: Path) -> None:
     assert (note.state, note.reason) == ("given_up", "no answer")
     entries = [json.loads(line) for line in journal.path.read_text().split("\n") if line]
     assert all(entry["at_utc"] for entry in entries)
+
+
+def test_run_on_a_device_that_was_unplugged_is_made_again() -> None:
+    """Somebody trips over a cable at night, and in the morning the cell has no result."""
+    assert may_pass(SeatLeft("device pi is gone"))
+    attempt = stored(failure="device_gone")
+    assert judged(RUN, [attempt], DEFAULT_RETRY).state is RunState.LEFT
+    attempts = [stored(failure="device_gone", number=number) for number in range(1, 5)]
+    assert judged(RUN, attempts, DEFAULT_RETRY).state is RunState.FAILED

@@ -69,6 +69,15 @@ def test_device_that_is_away_says_since_when_and_why_it_is_left_out() -> None:
     assert words.count("No route to host") == 1
 
 
+def test_unplugged_device_says_since_when() -> None:
+    """A board that somebody has unplugged looks like one whose network is down."""
+    seat = SeatState("nucleo", DEVICE, gone_for_s=7500.0)
+    gone = DiscoveredDevice("rack/nucleo", "192.0.2.5:7747", Access.GONE, "05", seat=seat)
+    words = words_of([gone])
+    assert "rack/nucleo gone — 2 h ago" in words
+    assert "gone from its agent since 2026-11-23 09:55 UTC" in words
+
+
 def test_failures_before_a_quarantine_are_shown() -> None:
     """A board that dies every second night looks well."""
     event = HealthEvent("2026-11-23T09:00:00+00:00", "worker_died", "killed by signal 9", "a.onnx")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,9 +38,6 @@ LIES: dict[str, bytes | str] = {
     "text": "hello",
     "another message": encode(WATCH_NUMBER, m.Done()),
     "another seat": encode(WATCH_NUMBER, m.SeatReadings("other", 0)),
-    "state of another seat": encode(
-        WATCH_NUMBER, m.SeatChange(m.SeatState("other", DEVICE))
-    ),
     "fewer samples than it says": encode(WATCH_NUMBER, m.SeatReadings(SEAT, 3), b"\0" * 71),
     "too many samples": encode(
         WATCH_NUMBER, m.SeatReadings(SEAT, MAX_SAMPLES + 1), b"\0" * 24 * (MAX_SAMPLES + 1)
@@ -111,6 +109,68 @@ def test_lie_of_an_agent_ends_its_own_watch_only(
     [absence] = absences(updates)
     assert (absence.device, absence.is_final) == ("evil", True)
     assert not batches(updates, "evil")
+
+
+def test_agent_that_invents_seats_has_a_limit(files: HostFiles, tmp_path: Path) -> None:
+    """A hostile agent fills the host's memory with seats that come and come."""
+
+    async def invent(connection: ServerConnection) -> None:
+        await greet(connection)
+        for number in range(m.MAX_SEATS + 1):
+            state = m.SeatState(f"seat{number}", DEVICE)
+            await connection.send(encode(WATCH_NUMBER, m.SeatChange(state)))
+        await connection.wait_closed()
+
+    updates = asyncio.run(watched(files, tmp_path, {"evil": invent}, absences))
+    names = {one.device for one in updates if isinstance(one, StateChange)}
+    assert names == {"evil", *(f"evil/seat{number}" for number in range(m.MAX_SEATS - 1))}
+    last = absences(updates)[-1]
+    assert last.is_final
+    assert f"nobody asked for: 'seat{m.MAX_SEATS - 1}'" in last.reason
+
+
+def test_rack_may_see_more_boards_in_a_year_than_it_has_seats(
+    files: HostFiles, tmp_path: Path
+) -> None:
+    """A watch that is long enough ends, as if the agent had lied."""
+
+    async def rotate(connection: ServerConnection) -> None:
+        await greet(connection)
+        for number in range(2 * m.MAX_SEATS):
+            for gone_for_s in (None, 0.0):
+                state = m.SeatState(f"seat{number}", DEVICE, gone_for_s=gone_for_s)
+                await connection.send(encode(WATCH_NUMBER, m.SeatChange(state)))
+        await connection.send(batch())
+        await connection.wait_closed()
+
+    def is_enough(heard: list[Update]) -> bool:
+        return bool(batches(heard, "a")) or any(one.is_final for one in absences(heard))
+
+    updates = asyncio.run(watched(files, tmp_path, {"a": rotate}, is_enough))
+    assert batches(updates, "a") == 1
+    assert len(absences(updates)) == 2 * m.MAX_SEATS
+
+
+def test_seat_whose_device_has_left_is_away_though_its_agent_speaks(
+    files: HostFiles, tmp_path: Path
+) -> None:
+    """A board that was unplugged looks idle, or its agent looks dead."""
+    gone = m.SeatState(SEAT, DEVICE, gone_for_s=60.0)
+    frames = (
+        encode(WATCH_NUMBER, m.SeatChange(gone)),
+        encode(WATCH_NUMBER, m.SeatReadings(SEAT, 0)),
+        encode(WATCH_NUMBER, m.SeatChange(STATE)),
+        batch(),
+    )
+
+    def is_enough(heard: list[Update]) -> bool:
+        return bool(batches(heard, "a"))
+
+    updates = asyncio.run(watched(files, tmp_path, {"a": saying(*frames)}, is_enough))
+    assert [type(one) for one in updates] == [StateChange, Absence, StateChange, Batch]
+    [absence] = absences(updates)
+    assert (absence.reason, absence.is_final) == ("it is gone from its agent", False)
+    assert 59 < time.time() - absence.since_s < 600
 
 
 def test_flood_ends_the_watch_of_its_sender(files: HostFiles, tmp_path: Path) -> None:

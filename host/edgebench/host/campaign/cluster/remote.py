@@ -111,7 +111,12 @@ class LabDevice:
         command: m.LaneCommand | None = job
         is_stopping = False
         while True:
-            self._call(command, wait_s=POLL_S)
+            try:
+                self._call(command, wait_s=POLL_S)
+            except KeyboardInterrupt:  # a lane alone is in the main thread
+                if is_stopping:
+                    raise
+                self._cancellation.request()
             command = None
             kept: list[str] = []
             while self._reports:

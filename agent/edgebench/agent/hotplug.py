@@ -1,0 +1,166 @@
+"""Opens and closes seats while the agent serves, as their devices come and go.
+
+Theory of operation. Again and again, the devices that the source offers are compared, by identity,
+with those that were there before. One that is missing has left: its run and its lease end, and its
+seat stays listed as gone. One that is new gets the seat that it had, or else a new one. What goes
+wrong with one device is logged when it begins, and is tried again; it keeps no other away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from edgebench.agent.seat import Seat
+from edgebench.agent.seat_memory import RememberedSeat, SeatMemory
+from edgebench.agent.seat_source import SeatOffer, SeatSource
+from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.messages import MAX_SEATS
+from edgebench.protocol.text import one_line
+
+if TYPE_CHECKING:
+    from edgebench.agent.agent import Agent
+
+logger = logging.getLogger(__name__)
+
+
+class Hotplug:
+    """The seats of a source."""
+
+    def __init__(self, agent: Agent, source: SeatSource, memory: SeatMemory) -> None:
+        """Make the seats that are remembered; their devices are looked for later.
+
+        Raises:
+            UsageError: another seat of the agent has the name of a remembered one.
+        """
+        self._agent = agent
+        self._source = source
+        self._memory = memory
+        self._open: dict[str, Seat] = {}
+        """Seats whose devices are there, by identity."""
+        self._troubles: dict[str, str] = {}
+        """What is wrong and was logged, by identity; of the source itself under no identity."""
+        self._fixed = frozenset(agent.seats)
+        self._changing = asyncio.Lock()
+        for name, seat in memory.seats.items():
+            if name in self._fixed:
+                raise UsageError(
+                    f"seat {name!r} is of a device that was plugged in here; if it is no more, "
+                    f"remove {memory.state(name)}"
+                )
+            agent.seats[name] = Seat(
+                name, seat.device, memory.state(name), board=seat.board, left_s=seat.left_s
+            )
+
+    async def follow(self) -> None:
+        """Look again and again, forever."""
+        while True:
+            await asyncio.sleep(self._source.period_s)
+            try:
+                await self.look()
+            except Exception:  # an odd device must not end the hot-plugging of the others
+                logger.exception("devices could not be looked for")
+
+    async def look(self) -> None:
+        """Open the seats of devices that have come, and close those of devices that have left."""
+        async with self._changing:
+            await self._look()
+
+    async def _look(self) -> None:
+        offers: dict[str, SeatOffer] = {}
+        try:
+            for offer in await self._source.offers():
+                if offer is not offers.setdefault(offer.identity, offer):
+                    twin = offers[offer.identity].name
+                    self._note_trouble(
+                        offer.identity, f"{offer.name}: it is {twin} by its identity"
+                    )
+        except EdgebenchError as exc:
+            self._note_trouble("", str(exc))
+            return
+        for identity in self._troubles.keys() - offers.keys():
+            del self._troubles[identity]
+        left = [identity for identity in self._open if identity not in offers]
+        await asyncio.gather(*(self._close(identity) for identity in left))
+        for identity, offer in offers.items():
+            if identity not in self._open:
+                await self._try_to_open(offer)
+
+    async def forget(self, name: str) -> None:
+        """Forget a seat whose device has left.
+
+        Raises:
+            NoSuchDevice: there is no such seat.
+            UsageError: its device is there, or always is; or runs wait in it for their host.
+            TargetError: the disk failed.
+        """
+        async with self._changing:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        seat = self._agent.seat(name)
+        if name not in self._memory.seats:
+            raise UsageError(f"seat {name!r} is not one that comes and goes")
+        if seat.is_there:
+            raise UsageError(f"device of seat {name!r} is plugged in: unplug it first")
+        if count := seat.spool.usage()[0]:
+            raise UsageError(f"seat {name!r} has runs that wait for their host: {count}")
+        self._memory.forget(name)
+        del self._agent.seats[name]
+
+    async def _try_to_open(self, offer: SeatOffer) -> None:
+        try:
+            self._open[offer.identity] = await self._opened(offer)
+        except Exception as exc:  # an odd device keeps no other away, and no agent from starting
+            self._note_trouble(offer.identity, f"{offer.name}: {one_line(exc)}")
+            logger.debug("device not opened", exc_info=True)
+
+    async def _opened(self, offer: SeatOffer) -> Seat:
+        name = self._memory.name_for(offer.identity, offer.name, self._fixed)
+        is_known = name in self._memory.seats
+        if not is_known:
+            self._make_room()
+        try:
+            plan = await asyncio.to_thread(offer.open, name, self._memory.state(name))
+            self._memory.remember(name, RememberedSeat(offer.identity, plan.device, plan.board))
+        except BaseException:
+            if not is_known and self._memory.state(name).exists():
+                self._memory.forget(name)  # else its name would be taken the next time
+            raise
+        seat = self._agent.seats.get(name) or Seat(name, plan.device, self._memory.state(name))
+        seat.open(plan, self._agent.models)
+        self._agent.seats[name] = seat
+        self._agent.seat_changed(seat)
+        logger.info("seat %s: its device is there", name)
+        return seat
+
+    async def _close(self, identity: str) -> None:
+        seat = self._open.pop(identity)
+        logger.info("seat %s: its device has left", seat.name)
+        await seat.lose_device()
+        self._agent.seat_changed(seat)
+        remembered = RememberedSeat(identity, seat.device, seat.board, seat.left_s)
+        try:
+            self._memory.remember(seat.name, remembered)
+        except EdgebenchError as exc:
+            logger.warning("seat %s: %s", seat.name, exc)
+
+    def _make_room(self) -> None:
+        """Forget the seat that has been gone for longest, if there are too many.
+
+        Raises:
+            UsageError: every one has its device, or runs that wait.
+        """
+        seats = self._agent.seats
+        if len(seats) < MAX_SEATS:
+            return
+        gone = [one for one in seats.values() if not (one.is_there or one.spool.usage()[0])]
+        if not gone:
+            raise UsageError(f"{len(seats)} seats, limit {MAX_SEATS}")
+        self._forget(min(gone, key=lambda one: one.left_s or 0.0).name)
+
+    def _note_trouble(self, identity: str, text: str) -> None:
+        if self._troubles.get(identity) != text:
+            self._troubles[identity] = text
+            logger.warning("device not served: %s", text)

@@ -1,0 +1,115 @@
+"""Seats whose devices come and go, remembered by the identity of the device.
+
+    seats/<name>/seat.json      the device, and when it left
+    seats/<name>/spool/         its finished runs
+
+A name belongs to one identity until it is forgotten. So a device that is plugged in again has its
+name, its runs and its history back, and another one never gets them: it is given a name of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.agent.files import disk_errors, make_private_directory, write_private
+from edgebench.protocol.codec import from_outside, to_plain
+from edgebench.protocol.device import DeviceDescription
+from edgebench.protocol.errors import RemoteProtocolError, UsageError
+
+MEMORY_FILE = "seat.json"
+SEAT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+"""Names that are words in `--on AGENT/SEAT`, and directories."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RememberedSeat:
+    """A device that was plugged in here."""
+
+    identity: str
+    """As in `SeatOffer`."""
+    device: DeviceDescription
+    board: str = ""
+    left_s: float | None = None
+    """Time at which it left, Unix time; None: it was there when the agent ended."""
+
+
+class SeatMemory:
+    """The seats that were ever opened for a source."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._seats: dict[str, RememberedSeat] = {}
+        for path in sorted(directory.glob(f"*/{MEMORY_FILE}")):
+            try:
+                remembered = from_outside(json.loads(path.read_text()), RememberedSeat)
+            except (OSError, ValueError, RemoteProtocolError) as exc:
+                # Its directory stays, so nobody else gets the name.
+                logger.warning("seat is not remembered: %s: %s", exc, path)
+            else:
+                self._seats[path.parent.name] = remembered
+
+    @property
+    def seats(self) -> dict[str, RememberedSeat]:
+        """What is remembered, by the seat's name."""
+        return dict(self._seats)
+
+    def state(self, name: str) -> Path:
+        """Directory of a seat."""
+        return self._directory / name
+
+    def name_for(self, identity: str, wanted: str, taken: Collection[str]) -> str:
+        """The name of a device: the one that it had, else a free one like the wanted one.
+
+        Args:
+            identity: The device.
+            wanted: Name that it would like.
+            taken: Names of seats that do not come and go.
+
+        Raises:
+            UsageError: the wanted name is none.
+        """
+        for name, seat in self._seats.items():
+            if seat.identity == identity:
+                return name
+        if not SEAT_NAME.fullmatch(wanted):
+            raise UsageError(
+                f"not a name of a seat: {wanted[:64]!r}; a name is up to 48 letters, digits, dots, "
+                "hyphens and underscores"
+            )
+        name, number = wanted, 1
+        while name in taken or name in self._seats or self.state(name).exists():
+            number += 1
+            name = f"{wanted}-{number}"
+        return name
+
+    def remember(self, name: str, seat: RememberedSeat) -> None:
+        """Keep what is known of a seat.
+
+        Raises:
+            TargetError: the disk failed.
+        """
+        path = self.state(name) / MEMORY_FILE
+        with disk_errors("seat not remembered", path):
+            make_private_directory(path.parent)
+            write_private(path, json.dumps(to_plain(seat), indent=1))
+        self._seats[name] = seat
+
+    def forget(self, name: str) -> None:
+        """Forget a seat with everything in its directory.
+
+        Raises:
+            TargetError: the disk failed.
+        """
+        path = self.state(name)
+        with disk_errors("seat not forgotten", path):
+            (path / MEMORY_FILE).unlink(missing_ok=True)
+            shutil.rmtree(path)
+        self._seats.pop(name, None)

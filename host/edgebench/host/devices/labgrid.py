@@ -1,0 +1,232 @@
+"""Places of a labgrid coordinator, as one more source of what is known of devices.
+
+    [labgrid]
+    coordinator = "lab-server:20408"
+    tag = "edgebench"               # place tagged edgebench=pi5: the device pi5 (default)
+
+    [labgrid.place]                 # or by the place's name
+    board-7 = "pi5"
+    nucleo-rack = "rack/nucleo"
+
+A place without either is the device that has its name, if there is one. Tags of a place become
+labels (`board=rpi5`). Who has acquired a place is shown; the lock is the lease of the agent.
+
+The coordinator is asked for its places by one call of gRPC, whose reply is described here as far as
+it is needed. labgrid itself is not imported: it brings a fork of pyserial that overwrites
+pyserial's files.
+
+Source: labgrid 26.0, labgrid/remote/proto/labgrid-coordinator.proto.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from edgebench.host.devices.discovery import named
+from edgebench.host.devices.farm import Farm, LabgridTable, why_no_label
+from edgebench.host.devices.files import KnownDevice
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    NoSuchDevice,
+    PackagesMissing,
+    RemoteProtocolError,
+    Unreachable,
+    UsageError,
+)
+from edgebench.protocol.text import one_line, printable
+
+DEFAULT_PORT = 20408
+"""Source: labgrid 26.0, labgrid/remote/config.py and labgrid-coordinator --help."""
+TIMEOUT_S = 3.0
+_METHOD = "/labgrid.Coordinator/GetPlaces"
+_MAX_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class LabgridPlace:
+    """A place of labgrid that stands for a device."""
+
+    name: str
+    tags: Mapping[str, str]
+    acquired_by: str | None = None
+    """Who has it, as `HOST/USER`; None where nobody has."""
+
+    def labels(self, naming_tag: str) -> tuple[str, ...]:
+        """Tags as words for `--on label:`, without the one that names the device.
+
+        Those that cannot be a label are left out.
+        """
+        tags = sorted((key, value) for key, value in self.tags.items() if key != naming_tag)
+        words = (f"{key}={value}" if value else key for key, value in tags)
+        return tuple(word for word in words if why_no_label(word) is None)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether somebody else has acquired it."""
+        return self.acquired_by not in (None, own_name())
+
+
+@dataclass(frozen=True, slots=True)
+class LabgridPlaces:
+    """What the coordinator knows of this host's devices."""
+
+    by_device: Mapping[str, LabgridPlace] = field(default_factory=dict[str, LabgridPlace])
+    """Places by the name of the device."""
+    doubts: tuple[EdgebenchError, ...] = ()
+    """What keeps places from being used."""
+
+
+NO_PLACES = LabgridPlaces()
+
+
+def own_name() -> str:
+    """The name by which labgrid knows this user here.
+
+    Source: labgrid 26.0, `ClientSession.gethostname` and `getuser`.
+    """
+    host = os.environ.get("LG_HOSTNAME") or socket.gethostname()
+    return f"{host}/{os.environ.get('LG_USERNAME') or getpass.getuser()}"
+
+
+def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> LabgridPlaces:
+    """The places that stand for devices of this host; never an error, but doubts."""
+    if table is None:
+        return NO_PLACES
+    try:
+        places = read_places(table.coordinator)
+    except EdgebenchError as exc:
+        return LabgridPlaces(doubts=(exc,))
+    found: dict[str, LabgridPlace] = {}
+    doubts: list[EdgebenchError] = []
+    for place in sorted(places, key=lambda one: one.name):
+        try:
+            device = _device_of(place, table, paired)
+        except NoSuchDevice as exc:
+            if place.name in table.place:  # a tag may be for another host, whose device it is
+                doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
+            continue
+        if device is None:
+            continue
+        if device.name in found:
+            other = found[device.name].name
+            what = f"it stands for {device.name}, as {other} does"
+            doubts.append(UsageError(f"place {place.name} of labgrid is not used: {what}"))
+            continue
+        found[device.name] = place
+    known = {place.name for place in places}
+    doubts += [
+        UsageError(f"place {name} is not known to labgrid at {table.coordinator}")
+        for name in table.place
+        if name not in known
+    ]
+    return LabgridPlaces(found, tuple(doubts))
+
+
+def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]) -> Farm:
+    """The farm, with the tags of the places as further labels of its devices."""
+    if farm.labgrid is None:
+        return farm
+    devices = dict(farm.device)
+    for name, place in places.by_device.items():
+        entry = farm.entry(named(paired, name))
+        labels = dict.fromkeys((*entry.labels, *place.labels(farm.labgrid.tag)))
+        devices[name] = replace(entry, labels=tuple(labels))
+    return replace(farm, device=devices)
+
+
+def read_places(coordinator: str) -> list[LabgridPlace]:
+    """Every place of a coordinator.
+
+    Args:
+        coordinator: Where it is, as `HOST` or `HOST:PORT`.
+
+    Raises:
+        PackagesMissing: gRPC is not installed here.
+        Unreachable: nobody answers there.
+        RemoteProtocolError: whoever answers is no coordinator.
+    """
+    try:
+        import grpc
+
+        reply_class = _reply_class()
+    except ModuleNotFoundError as exc:
+        install = install_command("labgrid", HOST_DISTRIBUTION)
+        what = f"places of labgrid are not read: {exc.name} is not installed here: {install}"
+        raise PackagesMissing(what) from exc
+    has_port = coordinator.rpartition(":")[2].isdecimal()
+    address = coordinator if has_port else f"{coordinator}:{DEFAULT_PORT}"
+    with grpc.insecure_channel(address) as channel:
+        ask = channel.unary_unary(_METHOD, response_deserializer=reply_class.FromString)
+        try:
+            reply = ask(b"", timeout=TIMEOUT_S)
+        except grpc.RpcError as exc:
+            raise _error(address, exc) from exc
+    return [
+        LabgridPlace(
+            name=_clean(place.name),
+            tags={_clean(key): _clean(value) for key, value in place.tags.items()},
+            acquired_by=_clean(place.acquired) or None,
+        )
+        for place in reply.places
+    ]
+
+
+def _device_of(
+    place: LabgridPlace, table: LabgridTable, paired: Sequence[KnownDevice]
+) -> KnownDevice | None:
+    """The device that a place stands for; None if it is none of ours.
+
+    Raises:
+        NoSuchDevice: it names one that is not paired.
+    """
+    if name := table.place.get(place.name) or place.tags.get(table.tag):
+        return named(paired, name)
+    return next((device for device in paired if device.name == place.name), None)
+
+
+def _error(address: str, exc: Any) -> EdgebenchError:
+    """What is wrong with a coordinator, by the status of gRPC."""
+    import grpc
+
+    detail = one_line(exc.details() or exc.code().name, _MAX_TEXT)
+    if exc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+        return Unreachable(f"labgrid coordinator {address} does not answer: {detail}")
+    return RemoteProtocolError(f"{address} is no labgrid coordinator: {detail}")
+
+
+def _reply_class() -> Any:
+    """Class of the reply, with the fields of a place that are used here."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    kinds = descriptor_pb2.FieldDescriptorProto
+    text, message = kinds.TYPE_STRING, kinds.TYPE_MESSAGE
+    one, many = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED
+    file = descriptor_pb2.FileDescriptorProto(
+        name="edgebench/labgrid.proto", package="edgebench.labgrid", syntax="proto3"
+    )
+    place = file.message_type.add(name="Place")
+    place.field.add(name="name", number=1, type=text, label=one)
+    tags = ".edgebench.labgrid.Place.TagsEntry"
+    place.field.add(name="tags", number=4, type=message, label=many, type_name=tags)
+    place.field.add(name="acquired", number=6, type=text, label=one)
+    entry = place.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=text, label=one)
+    entry.field.add(name="value", number=2, type=text, label=one)
+    reply = file.message_type.add(name="GetPlacesResponse")
+    name = ".edgebench.labgrid.Place"
+    reply.field.add(name="places", number=1, type=message, label=many, type_name=name)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    found = pool.FindMessageTypeByName("edgebench.labgrid.GetPlacesResponse")
+    return message_factory.GetMessageClass(found)
+
+
+def _clean(text: str) -> str:
+    return printable(one_line(text, _MAX_TEXT))
