@@ -84,7 +84,8 @@ def _run_specs(draw: st.DrawFn) -> RunSpec:
         duration_s = min(duration_s, 0.99 * low / MIN_QPS)
     most_qps = min(MAX_QPS, max(MIN_QPS, 0.99 * low / duration_s))
     qps = draw(st.floats(MIN_QPS, most_qps)) if is_server else None
-    engine = draw(st.sampled_from(Engine))
+    is_single = scenario is Scenario.SINGLE_STREAM
+    engine = draw(st.sampled_from([one for one in Engine if is_single or one is not Engine.TARGET]))
     is_optional = engine is Engine.NATIVE
     any_latency = st.none() | POSITIVE_SECONDS if is_optional else POSITIVE_SECONDS
     latency_s = draw(any_latency) if is_server else None
@@ -108,7 +109,7 @@ def _run_specs(draw: st.DrawFn) -> RunSpec:
         seed=draw(st.integers(0, 2**63 - 1)),
         cpus=tuple(draw(st.lists(st.integers(0, MAX_CPUS - 1), max_size=4))),
         priority=draw(st.sampled_from(Priority)),
-        is_profiled=scenario is Scenario.SINGLE_STREAM and draw(st.booleans()),
+        is_profiled=is_single and draw(st.booleans()),
         is_checked=draw(st.booleans()),
         dataset_sha256=draw(st.none() | st.text()),
         limits=draw(_limits()),

@@ -9,6 +9,7 @@ A port without such lines (a pseudo-terminal) refuses to set them, which pyseria
 
 from __future__ import annotations
 
+import termios
 import time
 from typing import Any
 
@@ -85,7 +86,9 @@ class SerialLine:
         try:
             self._port.write(data)
             self._port.flush()
-        except OSError as exc:  # pyserial's own errors are of this class, that of the timeout too
+        # pyserial's own errors are of the first class, that of the timeout too; what it passes on
+        # of a port that vanishes while it drains is of the second.
+        except (OSError, termios.error) as exc:
             raise self._lost() from exc
 
     def close(self) -> None:

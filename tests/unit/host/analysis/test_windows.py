@@ -100,13 +100,18 @@ def test_percentiles_are_of_inferences_that_were_timed() -> None:
 def test_instructions_follow_from_virtual_time() -> None:
     """A count of an emulator is off by a factor, or is called a latency."""
     made = replace(
-        target(QEMU), windows=(Window(0, 1, 10, 17_785_043, 25e6),), cycles=(1_778_504,) * 10
+        target(QEMU),
+        windows=(Window(0, 1, 10, 17_785_043, 25e6),),
+        firmware=FirmwareFacts("mps2-an386", "1", "b" * 64, 25e6, QEMU),
     )
     found = measure_windows(made)
     # 40 ns a tick, 8 ns an instruction.
     assert found.instructions_per_inference == pytest.approx(17_785_043 * 5 / 10)
     assert (found.throughput_per_s, found.latency) == (None, None)
     assert found.summary.resolution_ratio == pytest.approx(2 / 17_785_043)
+    single = measure_windows(replace(made, cycles=(1_778_000, 1_778_002, 1_778_004)))
+    assert single.instructions_per_inference == pytest.approx(1_778_002 * 5, abs=1)
+    assert single.summary.resolution_ratio == pytest.approx(2 / 1_778_000)
 
 
 def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
