@@ -8,9 +8,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
 
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
@@ -18,7 +18,10 @@ from support.tools import need_tool
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
+from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import LeaseHeld
 from edgebench.protocol.messages import RunEnded
 from edgebench.protocol.record import Outcome
@@ -30,21 +33,32 @@ BOARD = "mps2-an386"
 PLACE = f"qemu:{BOARD}"
 
 
+@contextmanager
+def own_host() -> Iterator[Host]:
+    """A host with an agent of its own, whose socket has a path as short as the kernel wants it."""
+    with TemporaryDirectory(prefix="edgebench-", ignore_cleanup_errors=True) as folder:
+        made = Host(Path(folder))
+        yield made
+        end_local_agent(made)
+
+
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Host]:
+def host() -> Iterator[Host]:
     """A host whose own agent has QEMU."""
     need_tool("qemu-system-arm")
-    made = Host(tmp_path / "host")
-    yield made
-    end_local_agent(made)
+    with own_host() as made:
+        yield made
 
 
-def measured(host: Host, store: Path) -> dict[str, Any]:
+def measured(host: Host) -> Run:
     """A run of the model on the emulated board."""
-    result = host.run("bench", MODEL, "--on", PLACE, "--json", "--store", str(store))
-    assert result.returncode == 0, result.stderr
-    (run,) = json.loads(result.stdout)["runs"]
-    return dict(run)
+    (run,) = host.lab.bench(MODEL, on=[PLACE])
+    return run.result
+
+
+def path_of(host: Host, run: Run) -> Path:
+    """Directory of a stored run."""
+    return host.lab.store.directory(run.run_id)
 
 
 def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
@@ -68,60 +82,54 @@ def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
     subprocess.run(command, cwd=sources, check=True)
 
 
-def test_board_is_measured_like_any_device(host: Host, tmp_path: Path) -> None:
+def test_board_is_measured_like_any_device(host: Host) -> None:
     """An emulated board has a latency, another number each time, or a run that does not verify."""
-    store = tmp_path / "store"
-    first, second = measured(host, store), measured(host, store)
-    assert first["verdict"]["state"] == "valid", first["verdict"]
-    assert (first["emulated"], first["device"]["arch"]) == (True, "cortex-m4")
-    metrics = first["metrics"]
-    assert metrics["latency_ns"] is metrics["throughput_per_s"] is None
-    count = metrics["instructions_per_inference"]
+    run, second = measured(host), measured(host)
+    assert run.verdict.state is State.VALID, run.verdict.failures
+    assert (run.emulated, run.device.arch) == (True, "cortex-m4")
+    assert (run.metrics.latency_ns, run.metrics.throughput_per_s) == (None, None)
+    count = run.metrics.instructions_per_inference
+    assert count is not None
     assert 1e4 < count < 1e7
-    assert second["metrics"]["instructions_per_inference"] == pytest.approx(count, abs=10)
-    firmware = first["conditions"]["firmware"]
-    assert firmware["emulator"]["machine"] == BOARD
-    assert len(firmware["sha256"]) == 64
-    ids = [first["run_id"], second["run_id"]]
-    console = store / "runs" / ids[0] / "raw/console.log"
-    assert "edgebench-mps2-an386" in "".join(
-        json.loads(line)["text"] for line in console.read_text().splitlines()
-    )
-    at = ("--store", str(store))
-    assert host.run("verify", ids[0], *at).returncode == 0
-    compared = host.run("compare", ids[0], "--against", ids[1], *at)
+    assert second.metrics.instructions_per_inference == pytest.approx(count, abs=10)
+    firmware = run.conditions.firmware
+    assert firmware is not None
+    assert firmware.sha256 is not None
+    assert firmware.emulator is not None
+    assert firmware.emulator.machine == BOARD
+    console = path_of(host, run) / "raw/console.log"
+    texts = [json.loads(line)["text"] for line in console.read_text().splitlines()]
+    assert f"edgebench-{BOARD}" in "".join(texts)
+    assert verify(host.lab.store, run.run_id) == []
+    compared = host.run("compare", run.run_id, "--against", second.run_id)
     assert (compared.returncode, "exact" in compared.stdout + compared.stderr) == (0, True)
-    shown = host.run("show", ids[0], *at).stdout
+    shown = host.run("show", run.run_id).stdout
     assert "EMULATED" in shown
     assert f"{count:,.0f}" in shown
 
 
-@pytest.mark.parametrize("share", [0.02, 0.001])
 def test_slower_kernel_is_a_regression_by_one_run_a_side(
-    host: Host, tmp_path: Path, share: float, monkeypatch: pytest.MonkeyPatch
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of a kernel that costs a thousandth of the instructions passes."""
     need_tool("arm-none-eabi-gcc")
-    store = tmp_path / "store"
-    before = measured(host, store)
-    count = before["metrics"]["instructions_per_inference"]
-    spins = round(share * count / 6)  # instructions of a turn: a load, an add, a store, a branch …
-    slowed(tmp_path / "sources", tmp_path / "elf", BOARD, spins)
-    end_local_agent(host)
-    monkeypatch.setenv("EDGEBENCH_FIRMWARE", str(tmp_path / "elf"))
-    other = Host(tmp_path / "other")  # with an agent of its own, which has this variable
-    try:
-        after = measured(other, store)
-    finally:
-        end_local_agent(other)
-    assert after["metrics"]["instructions_per_inference"] == pytest.approx(
-        count * (1 + share), rel=share / 2
-    )
-    sides = (before["run_id"], "--against", after["run_id"])
-    refused = host.run("compare", *sides, "--store", str(store))
-    assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
-    worse = host.run("compare", *sides, "--allow", "firmware", "--store", str(store))
-    assert worse.returncode == 4, worse.stdout + worse.stderr
+    before = measured(host)
+    count = before.metrics.instructions_per_inference
+    assert count is not None
+    for share in (0.02, 0.001):
+        spins = round(share * count / 6)  # a turn is a load, an add, a store, a branch …
+        folder = tmp_path / str(share)
+        slowed(tmp_path / f"sources-{share}", folder, BOARD, spins)
+        monkeypatch.setenv("EDGEBENCH_FIRMWARE", str(folder))
+        with own_host() as other:  # with an agent of its own, which has this variable
+            after = measured(other)
+            slower = after.metrics.instructions_per_inference
+            assert slower == pytest.approx(count * (1 + share), rel=share / 2)
+            sides = (str(path_of(host, before)), "--against", str(path_of(other, after)))
+            refused = host.run("compare", *sides)
+            assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
+            worse = host.run("compare", *sides, "--allow", "firmware")
+            assert worse.returncode == 4, worse.stdout + worse.stderr
 
 
 def test_board_that_is_none_is_told_with_those_that_are(host: Host) -> None:
@@ -136,11 +144,8 @@ def test_board_without_an_emulator_says_what_to_install(
 ) -> None:
     """A user reads that there is no such seat, and not what is missing."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    host = Host(tmp_path / "host")
-    try:
+    with own_host() as host:
         refused = host.run("bench", MODEL, "--on", PLACE)
-    finally:
-        end_local_agent(host)
     assert refused.returncode != 0
     assert "apt install qemu-system-arm" in refused.stderr
 
