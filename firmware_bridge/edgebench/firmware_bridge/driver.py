@@ -113,9 +113,16 @@ class BoardDriver:
         self, place: TargetPlace, data: bytes, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
         blob.check_fit(BOARD_MEMORY[place.name])
+        emulator = EmulatorFacts(
+            name="QEMU",
+            version=qemu_version() or "unknown",
+            machine=place.name,
+            instruction_ns=float(2**DEFAULT_SHIFT),
+        )
         path = directory / BLOB_FILE
         path.write_bytes(blob.data)
         with _firmware(place.name) as firmware:
+            digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
             setup = QemuSetup(
                 machine=QEMU_MACHINES[place.name],
                 firmware=firmware,
@@ -123,15 +130,8 @@ class BoardDriver:
                 blob_address=BLOB_ADDRESS[place.name],
             )
             board = Board(QemuBoard(setup))
-            digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
-        path.unlink()
-        emulator = EmulatorFacts(
-            name="QEMU",
-            version=qemu_version() or "unknown",
-            machine=place.name,
-            instruction_ns=float(2**DEFAULT_SHIFT),
-        )
         try:
+            path.unlink()  # QEMU has read it
             facts = board.connect()
             _check_model(facts, blob)
             return BoardWithModel(board, data, blob, directory, emulator=emulator, sha256=digest)
