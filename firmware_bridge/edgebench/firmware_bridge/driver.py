@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board import INFERENCE_S, Board
 from edgebench.firmware_bridge.facts import BoardFacts
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
@@ -52,6 +52,8 @@ RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
 """Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
 BAUD_RATE = 115200
+WINDOW_MARGIN = 1.5
+"""A window may take so many times what the last one lets expect."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -159,6 +161,9 @@ class BoardWithModel:
     ) -> None:
         self._board = board
         self._directory = directory
+        self._inference_s: float | None = None
+        """Time of an inference in the last window by the bridge's clock, rather too long; None
+        before the first one."""
         model = read_model(data)
         self.inputs = tuple(_spec(model.tensors[number]) for number in model.inputs)
         self.outputs = tuple(_spec(model.tensors[number]) for number in model.outputs)
@@ -185,7 +190,12 @@ class BoardWithModel:
         Raises:
             LineDamaged: the board told no time.
         """
-        found = self._board.window(count, warmup_count=warmup_count)
+        all_count = count + warmup_count
+        silence_s = INFERENCE_S * all_count  # as long as nobody knows better
+        if self._inference_s is not None:
+            silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
+        found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
+        self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
         if found.ticks is None or found.tick_rate_hz is None:
             raise LineDamaged(f"{self.firmware.name} is in energy mode: it tells no time")
         window = Window(
@@ -203,6 +213,11 @@ class BoardWithModel:
     def output_bytes(self) -> bytes:
         """Outputs of the last inference."""
         return self._board.output_bytes()
+
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most for the end of a window that was cut off."""
+        return self._board.busy_s
 
     def close(self) -> None:
         """Let go of the board, and keep what went over its line."""
@@ -282,6 +297,8 @@ def _spec(tensor: ModelTensor) -> TensorSpec:
 
 
 def _let_go(board: Board, directory: Path) -> None:
-    with suppress(OSError, EdgebenchError):
-        board.console.write(directory / CONSOLE_FILE)
-    board.close()
+    try:
+        board.close()
+    finally:
+        with suppress(OSError, EdgebenchError):
+            board.console.write(directory / CONSOLE_FILE)
