@@ -56,6 +56,11 @@ class Desk:
         assert process.stdout is not None
         process.stdout.close()
 
+    def unplug_all(self) -> None:
+        """End all boards."""
+        for name in list(self.boards):
+            self.unplug(name)
+
     def seat(self, name: str) -> SeatState | None:
         """A seat as the agent has it."""
         return {seat.name: seat for seat in self.agent.status().seats}.get(name)
@@ -74,9 +79,9 @@ def desk() -> Iterator[Desk]:
         folder = Path(name)
         agent, host = AgentProcess(folder / "agent"), Host(folder / "host")
         desk = Desk(binary, folder, agent, host)
+        stack.callback(desk.unplug_all)
         for board in ("alpha", "beta"):
             desk.plug_in(board)
-            stack.callback(lambda board=board: board in desk.boards and desk.unplug(board))
         named = f"left={desk.port('beta')}"
         agent.options = ["--board", str(desk.port("alpha")), "--board", named]
         agent.start()
