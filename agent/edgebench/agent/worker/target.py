@@ -34,6 +34,14 @@ from edgebench.protocol.target import OpenTarget
 WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
 MAX_WARMUP_COUNT = 1000
+TRIAL_S = 0.5
+"""Length of the window that is not counted."""
+UNTIMED_TRIAL_RATIO = 0.1
+"""The same where the target tells no time, in lengths of a window."""
+CLOCKS_MARGIN = 1.02
+"""A little more than asked for: the clock of the target and that beside it differ."""
+UNTIMED_MARGIN = 1.1
+"""Lines are late by some milliseconds at either end of the trial."""
 
 
 def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
@@ -63,12 +71,16 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
     with STOP.armed():
         target.set_input(samples[0])
         begin_s = time.monotonic()
-        target.window(1, warmup_count=0)
+        first = target.window(1, warmup_count=0).window
         each_s = time.monotonic() - begin_s
         if is_counted:
             count, warmup_count = 1, 0
+        elif first.ticks is None:
+            each_s = _untimed_each_s(target, spec)
+            count, warmup_count = _counts(spec, each_s, UNTIMED_MARGIN)
         else:
-            count, warmup_count = _counts(target, spec, each_s)
+            each_s = _timed_each_s(target, each_s)
+            count, warmup_count = _counts(spec, each_s, CLOCKS_MARGIN)
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
     cycles: list[int] = []
@@ -114,18 +126,37 @@ def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
     return b"".join(tensor.tobytes() for tensor in drawn)
 
 
-def _counts(target: OpenTarget, spec: RunSpec, each_s: float) -> tuple[int, int]:
-    """Inferences of a window, and before it; the first inference alone may have been slower.
+def _timed_each_s(target: OpenTarget, each_s: float) -> float:
+    """Time of an inference by the target's counter; the first one alone may have been slower.
 
     Raises:
-        InferenceFailed: the target's counter stands still.
+        InferenceFailed: the counter stands still.
     """
-    trial = target.window(max(1, math.ceil(0.5 / max(each_s, 1e-4))), warmup_count=0).window
-    if trial.ticks <= 0:
+    trial = target.window(max(1, math.ceil(TRIAL_S / max(each_s, 1e-4))), warmup_count=0).window
+    if not trial.duration_s:
         raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
-    each_s = trial.ticks / trial.tick_rate_hz / trial.count
-    # A little more than asked for: the clock of the target and that beside it differ.
-    window_s = 1.02 * spec.duration_s / WINDOWS
+    return trial.duration_s / trial.count
+
+
+def _untimed_each_s(target: OpenTarget, spec: RunSpec) -> float:
+    """Time of an inference by the clock beside a target that tells no time.
+
+    Lines may be late by milliseconds, so the trial grows until that is little beside it.
+    """
+    enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / WINDOWS)
+    count = 1
+    while True:
+        trial = target.window(count, warmup_count=0).window
+        passed_s = (trial.end_ns - trial.begin_ns) / 1e9
+        if passed_s >= enough_s or count >= spec.max_query_count:
+            return max(passed_s, 1e-9) / count
+        growth = max(2, min(10, math.ceil(1.2 * enough_s / max(passed_s, 1e-3))))
+        count = min(count * growth, spec.max_query_count)
+
+
+def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
+    """Inferences of a window, and before it."""
+    window_s = margin * spec.duration_s / WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
     if spec.max_duration_s is not None:
         count = min(count, max(1, int(spec.max_duration_s / WINDOWS / each_s)))
