@@ -42,6 +42,8 @@ CLOCKS_MARGIN = 1.02
 """A little more than asked for: the clock of the target and that beside it differ."""
 UNTIMED_MARGIN = 1.1
 """Lines are late by some milliseconds at either end of the trial."""
+FIRST_INFERENCES_S = 60.0
+"""Time for the first inferences: nobody knows yet how long one takes."""
 
 
 def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
@@ -49,7 +51,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
 
     Raises:
         StopRequested: before the first window was whole.
-        EdgebenchError: the target refuses the model, or fails.
+        InferenceFailed: the target's counter stands still.
+        EdgebenchError: it refuses the model, or fails otherwise.
     """
     assert job.target is not None
     driver = find_driver()
@@ -59,6 +62,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
     try:
         return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
     finally:
+        # A target that was stopped in a window goes on, and would not answer to the next run.
+        pipe.phase(Phase.SPOOLING, target.busy_s or None)
         target.close()
 
 
@@ -67,7 +72,7 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
     emulator = target.firmware.emulator
     is_counted = emulator is not None and emulator.instruction_ns is not None
     samples = [_sample(job, target, number) for number in range(WINDOWS)]
-    pipe.phase(Phase.WARMING_UP, spec.warmup_duration_s)
+    pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, spec.warmup_duration_s))
     with STOP.armed():
         target.set_input(samples[0])
         begin_s = time.monotonic()
@@ -79,8 +84,15 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
             each_s = _untimed_each_s(target, spec)
             count, warmup_count = _counts(spec, each_s, UNTIMED_MARGIN)
         else:
-            each_s = _timed_each_s(target, each_s)
+            # The first inference alone may have been slower.
+            count = max(1, math.ceil(TRIAL_S / max(each_s, 1e-4)))
+            trial = target.window(count, warmup_count=0).window
+            if not trial.duration_s:
+                raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+            each_s = trial.duration_s / trial.count
             count, warmup_count = _counts(spec, each_s, CLOCKS_MARGIN)
+            # A target whose clock runs slow takes longer than it says.
+            each_s = max(each_s, (trial.end_ns - trial.begin_ns) / 1e9 / trial.count)
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
     cycles: list[int] = []
@@ -98,7 +110,6 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         if not windows:
             raise
         is_interrupted = True
-    pipe.phase(Phase.SPOOLING)
     return TargetRecord(
         model=replace(job.model, precision=target.precision),
         runtime=runtime,
@@ -126,18 +137,6 @@ def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
     return b"".join(tensor.tobytes() for tensor in drawn)
 
 
-def _timed_each_s(target: OpenTarget, each_s: float) -> float:
-    """Time of an inference by the target's counter; the first one alone may have been slower.
-
-    Raises:
-        InferenceFailed: the counter stands still.
-    """
-    trial = target.window(max(1, math.ceil(TRIAL_S / max(each_s, 1e-4))), warmup_count=0).window
-    if not trial.duration_s:
-        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
-    return trial.duration_s / trial.count
-
-
 def _untimed_each_s(target: OpenTarget, spec: RunSpec) -> float:
     """Time of an inference by the clock beside a target that tells no time.
 
@@ -155,7 +154,7 @@ def _untimed_each_s(target: OpenTarget, spec: RunSpec) -> float:
 
 
 def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
-    """Inferences of a window, and before it."""
+    """Inferences of a window, and before it, where each takes so long."""
     window_s = margin * spec.duration_s / WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
     if spec.max_duration_s is not None:
