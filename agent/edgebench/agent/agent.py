@@ -172,9 +172,7 @@ class Agent:
             raise NoSuchDevice(
                 f"no emulated board is called {name[:64]!r}; available: {', '.join(places)}"
             )
-        raise TargetDriverMissing(
-            "no board can be emulated there, QEMU is not installed: apt install qemu-system-arm"
-        )
+        raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat) -> AsyncIterator[None]:

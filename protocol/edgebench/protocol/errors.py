@@ -430,7 +430,7 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """The firmware bridge, which drives microcontrollers, is not part of this installation."""
+    """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
 
 
 class PortTaken(TargetError):
