@@ -14,6 +14,7 @@ the caller's to decide about. In a load it is only one more reason to begin anew
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,6 +41,7 @@ from edgebench.firmware_bridge.facts import (
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES, FrameKind, FrameReader, FrameUpload
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.errors import (
+    BoardLost,
     BoardRefusal,
     BoardRestarted,
     BoardSilent,
@@ -47,6 +49,8 @@ from edgebench.protocol.errors import (
     LocalProtocolError,
     UsageError,
 )
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ATTEMPTS = 7
@@ -240,9 +244,19 @@ class Board:
 
         return self._retrying(once)
 
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most: a board cannot be told to end a window."""
+        return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
+
     def close(self) -> None:
-        """Let go of the board; may be called twice."""
-        self._exchange.transport.close()
+        """Let go of the board, once it has ended a window that was cut off; may be called twice."""
+        try:
+            with suppress(BoardLost):
+                if self.busy_s and not self._exchange.finish():
+                    logger.warning("%s is left busy", self._exchange.transport.name)
+        finally:
+            self._exchange.transport.close()
 
     @property
     def _has_frames(self) -> bool:

@@ -34,6 +34,8 @@ from edgebench.protocol.target import OpenTarget
 WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
 MAX_WARMUP_COUNT = 1000
+FIRST_INFERENCES_S = 60.0
+"""Time for the first inferences: nobody knows yet how long one takes."""
 
 
 def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
@@ -41,7 +43,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
 
     Raises:
         StopRequested: before the first window was whole.
-        EdgebenchError: the target refuses the model, or fails.
+        InferenceFailed: the target's counter stands still.
+        EdgebenchError: it refuses the model, or fails otherwise.
     """
     assert job.target is not None
     driver = find_driver()
@@ -51,6 +54,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
     try:
         return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
     finally:
+        # A target that was stopped in a window goes on, and would not answer to the next run.
+        pipe.phase(Phase.SPOOLING, target.busy_s or None)
         target.close()
 
 
@@ -59,7 +64,7 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
     emulator = target.firmware.emulator
     is_counted = emulator is not None and emulator.instruction_ns is not None
     samples = [_sample(job, target, number) for number in range(WINDOWS)]
-    pipe.phase(Phase.WARMING_UP, spec.warmup_duration_s)
+    pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, spec.warmup_duration_s))
     with STOP.armed():
         target.set_input(samples[0])
         begin_s = time.monotonic()
@@ -68,7 +73,14 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         if is_counted:
             count, warmup_count = 1, 0
         else:
-            count, warmup_count = _counts(target, spec, each_s)
+            # The first inference alone may have been slower.
+            trial = target.window(max(1, math.ceil(0.5 / max(each_s, 1e-4))), warmup_count=0).window
+            if trial.ticks <= 0:
+                raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+            each_s = trial.ticks / trial.tick_rate_hz / trial.count
+            count, warmup_count = _counts(spec, each_s)
+            # A target whose clock runs slow takes longer than it says.
+            each_s = max(each_s, (trial.end_ns - trial.begin_ns) / 1e9 / trial.count)
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
     cycles: list[int] = []
@@ -86,7 +98,6 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         if not windows:
             raise
         is_interrupted = True
-    pipe.phase(Phase.SPOOLING)
     return TargetRecord(
         model=replace(job.model, precision=target.precision),
         runtime=runtime,
@@ -114,16 +125,8 @@ def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
     return b"".join(tensor.tobytes() for tensor in drawn)
 
 
-def _counts(target: OpenTarget, spec: RunSpec, each_s: float) -> tuple[int, int]:
-    """Inferences of a window, and before it; the first inference alone may have been slower.
-
-    Raises:
-        InferenceFailed: the target's counter stands still.
-    """
-    trial = target.window(max(1, math.ceil(0.5 / max(each_s, 1e-4))), warmup_count=0).window
-    if trial.ticks <= 0:
-        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
-    each_s = trial.ticks / trial.tick_rate_hz / trial.count
+def _counts(spec: RunSpec, each_s: float) -> tuple[int, int]:
+    """Inferences of a window, and before it, where each takes so long."""
     # A little more than asked for: the clock of the target and that beside it differ.
     window_s = 1.02 * spec.duration_s / WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
