@@ -189,7 +189,7 @@ class Board:
             )
         errors: list[str | None] = []
         damage = LineDamaged("no window")
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             reply = self._exchange.attempt(f"infer {count} {warmup_count}", silence_s=silence_s)
             if reply.is_restart:
                 with suppress(BoardSilent):
@@ -208,7 +208,8 @@ class Board:
                 continue
             if not reply.is_complete:  # only the last line was lost
                 self._exchange.resync()
-            return replace(window, inferences=self._inference_ticks(count))
+            inferences = self._inference_ticks(count)
+            return replace(window, inferences=inferences, attempt_count=attempt)
         raise damage
 
     def outputs(self) -> tuple[float, ...]:
@@ -483,9 +484,13 @@ class Board:
         raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
-        """Times of single inferences, where the firmware has them."""
+        """Times of single inferences, where the firmware has them.
+
+        In energy mode the line is slow, and a meter's edges are what a window is measured by.
+        """
         info = self.facts.firmware
-        if info is None or not info.cycles_max:
+        is_timed = self.facts.timestamps is TimestampKind.LAP
+        if info is None or not info.cycles_max or not is_timed:
             return None
         return self._retrying(lambda: self._ask_ticks(count))
 

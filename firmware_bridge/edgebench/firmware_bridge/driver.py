@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
@@ -194,7 +195,7 @@ class BoardWithModel:
         """Run so many inferences in a row.
 
         Raises:
-            LineDamaged: the board told no time.
+            LineDamaged: its pulses cannot be told from those of an attempt whose reply was damaged.
         """
         all_count = count + warmup_count
         silence_s = INFERENCE_S * all_count  # as long as nobody knows better
@@ -202,14 +203,17 @@ class BoardWithModel:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
         found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
         self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
-        if found.ticks is None or found.tick_rate_hz is None:
-            raise LineDamaged(f"{self.firmware.name} is in energy mode: it tells no time")
+        if found.ticks is None and found.attempt_count > 1:
+            raise LineDamaged(
+                f"a reply of {self.firmware.name} was damaged, and it is in energy mode: nobody "
+                "knows which pulses are those of the window"
+            )
         window = Window(
             begin_ns=found.began_ns,
             end_ns=found.ended_ns,
             count=found.count,
             ticks=found.ticks,
-            tick_rate_hz=float(found.tick_rate_hz),
+            tick_rate_hz=None if found.tick_rate_hz is None else float(found.tick_rate_hz),
         )
         timed = found.inferences
         if timed is None or None in timed.ticks:
@@ -259,6 +263,9 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
+    if info.model_crc == zlib.crc32(blob.data) and info.model_bytes == len(blob.data):
+        _check_model(board.facts, blob)
+        return BoardWithModel(board, data, blob, directory)  # it has the model, upload and all
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s
