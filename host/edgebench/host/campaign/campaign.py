@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 _MEASURED = tuple(
     one.name
     for one in fields(RunSummary)
-    if one.name.startswith(("latency_", "end_to_end_", "throughput", "peak_", "energy_"))
+    if one.name.startswith(
+        ("latency_", "end_to_end_", "throughput", "instructions_", "peak_", "energy_")
+    )
     or one.name in ("set_id", "verdict")
 )
 """Columns of the index that a row about a run has."""
