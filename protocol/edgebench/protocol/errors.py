@@ -119,6 +119,7 @@ class ErrorCode(IntEnum):
     OUTPUTS_TOO_LARGE = 21
     RUN_STOPPED = 22
     DEVICE_GONE = 23
+    TARGET_DRIVER_MISSING = 25
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -432,6 +433,8 @@ class SimulationMissing(TargetError):
 class TargetDriverMissing(TargetError):
     """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
 
+    code = ErrorCode.TARGET_DRIVER_MISSING
+
 
 class PortTaken(TargetError):
     """The agent's port is in use on the device."""
@@ -576,6 +579,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TooHot,
     RunStopped,
     SeatLeft,
+    TargetDriverMissing,
     GovernorRefused,
     LeaseHeld,
     NoSpace,
