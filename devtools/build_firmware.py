@@ -36,16 +36,17 @@ class Board:
 
     compiler: str
     options: str
-    port: str
+    folders: tuple[str, ...]
+    """Folders of the port; what is specific to the board is in the last one."""
 
     def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
-            for folder in ("core", "device", self.port)
+            for folder in ("core", "device", *self.folders)
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
-        words = f"{COMMON} {WARNINGS} -I. {self.options}".split()
+        words = f"{COMMON} {WARNINGS} -I. -I{self.folders[-1]} {self.options}".split()
         return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
@@ -53,26 +54,31 @@ class Board:
         return ["-lgcc"] if self.compiler.startswith("arm") else []
 
 
-def _mps(board: str, cpu: str, floats: str, script: str) -> Board:
-    """A board of Arm's MPS2 and MPS3 series, which QEMU emulates."""
-    name = board.replace("-", "_").upper()
-    options = (
-        f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
-    )
-    return Board("arm-none-eabi-gcc", options, "ports/mps")
+def _cortex_m(options: str, script: str, *folders: str) -> Board:
+    """A board with a Cortex-M, by its linker script."""
+    options = f"{BARE} {options} -Wl,-T{folders[-1]}/{script}.ld -Wl,--build-id=none -s"
+    return Board("arm-none-eabi-gcc", options, ("ports/cortex_m", *folders))
 
 
+M3 = "-mcpu=cortex-m3 -mfloat-abi=soft"
+M4 = "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
+M7 = "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
+M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
+M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
+COUNTER = "ports/cycle_counter"
 BOARDS = {
-    "posix": Board("gcc", "-O2", "ports/posix"),
+    "posix": Board("gcc", "-O2", ("ports/posix",)),
     "posix-checked": Board(
-        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", "ports/posix"
+        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
     ),
-    "mps2-an385": _mps("mps2-an385", "cortex-m3", "-mfloat-abi=soft", "mps2"),
-    "mps2-an386": _mps("mps2-an386", "cortex-m4", "-mfloat-abi=hard -mfpu=fpv4-sp-d16", "mps2"),
-    "mps2-an500": _mps("mps2-an500", "cortex-m7", "-mfloat-abi=hard -mfpu=fpv5-sp-d16", "mps2"),
-    "mps3-an547": _mps("mps3-an547", "cortex-m55", "-mfloat-abi=hard", "mps3"),
+    "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", "ports/mps"),
+    "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", "ports/mps"),
+    "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", "ports/mps"),
+    "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", "ports/mps"),
+    "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
+    "pico2": _cortex_m(M33, "pico2", COUNTER, "ports/pico2"),
 }
-IN_PACKAGE = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
+IN_PACKAGE = tuple(name for name in BOARDS if not name.startswith("posix"))
 
 
 def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:

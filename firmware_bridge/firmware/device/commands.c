@@ -226,6 +226,7 @@ static void command_info(void)
 	info_number("cycles_max", port.cycles_max);
 	if (port.model_address)
 		info_word("model_address", "0x", (uint32_t)port.model_address);
+	info("model_place", port.is_model_linked ? "firmware" : "memory");
 	info_number("model_max", port.model_max);
 	info_number("ram_max", port.ram_max);
 	info("model_state", STATES[device.state]);
