@@ -5,6 +5,7 @@
     python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
     python devtools/build_firmware.py                       # every board of the package
     python devtools/build_firmware.py --check               # … compared with those in the package
+    python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
 COMPILER, and another version makes other bytes. No C library is linked.
@@ -17,6 +18,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, model_id_of
+from edgebench.firmware_bridge.uf2 import uf2
+from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "firmware_bridge/firmware"
@@ -81,8 +86,16 @@ BOARDS = {
 IN_PACKAGE = tuple(name for name in BOARDS if not name.startswith("posix"))
 
 
-def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
-    """Compile a board's firmware, perhaps one that is in energy mode after a reset.
+def build(
+    name: str, folder: Path, *, is_energy: bool = False, model: ModelBlob | None = None
+) -> Path:
+    """Compile a board's firmware.
+
+    Args:
+        name: Board.
+        folder: Where the ELF goes.
+        is_energy: Whether it is in energy mode after a reset.
+        model: Model to link into it.
 
     Raises:
         FileNotFoundError: There is no such compiler.
@@ -90,10 +103,39 @@ def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     suffix = "-energy" if is_energy else ""
+    suffix += f"-{model.model_id}" if model else ""
     output = folder.resolve() / (name if name.startswith("posix") else f"{name}{suffix}.elf")
-    definitions = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
-    subprocess.run(BOARDS[name].command(output, *definitions), cwd=SOURCES, check=True)
+    more = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
+    if model:
+        source = output.with_suffix(".c")
+        source.write_text(model.c_source(), "utf-8")
+        more.append(str(source))
+    subprocess.run(BOARDS[name].command(output, *more), cwd=SOURCES, check=True)
+    if name == "pico2":
+        output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes()))
     return output
+
+
+def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
+    """The model that is to be linked in, if any; its flash and RAM are printed first.
+
+    Raises:
+        EdgebenchError: The firmware cannot run it, or a board has no room for it.
+        OSError: There is no such file.
+    """
+    if options.model is None:
+        return None
+    name = options.id or model_id_of(options.model.stem)
+    model = generate(options.model.read_bytes(), model_id=name, input_encoding=options.encoding)
+    print(f"{name}: flash {model.flash_bytes} bytes, RAM {model.ram_bytes} bytes", flush=True)
+    for board in names:
+        if board not in LINKED_MEMORY:
+            raise ModelRefused(f"{board} takes a model as a file, by its option --model")
+        memory = LINKED_MEMORY[board]
+        there = f"flash {memory.flash_bytes} bytes, RAM {memory.ram_bytes} bytes"
+        print(f"{board}: for a model {there}", flush=True)
+        model.check_fit(memory)
+    return model
 
 
 def main() -> int:
@@ -104,15 +146,23 @@ def main() -> int:
     )
     parser.add_argument("--energy", action="store_true", help="in energy mode after a reset")
     parser.add_argument("--check", action="store_true", help="compare with the package")
+    parser.add_argument("--model", type=Path, help=".tflite file to link into the firmware")
+    parser.add_argument("--id", help="name of the model; default: that of the file")
+    parser.add_argument("--encoding", choices=["int8", "uint8", "float32"], help="of its input")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)
-    is_local = options.boards or options.check or options.energy
+    is_local = options.boards or options.check or options.energy or options.model
     default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default
     differing: list[str] = []
+    try:
+        model = linked(options, names)
+    except (EdgebenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     for name in names:
         try:
-            output = build(name, folder, is_energy=options.energy)
+            output = build(name, folder, is_energy=options.energy, model=model)
         except FileNotFoundError as error:
             print(f"error: {error.filename} is not installed", file=sys.stderr)
             return 2

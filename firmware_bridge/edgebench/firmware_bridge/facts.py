@@ -56,6 +56,8 @@ class FirmwareInfo:
     frame_window: int | None = None
     cycles_max: int | None = None
     model_address: int | None = None
+    model_place: str | None = None
+    """`memory`, where a model can be loaded, or `firmware`, which it is a part of."""
     model_max: int | None = None
     ram_max: int | None = None
     model_state: str | None = None
@@ -71,7 +73,7 @@ class FirmwareInfo:
 
 _TEXTS = (
     *("cpu", "kernels", "mode", "tick_source", "model_state", "model", "input_encoding"),
-    "rounding",
+    *("model_place", "rounding"),
 )
 _COUNTS = (
     *("tick_hz", "line_max", "input_max", "frame_max", "frame_window", "cycles_max", "model_max"),

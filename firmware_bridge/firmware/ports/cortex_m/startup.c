@@ -14,7 +14,8 @@
 #define CYCLES_MAX 4096u
 
 extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
-extern uint8_t model_start[], model_size[], is_model_linked[], arena_start[], arena_size[];
+extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
+extern const uint32_t is_model_linked; /* no address: a compiler knows that those are not 0 */
 
 static volatile uint8_t received[RECEIVED_MAX];
 static volatile uint32_t received_count;
@@ -47,7 +48,7 @@ static void main_loop(void)
 	port = (struct port){
 		.board = BOARD, .cpu = CPU, .tick_source = TICK_SOURCE, .tick_hz = CLOCK_HZ,
 		.model = model_start, .model_max = (size_t)model_size, .model_address = (uintptr_t)model_start,
-		.is_model_linked = (uintptr_t)is_model_linked != 0,
+		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_max = (size_t)arena_size,
 		.cycles = cycles, .cycles_max = CYCLES_MAX,
 	};
