@@ -189,6 +189,8 @@ def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
 
     >>> lap_ticks(1_000, 5_000, None), lap_ticks(4_294_967_000, 704, None)
     (4000, 1000)
+    >>> lap_ticks(2_147_483_000, -2_147_483_296, None)  # of a counter that is printed with a sign
+    1000
     >>> lap_ticks(0, 400_000, 4_295_400_000_000)  # one more turn, by the bridge's clock
     4295367296
 
