@@ -41,7 +41,7 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
 }
 """How hosts send inputs of MLPerf Tiny's models, where not as int8."""
 _SQUARED_ERROR = {"ad01"}
-"""Models whose result is the mean squared error of the reconstruction."""
+"""Models whose result is the mean squared error of the reconstruction, if the input is floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,13 @@ class ModelBlob:
                     f"model {self.model_id} needs {needed} bytes of {kind}, the board has {there}"
                 )
 
-
     def c_source(self) -> str:
         """The blob as C source, which `devtools/build_firmware.py --model` links."""
         words = [f"0x{word:08x}u" for (word,) in struct.iter_unpack("<I", self.data)]
         lines = [", ".join(words[at : at + 8]) for at in range(0, len(words), 8)]
         return (
             "#include <stdint.h>\n\n"
-            f"/* Model {self.model_id}: flash {self.flash_bytes} bytes, RAM {self.ram_bytes} bytes. */\n"
+            f"/* {self.model_id}: flash {self.flash_bytes} bytes, RAM {self.ram_bytes} bytes. */\n"
             f"const uint32_t linked_model_words[{len(words)}]\n"
             '\t__attribute__((section(".model"), used, aligned(16))) = {\n\t'
             + ",\n\t".join(lines)
@@ -188,7 +187,7 @@ def generate(
         first,
         outputs,
         _INPUT_ENCODINGS[encoding],
-        int(model_id in _SQUARED_ERROR),
+        int(model_id in _SQUARED_ERROR and encoding == "float32"),
         _ROUNDINGS[rounding],
     )
     try:
@@ -258,13 +257,12 @@ def main() -> int:
             f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end=""
         )
         print(f" (arena {blob.arena_bytes}, input {blob.input_bytes})")
-        is_linked = options.output is not None and options.output.suffix == ".c"
+        output: Path | None = options.output
+        is_linked = output is not None and output.suffix == ".c"
         if options.board:
             blob.check_fit((LINKED_MEMORY if is_linked else BOARD_MEMORY)[options.board])
-        if is_linked:
-            options.output.write_text(blob.c_source(), "utf-8")
-        elif options.output:
-            options.output.write_bytes(blob.data)
+        if output is not None:
+            output.write_bytes(blob.c_source().encode() if is_linked else blob.data)
     except (EdgebenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
