@@ -67,7 +67,15 @@ class Step:
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
         if self.is_target:
-            return replace(spec, runtime=self.runtime, engine=Engine.TARGET, is_checked=False)
+            # A meter sees the pulses of its pin; no idle time or load code is aligned with it.
+            return replace(
+                spec,
+                runtime=self.runtime,
+                engine=Engine.TARGET,
+                is_checked=False,
+                idle_duration_s=0.0,
+                load_code_chip_s=None,
+            )
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(
@@ -86,7 +94,7 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         UsageError: the wanted runtime does not exist, or does not load a model.
         RuntimeUnavailable: it is not usable there.
     """
-    targets = {report.name for report in system.runtimes if report.is_target}
+    targets = runtimes_of_targets(system)
     if request.against is None:
         steps = [
             Step(model, runtime, is_target=runtime in targets)
@@ -112,6 +120,11 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
             request.against,
         )
     ]
+
+
+def runtimes_of_targets(system: SystemDescription) -> set[str]:
+    """Names of the runtimes whose device times itself."""
+    return {report.name for report in system.runtimes if report.is_target}
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
@@ -192,7 +205,7 @@ def run_request(
     """One run of a request, held against what its reference model has achieved."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
-    if step.is_target and request.against is None:  # it repeats windows, not runs
+    if step.is_target and not (step.member or step.pair):  # it repeats windows, not runs
         spec = with_all_runs(spec, request.run_count)
     return RunRequest(
         model=step.model,
