@@ -170,6 +170,7 @@ class BoardWithModel:
             sha256=sha256,
             clock_hz=float(info.tick_hz) if info and info.tick_hz else None,
             emulator=emulator,
+            rounding=info.rounding if info else None,
         )
         self.memory = TargetMemory(
             flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes

@@ -217,8 +217,14 @@ class WorkerProcess:
     def _unchecked(self, reason: str) -> MeasuredRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
         record = self._read_record()
-        if isinstance(record, TargetRecord):
-            return record
+        if isinstance(record, TargetRecord):  # it has kept what it had of the data set
+            check = record.check
+            check = replace(
+                check,
+                reference_error=check.reference_error or reason,
+                dataset_error=check.dataset_error or reason,
+            )
+            return replace(record, check=check)
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:

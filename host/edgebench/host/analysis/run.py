@@ -10,7 +10,13 @@ from dataclasses import replace
 
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
-from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
+from edgebench.host.analysis.measurement import (
+    Measurement,
+    TargetTraces,
+    Traces,
+    measure_traces,
+)
+from edgebench.host.analysis.outputs import OutputQuality, judge_outputs
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_target
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
@@ -92,7 +98,7 @@ def analyse_run(
 
 
 def analyse_target(
-    record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
+    record: RunRecord, traces: TargetTraces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
     """The result of a run of a device that timed itself.
 
@@ -102,8 +108,14 @@ def analyse_target(
     target = record.target
     if target is None:
         raise MeasurementError("the device did not time itself")
+    facts = traces.facts
     try:
-        measured = measure_windows(target)
+        measured = replace(
+            measure_windows(target),
+            quality=judge_outputs(
+                target.check, target.outputs, traces.outputs, traces.labels, facts.metric
+            ),
+        )
         verdict = judge_target(TargetEvidence(record, target, measured, facts))
     except MeasurementError:
         raise
@@ -134,6 +146,8 @@ def analyse_target(
                 flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
             ),
             upload_s=target.upload_s,
+            accuracy=_accuracy(measured.quality, facts),
+            agreement=measured.quality.agreement,
         ),
         environment=record.environment,
         conditions=replace(
@@ -141,6 +155,7 @@ def analyse_target(
             sample_count=target.output.sample_count,
             output_sha256=target.output.sha256,
             inputs=target.inputs,
+            inputs_clipped_ratio=target.inputs_clipped_ratio,
             outputs=target.outputs,
             firmware=target.firmware,
         ),
@@ -259,8 +274,8 @@ def _metrics(
             harness.end_to_end_p50_ns,
             _binding(harness.binding),
         ),
-        accuracy=_accuracy(measured, facts),
-        agreement=measured.agreement,
+        accuracy=_accuracy(measured.quality, facts),
+        agreement=measured.quality.agreement,
         loadgen=measured.loadgen,
         thermal=measured.throttling,
         profile=_profile(worker, measured) if spec.is_profiled else None,
@@ -268,8 +283,8 @@ def _metrics(
     )
 
 
-def _accuracy(measured: Measurement, facts: HostFacts) -> Accuracy | None:
-    accuracy = measured.accuracy
+def _accuracy(quality: OutputQuality, facts: HostFacts) -> Accuracy | None:
+    accuracy = quality.accuracy
     if accuracy is None:
         return None
     return Accuracy(

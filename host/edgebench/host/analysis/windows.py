@@ -14,12 +14,13 @@ result is the median of five windows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.windows import WindowSummary
 from edgebench.protocol.errors import MeasurementError
@@ -40,6 +41,7 @@ class WindowMeasurement:
     """Median over the windows; None where nobody counts them."""
     latency: LatencySummary | None
     """Of single inferences; None where none were timed, or the target is emulated."""
+    quality: OutputQuality = field(default_factory=OutputQuality)
 
 
 def measure_windows(target: TargetRecord) -> WindowMeasurement:

@@ -29,6 +29,7 @@ from edgebench.host.store.files import (
     read_clock,
     read_facts,
     read_record,
+    read_target_traces,
     read_traces,
     unpack_telemetry,
     unpack_traces,
@@ -80,8 +81,8 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
     made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
     if record.target is not None:
         unpack_telemetry(directory, record)
-        facts = read_facts(directory)
-        run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+        target_traces = read_target_traces(directory)
+        run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
     elif record.worker is None:
         # What a meter recorded stays under raw/: there is no inference that it could be divided by.
         unpack_telemetry(directory, record)

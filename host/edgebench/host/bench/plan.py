@@ -66,13 +66,12 @@ class Step:
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
-        if self.is_target:
-            return replace(spec, runtime=self.runtime, engine=Engine.TARGET, is_checked=False)
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(
             spec,
             runtime=self.runtime,
+            engine=Engine.TARGET if self.is_target else spec.engine,
             is_checked=spec.is_checked and is_first,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,

@@ -26,6 +26,7 @@ from edgebench.host.store.files import (
     read_facts,
     read_queries,
     read_record,
+    read_target_traces,
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
@@ -133,8 +134,8 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
     clock = fit_clock(read_clock(directory), record)
     try:
         if record.target is not None:
-            facts = read_facts(directory)
-            run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+            target_traces = read_target_traces(directory)
+            run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
         elif record.worker is None:
             facts = read_facts(directory)
             run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)
