@@ -14,18 +14,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
+from support.target_runs import HERE, ON_TARGET, outcome, started
 from support.tools import need_tool
 
-from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.run import new_run_id
 from edgebench.host.bench.verify import verify
-from edgebench.host.client import Client
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import LeaseHeld
-from edgebench.protocol.messages import RunEnded
 from edgebench.protocol.record import Outcome
-from edgebench.protocol.spec import Engine, RunSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "digits_int8.tflite"
@@ -150,34 +146,9 @@ def test_board_without_an_emulator_says_what_to_install(
     assert "apt install qemu-system-arm" in refused.stderr
 
 
-def started(client: Client, spec: RunSpec) -> str:
-    """A run that is in progress."""
-    model = find_model(MODEL)
-    client.acquire()
-    client.push_model(model.path, model.sha256)
-    run_id = new_run_id()
-    client.start_run(
-        run_id,
-        spec,
-        sha256=model.sha256,
-        model_name=model.name,
-        size_bytes=model.size_bytes,
-    )
-    return run_id
-
-
-def outcome(client: Client) -> Outcome:
-    """How the followed run ends."""
-    *_, last = client.follow_run()
-    assert isinstance(last, RunEnded)
-    return last.outcome
-
-
 def test_boards_run_side_by_side_but_never_beside_their_machine(tmp_path: Path) -> None:
     """A run of the machine is disturbed by emulators, or two boards wait for each other."""
     need_tool("qemu-system-arm")
-    target = RunSpec("firmware", engine=Engine.TARGET)
-    here = RunSpec("litert", duration_s=0.2, min_query_count=1, warmup_duration_s=0.0)
     agent, host = AgentProcess(tmp_path / "agent"), Host(tmp_path / "host")
     with ExitStack() as stack:
         agent.start()
@@ -188,12 +159,12 @@ def test_boards_run_side_by_side_but_never_beside_their_machine(tmp_path: Path) 
             stack.enter_context(host.lab.connect(place))
             for place in (name, f"{name}/qemu:mps2-an385", f"{name}/qemu:mps3-an547")
         )
-        run_id = started(one, target)
-        started(other, target)
+        run_id = started(one, ON_TARGET)
+        started(other, ON_TARGET)
         with pytest.raises(LeaseHeld, match=rf"{run_id}|qemu:"):
-            started(machine, here)
+            started(machine, HERE)
         assert (outcome(one), outcome(other)) == (Outcome.COMPLETED, Outcome.COMPLETED)
-        started(machine, here)
+        started(machine, HERE)
         with pytest.raises(LeaseHeld, match="machine"):
-            started(one, target)
+            started(one, ON_TARGET)
         assert outcome(machine) is Outcome.COMPLETED

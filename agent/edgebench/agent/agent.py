@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import os
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from edgebench.agent.identity import Trust
 from edgebench.agent.network import own_addresses, useful_addresses
 from edgebench.agent.seat import Seat, SeatPlan
 from edgebench.agent.seat_memory import SeatMemory
+from edgebench.agent.seat_source import SeatSource
 from edgebench.agent.simulated_seats import SimulatedDirectory, fixed_seats
 from edgebench.agent.surroundings import LinuxSurroundings
 from edgebench.agent.system import (
@@ -26,6 +27,8 @@ from edgebench.agent.system import (
     device_identity,
     is_emulated,
 )
+from edgebench.agent.target_seats import NO_BOARDS, TargetSource, target_seat
+from edgebench.agent.targets import find_driver, runtime_report
 from edgebench.agent.watches import Watches
 from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring
@@ -59,6 +62,8 @@ class AgentSettings:
     """Names of simulated boards, each with a seed: `raspberry-pi-5-bare:3`; one seat for each."""
     simulate_directory: Path | None = None
     """Directory in which each file is a simulated board that comes and goes with it."""
+    boards: tuple[str, ...] = ()
+    """Ports with a board, each as ADDRESS or NAME=ADDRESS; `none`: no boards at all."""
     log: Path | None = None
     """File of its log, which is bounded; None: standard error."""
 
@@ -83,6 +88,22 @@ def _fixed(settings: AgentSettings) -> Iterable[SeatPlan]:
     )
 
 
+def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
+    """Where devices come from that may come and go.
+
+    Raises:
+        UsageError: an address of a board is none.
+        TargetDriverMissing: one is named, and the firmware bridge is not installed.
+    """
+    if settings.simulate_directory is not None:
+        yield SimulatedDirectory(settings.simulate_directory)
+    # Boards at the ports of this machine are no neighbours of a simulated one.
+    if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
+        # Who serves others has said so; a command that starts an agent must restart no boards.
+        asks = settings.listen is not None
+        yield TargetSource(settings.boards, settings.state, asks=asks)
+
+
 class Agent:
     """What the seats of one agent share, and the seats."""
 
@@ -97,9 +118,8 @@ class Agent:
         self.seats_changed = asyncio.Event()
         """Set when a device has come or left, for one who waits and clears it."""
         self.hotplug: Hotplug | None = None
-        if settings.simulate_directory is not None:
-            source = SimulatedDirectory(settings.simulate_directory)
-            self.hotplug = Hotplug(self, source, SeatMemory(settings.state / SEATS_DIRECTORY))
+        if sources := list(_sources(settings)):
+            self.hotplug = Hotplug(self, sources, SeatMemory(settings.state / SEATS_DIRECTORY))
         self.software = f"edgebench-agent {agent_version()}"
         self.port: int | None = None
         self._listen_host = settings.listen[0] if settings.listen else None
@@ -136,10 +156,6 @@ class Agent:
         return self.seat(name)
 
     def _open_on_demand(self, name: str) -> None:
-        # Imported here: an agent without targets needs none of it.
-        from edgebench.agent.target_seats import target_seat
-        from edgebench.agent.targets import find_driver
-
         places = {place.address: place for place in find_driver().on_demand()}
         if name in places:
             directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
@@ -213,8 +229,6 @@ class Agent:
 
         seat.require_device()  # before the probes, which take seconds
         if (target := seat.surroundings.target) is not None:
-            from edgebench.agent.targets import runtime_report
-
             return SystemDescription(
                 seat.device,
                 seat.surroundings.environment(),

@@ -24,6 +24,7 @@ from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
     SimulationMissing,
+    TargetDriverMissing,
     TargetError,
     Unreachable,
     UsageError,
@@ -45,6 +46,7 @@ METERS_VARIABLE = "EDGEBENCH_METERS"
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
     (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
+    (TargetDriverMissing, "install it beside the agent: pip install edgebench"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
 )
@@ -156,6 +158,11 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         help="simulate a board for each file of this directory; they come and go with the files",
     )  # fmt: skip
     serve.add_argument(
+        "--board", action="append", metavar="[NAME=]ADDRESS",
+        help="serve a microcontroller at a serial port or at socket://HOST:PORT that is not found "
+        "by itself, or none of those that are; may be repeated",
+    )  # fmt: skip
+    serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",
         help="energy meter at this device that runs may use, or none; may be repeated "
         f"(default: ${METERS_VARIABLE})",
@@ -231,6 +238,7 @@ def _serve(options: argparse.Namespace) -> None:
             wiring=wiring,
             simulate=tuple(_boards(options)),
             simulate_directory=_directory(options.simulate_directory),
+            boards=tuple(options.board or ()),
             log=options.log.absolute() if options.log else None,
         )
     )

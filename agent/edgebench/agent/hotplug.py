@@ -1,6 +1,6 @@
 """Opens and closes seats while the agent serves, as their devices come and go.
 
-Theory of operation. Again and again, the devices that the source offers are compared, by identity,
+Theory of operation. Again and again, the devices that the sources offer are compared, by identity,
 with those that were there before. One that is missing has left: its run and its lease end, and its
 seat stays listed as gone. One that is new gets the seat that it had, or else a new one. What goes
 wrong with one device is logged when it begins, and is tried again; it keeps no other away.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from edgebench.agent.seat import Seat
@@ -26,21 +27,21 @@ logger = logging.getLogger(__name__)
 
 
 class Hotplug:
-    """The seats of a source."""
+    """The seats of one or more sources."""
 
-    def __init__(self, agent: Agent, source: SeatSource, memory: SeatMemory) -> None:
+    def __init__(self, agent: Agent, sources: Sequence[SeatSource], memory: SeatMemory) -> None:
         """Make the seats that are remembered; their devices are looked for later.
 
         Raises:
             UsageError: another seat of the agent has the name of a remembered one.
         """
         self._agent = agent
-        self._source = source
+        self._sources = sources
         self._memory = memory
         self._open: dict[str, Seat] = {}
         """Seats whose devices are there, by identity."""
         self._troubles: dict[str, str] = {}
-        """What is wrong and was logged, by identity; of the source itself under no identity."""
+        """What is wrong and was logged, by identity; of a source itself under no identity."""
         self._fixed = frozenset(agent.seats)
         self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
@@ -55,8 +56,9 @@ class Hotplug:
 
     async def follow(self) -> None:
         """Look again and again, forever."""
+        period_s = min(source.period_s for source in self._sources)
         while True:
-            await asyncio.sleep(self._source.period_s)
+            await asyncio.sleep(period_s)
             try:
                 await self.look()
             except Exception:  # an odd device must not end the hot-plugging of the others
@@ -70,7 +72,8 @@ class Hotplug:
     async def _look(self) -> None:
         offers: dict[str, SeatOffer] = {}
         try:
-            for offer in await self._source.offers():
+            every = [offer for source in self._sources for offer in await source.offers()]
+            for offer in every:
                 if offer is not offers.setdefault(offer.identity, offer):
                     twin = offers[offer.identity].name
                     self._note_trouble(

@@ -1,21 +1,34 @@
-"""Seats of targets, which time themselves."""
+"""Seats of targets, which time themselves: emulated ones, and those at ports of this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from edgebench.agent.files import make_private_directory
 from edgebench.agent.seat import SeatPlan
+from edgebench.agent.seat_source import SeatOffer
 from edgebench.agent.surroundings import TargetSurroundings
+from edgebench.agent.targets import find_driver
 from edgebench.device_profiles.load import find_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
-from edgebench.protocol.target import TargetPlace
+from edgebench.protocol.errors import EdgebenchError, NotPermitted, TargetDriverMissing, TargetError
+from edgebench.protocol.target import TargetPlace, TargetPorts
 
 GENERIC_PROFILE = "generic-mcu"
 DEVICE_ID_CHARS = 16
 """Length of a device id, as that of a machine."""
+MEMORY_FILE = "boards.json"
+"""File of the agent's state in which the driver remembers what said its name."""
+NO_BOARDS = "none"
+"""Address that stands for: no boards, not even those that are plugged in."""
+_TERMINALS = Path("/sys/class/tty")
+_USB_TERMINALS = ("ttyACM", "ttyUSB")
+"""Names of serial ports on USB. Source: Linux, Documentation/admin-guide/devices.txt."""
 
 
 def target_seat(name: str, place: TargetPlace, state: Path) -> SeatPlan:
@@ -34,3 +47,76 @@ def target_seat(name: str, place: TargetPlace, state: Path) -> SeatPlan:
     )
     surroundings = TargetSurroundings(place)
     return SeatPlan(name, device, profile, surroundings, state, Wiring())
+
+
+class TargetSource:
+    """Targets at the ports of this machine; implements `SeatSource`.
+
+    The driver is loaded when there is a port for it, so an agent without boards needs none of it.
+    """
+
+    period_s = 1.0
+    """A list of the ports takes about a millisecond."""
+
+    def __init__(
+        self, named: Sequence[str], state: Path, *, asks: bool, terminals: Path = _TERMINALS
+    ) -> None:
+        """Look at nothing yet, but check the addresses.
+
+        Args:
+            named: Addresses at which there is a target, as `TargetDriver.ports` takes them.
+            state: Directory of the agent's state.
+            asks: Whether to open ports that may have a target and are not named.
+            terminals: Where the system lists its terminals.
+
+        Raises:
+            UsageError: an address is none.
+            TargetDriverMissing: one is named, and nothing here drives it.
+        """
+        self._memory = state / MEMORY_FILE
+        self._asks = asks
+        self._terminals = terminals
+        self._is_missing = False
+        self._ports: TargetPorts | None = None
+        if named:
+            self._ports = find_driver().ports(named, self._memory, asks=asks)
+
+    async def offers(self) -> Sequence[SeatOffer]:
+        """One for each target, and for each port that cannot be used."""
+        return await asyncio.to_thread(self._look)
+
+    def _look(self) -> list[SeatOffer]:
+        if self._ports is None:
+            if self._is_missing or not self._has_usb_terminal():
+                return []
+            try:
+                self._ports = find_driver().ports([], self._memory, asks=self._asks)
+            except TargetDriverMissing:
+                self._is_missing = True
+                return []
+        return [
+            SeatOffer(
+                one.place.identity,
+                one.place.name,
+                partial(_open, one.place) if one.error is None else partial(_refuse, one.error),
+            )
+            for one in self._ports.look()
+        ]
+
+    def _has_usb_terminal(self) -> bool:
+        try:
+            return any(entry.name.startswith(_USB_TERMINALS) for entry in self._terminals.iterdir())
+        except OSError:  # there is no such folder in some containers
+            return False
+
+
+def _open(place: TargetPlace, name: str, state: Path) -> SeatPlan:
+    return target_seat(name, place, state)
+
+
+def _refuse(error: EdgebenchError, _name: str, _state: Path) -> SeatPlan:
+    if isinstance(error, NotPermitted):
+        raise TargetError(
+            f"{error}: join its group, then log in again: sudo usermod -aG dialout $USER"
+        ) from error
+    raise error

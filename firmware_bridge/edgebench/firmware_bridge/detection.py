@@ -67,6 +67,10 @@ class KnownBoard:
     baud_rate: int | None = None
     dialect: str | None = None
     model_name: str | None = None
+    board: str | None = None
+    """Kind of board, by our own firmware; None: other firmware, which does not say."""
+    cpu: str | None = None
+    """Processor, likewise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,18 +181,31 @@ def _asked(
     port: SerialPortInfo, memory: KnownBoards, opener: OpenLine, timing: BoardTiming
 ) -> FoundBoard:
     """Ask the board at a port for its name, and remember it."""
-    speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES
     try:
-        board = Board(opener(port.path, speeds[0]), timing=timing)
-        try:
-            found = known_board(board.connect(speeds))
-        finally:
-            board.close()
+        found = ask_board(port, opener=opener, timing=timing)
     except EdgebenchError as exc:
         return FoundBoard(port=port, trouble=str(exc))
     with suppress(OSError):  # it is asked again the next time
         memory.remember(port, found)
     return FoundBoard(port=port, board=found)
+
+
+def ask_board(
+    port: SerialPortInfo, *, opener: OpenLine = open_line, timing: BoardTiming = PROBE_TIMING
+) -> KnownBoard:
+    """What the board at a port says that it is; many boards restart when they are asked.
+
+    Raises:
+        NotPermitted: the user may not use the port.
+        BoardSilent: nothing there answers to `name`.
+        TargetError: the port cannot be opened, or what comes makes no sense.
+    """
+    speeds = port.hint.baud_rates if port.hint else DEFAULT_BAUD_RATES
+    board = Board(opener(port.path, speeds[0]), timing=timing)
+    try:
+        return known_board(board.connect(speeds))
+    finally:
+        board.close()
 
 
 def known_board(facts: BoardFacts) -> KnownBoard:
@@ -198,6 +215,8 @@ def known_board(facts: BoardFacts) -> KnownBoard:
         baud_rate=facts.baud_rate,
         dialect=facts.dialect,
         model_name=facts.model_name,
+        board=facts.firmware.board if facts.firmware else None,
+        cpu=facts.firmware.cpu if facts.firmware else None,
     )
 
 

@@ -18,6 +18,8 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board_ports import BoardPorts
+from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
 from edgebench.firmware_bridge.facts import BoardFacts
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
@@ -74,6 +76,10 @@ class BoardDriver:
         if shutil.which(PROGRAM) is None:
             return []
         return [_emulated(name) for name in QEMU_MACHINES]
+
+    def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> BoardPorts:
+        """The ports of this machine, and the named ones."""
+        return BoardPorts(named, memory, asks=asks)
 
     def place(self, address: str) -> TargetPlace:
         """The board at an address.
@@ -233,7 +239,7 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
     Raises:
         ModelRefused: it takes no model over its line, or has no room for this one.
     """
-    info = board.connect().firmware
+    info = board.connect(DEFAULT_BAUD_RATES).firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"

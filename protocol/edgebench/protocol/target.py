@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
 
 ENTRY_POINT_GROUP = "edgebench.targets"
@@ -33,6 +34,30 @@ class TargetPlace:
     profile: str = "generic-mcu"
     """Id of its profile."""
     is_emulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSighting:
+    """Port at which there is a target, or should be one."""
+
+    place: TargetPlace
+    error: EdgebenchError | None = None
+    """Why it cannot be used; None: it can."""
+
+
+class TargetPorts(Protocol):
+    """The ports of a machine, at which targets come and go."""
+
+    def look(self) -> Sequence[TargetSighting]:
+        """The targets that are there now; does not wait for one that was not asked before.
+
+        One that is away for a moment, because it restarts, is there all the same. One that has
+        changed its address leaves for one look.
+
+        Raises:
+            TargetError: the ports cannot be listed.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +150,19 @@ class TargetDriver(Protocol):
 
     def on_demand(self) -> Sequence[TargetPlace]:
         """Targets that can be made here when somebody asks for them; never raises."""
+        ...
+
+    def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> TargetPorts:
+        """The ports of this machine.
+
+        Args:
+            named: Addresses at which there is a target, each as ADDRESS or NAME=ADDRESS.
+            memory: File in which targets are remembered that said what they are.
+            asks: Whether to open ports that may have a target and are not named.
+
+        Raises:
+            UsageError: an address is none.
+        """
         ...
 
     def place(self, address: str) -> TargetPlace:

@@ -108,7 +108,7 @@ async def _clash(folder: Path) -> None:
     agent = Agent(settings)
     agent.seats["pi"] = agent.first
     try:
-        Hotplug(agent, SimulatedDirectory(folder), SeatMemory(folder / "state" / "seats"))
+        Hotplug(agent, [SimulatedDirectory(folder)], SeatMemory(folder / "state" / "seats"))
     finally:
         await agent.first.end()
 
@@ -221,7 +221,7 @@ def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> 
         (directory / "nucleo.toml").write_text(device_file("A1"))
         [good] = await SimulatedDirectory(directory).offers()
         source = BrokenSource(good)
-        hotplug = Hotplug(agent, source, SeatMemory(tmp_path / "state" / "seats"))
+        hotplug = Hotplug(agent, [source], SeatMemory(tmp_path / "state" / "seats"))
         await hotplug.look()
         assert list(agent.seats) == [BOARD]
         source.is_broken = False

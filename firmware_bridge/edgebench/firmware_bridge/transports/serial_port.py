@@ -148,12 +148,22 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
         UsageError: the address lacks a port, or the speed is none.
         TargetError: as the two classes above.
     """
+    socket = check_address(address)
+    return SerialLine(address, baud_rate) if socket is None else SocketLine(*socket)
+
+
+def check_address(address: str) -> tuple[str, int] | None:
+    """Host and port of a `socket://` address; None: it is of another kind.
+
+    Raises:
+        UsageError: the host or the port is missing.
+    """
     if not address.startswith(_SOCKET):
-        return SerialLine(address, baud_rate)
+        return None
     host, port = split_address(address.removeprefix(_SOCKET), 0)
     if not host or not port:
         raise UsageError(f"an address of a socket is socket://HOST:PORT, got {address!r}")
-    return SocketLine(host, port)
+    return host, port
 
 
 def _check_speed(baud_rate: int) -> None:

@@ -1,0 +1,266 @@
+"""Boards at the ports of this machine, as they come and go.
+
+Theory of operation. Every look lists the ports, and says at which of them there is a board. Most of
+that is known: a board with a USB serial number is remembered in a file, and is never asked again. A
+port that is new is asked by a thread of its own, as a port with something else behind it takes
+seconds to be given up. Which ports are opened at all:
+
+    named by the user           always, and again and again until a board answers
+    a USB id with a hint        once for each time that it is plugged in, if asking is allowed
+    any other                   never
+
+A port that another program has open is not touched: opening it a second time would talk into what
+that program does. That is also how a board in a run is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.firmware_bridge.detection import (
+    KnownBoard,
+    KnownBoards,
+    SerialPortInfo,
+    ask_board,
+    list_serial_ports,
+)
+from edgebench.firmware_bridge.port_users import users_of
+from edgebench.firmware_bridge.transports.serial_port import check_address
+from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError, UsageError
+from edgebench.protocol.target import TargetPlace, TargetSighting
+
+AWAY_S = 3.0
+"""A board that restarts may be off the bus for so long, and has not left."""
+ASK_AGAIN_S = 10.0
+"""Time after which a port is asked again that could not be opened, or was named by the user."""
+FIRST_LOOK_S = 8.0
+"""Longest wait of the first look for the named boards; a bootloader takes the first two seconds."""
+_NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Port that may have a board."""
+
+    port: SerialPortInfo
+    identity: str
+    name: str = ""
+    """Name that the user gives to the board; empty: it has its own."""
+    is_named: bool = False
+    """Whether the user says that there is one."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Stays the same while the same device is plugged into the same port."""
+        return os.path.realpath(self.port.path), self.identity
+
+
+class Question:
+    """A port that is asked what is there, by a thread."""
+
+    def __init__(
+        self,
+        ask: Callable[[SerialPortInfo], KnownBoard],
+        port: SerialPortInfo,
+        clock: Callable[[], float],
+    ) -> None:
+        self._ask = ask
+        self._port = port
+        self._clock = clock
+        self.board: KnownBoard | None = None
+        self.error: EdgebenchError | None = None
+        self.ended_s: float | None = None
+        """When the answer came, or none; None: it is not there yet."""
+        # A daemon: nobody waits for a silent port to end the agent.
+        self.thread = threading.Thread(target=self._run, name="board", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            if users := users_of(self._port.path):
+                raise TargetError(f"{self._port.path} is in use by {', '.join(users)}")
+            self.board = self._ask(self._port)
+        except EdgebenchError as exc:
+            self.error = exc
+        finally:
+            self.ended_s = self._clock()
+
+
+class BoardPorts:
+    """The ports of this machine; implements `TargetPorts`."""
+
+    def __init__(
+        self,
+        named: Sequence[str],
+        memory: Path,
+        *,
+        asks: bool,
+        list_ports: Callable[[], Iterable[SerialPortInfo]] = list_serial_ports,
+        ask: Callable[[SerialPortInfo], KnownBoard] = ask_board,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            named: As for `TargetDriver.ports`.
+            memory: File of the boards that are known.
+            asks: Whether to open ports that are not named, if a hint says that they have a board.
+            list_ports: Ports of this machine.
+            ask: Asks the board at a port what it is.
+            clock: Seconds.
+
+        Raises:
+            UsageError: an address is none, or is there twice.
+        """
+        self._named = [_split(text) for text in named]
+        addresses = [address for _, address in self._named]
+        if twice := [one for one in addresses if addresses.count(one) > 1]:
+            raise UsageError(f"board named twice: {twice[0]}")
+        self._memory = KnownBoards(memory)
+        self._asks = asks
+        self._list_ports = list_ports
+        self._ask = ask
+        self._clock = clock
+        self._questions: dict[tuple[str, str], Question] = {}
+        self._seen: dict[str, tuple[float, TargetPlace]] = {}
+        """Place of each board that is there, or was a moment ago, by identity."""
+        self._is_first = True
+
+    def look(self) -> list[TargetSighting]:
+        """The boards that are there now."""
+        candidates, known = self._candidates(), self._memory.known()
+        keys = {one.key for one in candidates}
+        self._questions = {key: one for key, one in self._questions.items() if key in keys}
+        if self._is_first:
+            self._is_first = False
+            self._wait_for_named(candidates, known)
+        sightings = [self._sighting(one, known) for one in candidates]
+        return self._with_those_away([one for one in sightings if one is not None])
+
+    def _candidates(self) -> list[Candidate]:
+        listed = {os.path.realpath(port.path): port for port in self._list_ports()}
+        candidates: list[Candidate] = []
+        for name, address in self._named:
+            port = SerialPortInfo(path=address)
+            if "://" not in address:
+                if not os.path.exists(address):
+                    continue
+                port = listed.pop(os.path.realpath(address), port)
+            identity = port.key or f"board:{name or address}"
+            candidates.append(Candidate(port=port, identity=identity, name=name, is_named=True))
+        for port in listed.values():
+            if port.hint is not None:
+                identity = port.key or f"board:{port.path}"
+                candidates.append(Candidate(port=port, identity=identity))
+        return candidates
+
+    def _wait_for_named(self, candidates: list[Candidate], known: dict[str, KnownBoard]) -> None:
+        deadline_s = self._clock() + FIRST_LOOK_S
+        for one in candidates:
+            self._sighting(one, known)  # all are asked at the same time
+        for one in candidates:
+            if one.is_named and (question := self._questions.get(one.key)):
+                question.thread.join(max(0.0, deadline_s - self._clock()))
+
+    def _sighting(
+        self, candidate: Candidate, known: dict[str, KnownBoard]
+    ) -> TargetSighting | None:
+        """The board at a port; None: it is not known yet, or nobody asks."""
+        port = candidate.port
+        if port.key in known:
+            return TargetSighting(_place(candidate, known[port.key]))
+        if not candidate.is_named:
+            if not self._asks:
+                return None
+            if port.key is None:
+                return _trouble(
+                    candidate,
+                    TargetError(
+                        f"{port.path} has no USB serial number, so nobody could tell the board "
+                        f"from another; if there is one: --board {port.path}"
+                    ),
+                )
+        question = self._questions.get(candidate.key)
+        if question is None or self._is_due(question, candidate):
+            question = self._questions[candidate.key] = Question(self._ask, port, self._clock)
+        if question.ended_s is None:
+            return None
+        if question.error is not None:
+            return _trouble(candidate, question.error)
+        if question.board is None:  # a bug ended the thread, with a traceback of its own
+            return None
+        with suppress(OSError):  # it is asked again the next time
+            self._memory.remember(port, question.board)
+        return TargetSighting(_place(candidate, question.board))
+
+    def _is_due(self, question: Question, candidate: Candidate) -> bool:
+        """Whether a port that has not become a board is asked again."""
+        if question.ended_s is None or question.error is None:
+            return False
+        # Nothing answered: the next time that something is plugged in there may be a board.
+        if isinstance(question.error, BoardSilent) and not candidate.is_named:
+            return False
+        return self._clock() - question.ended_s >= ASK_AGAIN_S
+
+    def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
+        """With boards that were there a moment ago; without those at another address than then."""
+        now_s = self._clock()
+        there = {one.place.identity: one.place for one in sightings if one.error is None}
+        taken = {place.address for place in there.values()}
+        before, self._seen = self._seen, {}
+        moved: set[str] = set()
+        for identity, place in there.items():
+            if identity in before and before[identity][1] != place:
+                moved.add(identity)
+            else:
+                self._seen[identity] = now_s, place
+        here = {one.place.identity for one in sightings}
+        kept = [one for one in sightings if one.place.identity not in moved]
+        for identity, (seen_s, place) in before.items():
+            if identity not in here and now_s - seen_s < AWAY_S and place.address not in taken:
+                self._seen[identity] = seen_s, place
+                kept.append(TargetSighting(place))
+        return kept
+
+
+def _split(text: str) -> tuple[str, str]:
+    """Name (empty: none) and address of a board, from `NAME=ADDRESS` or `ADDRESS`.
+
+    >>> _split("pico=/dev/ttyACM0"), _split("socket://10.0.0.7:5000")
+    (('pico', '/dev/ttyACM0'), ('', 'socket://10.0.0.7:5000'))
+    """
+    match = _NAMED.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--board takes ADDRESS or NAME=ADDRESS, got {text!r}")
+    name, address = match[1] or "", match[2]
+    check_address(address)
+    return name, address if "://" in address else os.path.abspath(address)
+
+
+def _place(candidate: Candidate, board: KnownBoard) -> TargetPlace:
+    kind = board.board or board.name
+    own = _NOT_IN_NAMES.sub("-", kind).strip("-._")[:48]
+    return TargetPlace(
+        address=candidate.port.path,
+        name=candidate.name or own or "board",
+        identity=candidate.identity,
+        arch=board.cpu or "unknown",
+        soc="unknown",
+        profile=kind.lower(),
+    )
+
+
+def _trouble(candidate: Candidate, error: EdgebenchError) -> TargetSighting:
+    path = candidate.port.path
+    name = candidate.name or path
+    return TargetSighting(
+        TargetPlace(path, name, candidate.identity, arch="unknown", soc="unknown"), error
+    )

@@ -1,0 +1,134 @@
+"""Boards at serial ports through a real agent: our firmware on pseudo-terminals."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.agents import AgentProcess, Host, wait_until
+from support.firmware_process import built
+from support.target_runs import HERE, ON_TARGET, outcome, started
+
+from edgebench.host.bench.verify import verify
+from edgebench.protocol.errors import LeaseHeld
+from edgebench.protocol.messages import SeatState
+from edgebench.protocol.record import Outcome
+from edgebench.protocol.spec import SpecChanges
+
+MODEL = "digits_int8.tflite"
+SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
+
+
+@dataclass
+class Desk:
+    """An agent with two boards at its ports."""
+
+    binary: Path
+    folder: Path
+    agent: AgentProcess
+    host: Host
+    boards: dict[str, subprocess.Popen[str]] = field(
+        default_factory=dict[str, subprocess.Popen[str]]
+    )
+
+    def port(self, name: str) -> Path:
+        """Path of a board's port."""
+        return self.folder / f"tty-{name}"
+
+    def plug_in(self, name: str) -> None:
+        """Start a board; its port is there then."""
+        command = [str(self.binary), "--board", name, "--link", str(self.port(name))]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        self.boards[name] = process
+
+    def unplug(self, name: str) -> None:
+        """End a board, and its port with it."""
+        process = self.boards.pop(name)
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def unplug_all(self) -> None:
+        """End all boards."""
+        for name in list(self.boards):
+            self.unplug(name)
+
+    def seat(self, name: str) -> SeatState | None:
+        """A seat as the agent has it."""
+        return {seat.name: seat for seat in self.agent.status().seats}.get(name)
+
+    @property
+    def device(self) -> str:
+        """Name of the agent, as the host has it."""
+        return self.host.devices[0].name
+
+
+@pytest.fixture(scope="module")
+def desk() -> Iterator[Desk]:
+    """The agent, with one board that has a name of the user's."""
+    binary = built("posix", "gcc")
+    with TemporaryDirectory(prefix="edgebench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        agent, host = AgentProcess(folder / "agent"), Host(folder / "host")
+        desk = Desk(binary, folder, agent, host)
+        stack.callback(desk.unplug_all)
+        for board in ("alpha", "beta"):
+            desk.plug_in(board)
+        named = f"left={desk.port('beta')}"
+        agent.options = ["--board", str(desk.port("alpha")), "--board", named]
+        agent.start()
+        stack.callback(agent.kill)
+        host.lab.pair(agent.pairing_string())
+        yield desk
+
+
+def test_board_at_a_port_is_a_seat_with_its_own_name(desk: Desk) -> None:
+    """A board has to be configured before it can be measured."""
+    seats = {seat.name: seat for seat in desk.agent.status().seats}
+    assert set(seats) == {"machine", "alpha", "left"}
+    assert (seats["alpha"].device.profile, seats["alpha"].device.os) == ("generic-mcu", "none")
+    (stored,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
+    run = stored.result
+    assert run.metrics.throughput_per_s is not None
+    assert run.conditions.firmware is not None
+    assert run.conditions.firmware.name == "edgebench-alpha"
+    assert verify(desk.host.lab.store, run.run_id) == []
+
+
+def test_boards_run_side_by_side_but_never_beside_the_bridge(desk: Desk) -> None:
+    """Two boards wait for each other, or a run of the machine is disturbed by what drives them."""
+    with ExitStack() as stack:
+        machine, one, other = (
+            stack.enter_context(desk.host.lab.connect(place))
+            for place in (desk.device, f"{desk.device}/alpha", f"{desk.device}/left")
+        )
+        run_id = started(one, ON_TARGET)
+        started(other, ON_TARGET)
+        with pytest.raises(LeaseHeld, match=rf"{run_id}|left"):
+            started(machine, HERE)
+        assert (outcome(one), outcome(other)) == (Outcome.COMPLETED, Outcome.COMPLETED)
+        started(machine, HERE)
+        with pytest.raises(LeaseHeld, match="machine"):
+            started(one, ON_TARGET)
+        assert outcome(machine) is Outcome.COMPLETED
+
+
+def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
+    """Another board continues the history of one that was unplugged."""
+    before = desk.seat("left")
+    assert before is not None
+    desk.unplug("beta")
+    wait_until(lambda: (s := desk.seat("left")) and s.gone_for_s is not None, "it has left")
+    desk.plug_in("beta")
+    wait_until(lambda: (s := desk.seat("left")) and s.gone_for_s is None, "it is back")
+    after = desk.seat("left")
+    assert after is not None
+    assert after.device.id == before.device.id

@@ -1,0 +1,204 @@
+"""Boards that come and go at the ports of a machine: which are asked, and who is who."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from edgebench.firmware_bridge.board_ports import ASK_AGAIN_S, AWAY_S, BoardPorts
+from edgebench.firmware_bridge.detection import KnownBoard, SerialPortInfo
+from edgebench.firmware_bridge.port_users import users_of
+from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError, UsageError
+from edgebench.protocol.target import TargetSighting
+
+NUCLEO = SerialPortInfo(
+    path="/dev/test-ACM0", vendor=0x0483, product=0x374B, serial_number="066A", location="1-2:1.2"
+)
+OTHER = replace(NUCLEO, serial_number="066B")
+"""Another board of the same kind in the same port."""
+METER = SerialPortInfo(path="/dev/test-ACM2", vendor=0x0483, product=0x5740, serial_number="PS")
+ADAPTER = SerialPortInfo(path="/dev/test-USB0", vendor=0x1A86, product=0x7523)
+UNKNOWN = SerialPortInfo(path="/dev/test-USB1", vendor=0xDEAD, product=1, serial_number="1")
+
+
+@dataclass
+class Bench:
+    """A machine with ports, what is behind them, and a clock."""
+
+    memory: Path
+    named: list[str] = field(default_factory=list[str])
+    asks: bool = True
+    plugged: list[SerialPortInfo] = field(default_factory=list[SerialPortInfo])
+    errors: dict[str, EdgebenchError] = field(default_factory=dict[str, EdgebenchError])
+    asked: list[str] = field(default_factory=list[str])
+    passed_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.ports = BoardPorts(
+            self.named,
+            self.memory,
+            asks=self.asks,
+            list_ports=lambda: self.plugged,
+            ask=self._ask,
+            clock=lambda: self.passed_s,
+        )
+
+    def _ask(self, port: SerialPortInfo) -> KnownBoard:
+        self.asked.append(port.path)
+        if error := self.errors.get(port.path):
+            raise error
+        return KnownBoard(name="edgebench-kit", board="kit", cpu="cortex-m4")
+
+    def look(self) -> list[TargetSighting]:
+        """A look, when all that are asked have answered."""
+        self.ports.look()
+        for question in self.ports._questions.values():
+            question.thread.join()
+        return self.ports.look()
+
+    def places(self) -> list[tuple[str, str]]:
+        """Name and address of each board that can be used."""
+        return [(one.place.name, one.place.address) for one in self.look() if one.error is None]
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """File of the known boards."""
+    return tmp_path / "boards.json"
+
+
+def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
+    """A port of somebody's machine tool is opened, or a board restarts at every look."""
+    bench = Bench(memory, plugged=[NUCLEO, METER, ADAPTER, UNKNOWN])
+    sightings = bench.look()
+    assert bench.asked == [NUCLEO.path]
+    board, adapter = sightings
+    assert (board.place.name, board.place.arch, board.place.profile) == ("kit", "cortex-m4", "kit")
+    assert "--board /dev/test-USB0" in str(adapter.error)
+    bench.look()
+    assert Bench(memory, plugged=[NUCLEO]).places() == [("kit", NUCLEO.path)]
+    assert bench.asked == [NUCLEO.path]
+
+
+def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
+    """A command that starts an agent for itself restarts every board on the desk."""
+    shy = Bench(memory, asks=False, plugged=[NUCLEO])
+    assert shy.places() == []
+    Bench(memory, plugged=[NUCLEO]).look()
+    assert shy.places() == [("kit", NUCLEO.path)]
+    assert shy.asked == []
+
+
+def test_silent_port_is_asked_again_when_something_new_is_there(memory: Path) -> None:
+    """A serial adapter without a board is talked to every ten seconds, forever."""
+    bench = Bench(memory, plugged=[NUCLEO])
+    bench.errors[NUCLEO.path] = BoardSilent("no answer")
+    bench.look()
+    bench.passed_s += 2 * ASK_AGAIN_S
+    assert str(bench.look()[0].error) == "no answer"
+    assert len(bench.asked) == 1
+    bench.plugged = []
+    bench.look()
+    bench.plugged, bench.errors = [NUCLEO], {}
+    assert bench.places() == [("kit", NUCLEO.path)]
+
+
+def test_port_that_cannot_be_opened_is_tried_again(memory: Path) -> None:
+    """A board that a terminal program had is not served when that ends."""
+    bench = Bench(memory, plugged=[NUCLEO])
+    bench.errors[NUCLEO.path] = TargetError("in use")
+    assert bench.places() == []
+    bench.errors.clear()
+    assert bench.places() == []
+    bench.passed_s += ASK_AGAIN_S
+    assert bench.places() == [("kit", NUCLEO.path)]
+
+
+def test_board_that_restarts_is_there_and_one_that_is_gone_is_not(memory: Path) -> None:
+    """A board leaves whenever its USB restarts, or stays although it was unplugged."""
+    bench = Bench(memory, plugged=[NUCLEO])
+    bench.look()
+    bench.plugged = []
+    bench.passed_s += AWAY_S / 2
+    assert bench.places() == [("kit", NUCLEO.path)]
+    bench.passed_s += AWAY_S
+    assert bench.places() == []
+
+
+def test_another_board_in_the_same_port_is_another(memory: Path) -> None:
+    """A run for the board that was there before is made on its successor."""
+    bench = Bench(memory, plugged=[NUCLEO])
+    [before] = bench.look()
+    bench.plugged = [OTHER]
+    [after] = bench.look()
+    assert after.place.identity != before.place.identity
+
+
+def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
+    """The next run on a board that was put elsewhere opens the port that it had."""
+    bench = Bench(memory, plugged=[NUCLEO])
+    [before] = bench.look()
+    bench.plugged = [replace(NUCLEO, path="/dev/test-ACM7")]
+    assert bench.ports.look() == []
+    [after] = bench.ports.look()
+    assert (after.place.identity, after.place.address) == (
+        before.place.identity,
+        "/dev/test-ACM7",
+    )
+
+
+def test_named_port_has_the_name_and_is_asked_whatever_it_is(memory: Path, tmp_path: Path) -> None:
+    """`--board` waits for a hint, or a board without a serial number has no name of its own."""
+    path = tmp_path / "port"
+    bench = Bench(memory, named=[f"desk={path}", "socket://127.0.0.1:7"], asks=False)
+    assert bench.places() == [("kit", "socket://127.0.0.1:7")]
+    path.touch()
+    assert bench.places() == [("desk", str(path)), ("kit", "socket://127.0.0.1:7")]
+    path.unlink()
+    bench.passed_s += AWAY_S
+    bench.look()
+    bench.passed_s += AWAY_S
+    assert bench.places() == [("kit", "socket://127.0.0.1:7")]
+
+
+def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
+    """A board is another one for being named."""
+    Bench(memory, plugged=[NUCLEO]).look()
+    named = Bench(memory, plugged=[replace(NUCLEO, path="/dev/null")], named=["n=/dev/null"])
+    [one] = named.look()
+    assert (one.place.identity, one.place.name) == (NUCLEO.key, "n")
+    assert named.asked == []
+
+
+@pytest.mark.parametrize("named", [["socket://x"], ["a=/dev/x", "/dev/x"], [""]])
+def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:
+    """A typing mistake is a port that never has a board."""
+    with pytest.raises(UsageError):
+        BoardPorts(named, memory, asks=True)
+
+
+def test_port_that_a_program_has_open_is_not_touched(memory: Path, tmp_path: Path) -> None:
+    """A question comes in the middle of a run, or of somebody's terminal session."""
+    path = tmp_path / "port"
+    path.touch()
+    code = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(
+        [*command, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert f"({other.pid})" in users_of(str(path))[0]
+        bench = Bench(memory, named=[str(path)])
+        [one] = bench.look()
+        assert f"is in use by {os.path.basename(sys.executable)[:6]}" in str(one.error)
+        assert bench.asked == []
+        other.stdin.close()
+        other.wait()
+    assert users_of(str(path)) == []
