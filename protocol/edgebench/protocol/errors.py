@@ -578,6 +578,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     SampleTypeRefused,
     SamplesClipped,
     OutputsTooLarge,
+    DatasetTooSlow,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

@@ -41,6 +41,25 @@ class Phase(Enum):
     """The measurement is on disk; now the model's outputs are checked."""
 
 
+class ProgressUnit(Enum):
+    """What a phase is counted in."""
+
+    BYTES = "bytes"
+    """Bytes on their way to a target."""
+    WINDOWS = "windows"
+    SAMPLES = "samples"
+    """Samples of a data set."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseProgress:
+    """How much of a phase is done."""
+
+    done: int
+    total: int
+    unit: ProgressUnit
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """Name, shape and element type of a model input or output."""

@@ -72,6 +72,7 @@ def test_codes_are_never_renumbered() -> None:
         "OUTPUTS_TOO_LARGE": 21,
         "RUN_STOPPED": 22,
         "DEVICE_GONE": 23,
+        "DATASET_TOO_SLOW": 24,
     }
 
 

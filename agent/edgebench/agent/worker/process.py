@@ -17,7 +17,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.job import COMPLETE, REACHED, WAITING, WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.limits import (
     DISK_LIMIT_FILES,
     MAX_FILES,
@@ -46,6 +46,7 @@ from edgebench.protocol.record import (
     Confinement,
     MeasuredRecord,
     Phase,
+    PhaseProgress,
     TargetRecord,
     WorkerRecord,
 )
@@ -154,7 +155,11 @@ class WorkerProcess:
         if self._process.stdin:
             self._process.stdin.close()
 
-    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
+    async def follow(
+        self,
+        on_phase: Callable[[PhaseStart], None],
+        on_reached: Callable[[PhaseProgress], None] = lambda _: None,
+    ) -> MeasuredRecord:
         """Wait for the end; the worker's record.
 
         Raises:
@@ -164,7 +169,7 @@ class WorkerProcess:
         """
         watching = asyncio.create_task(self._watch_disk())
         try:
-            return await self._follow(on_phase)
+            return await self._follow(on_phase, on_reached)
         finally:
             watching.cancel()
 
@@ -179,12 +184,18 @@ class WorkerProcess:
                 )
                 self._end_session()
 
-    async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
+    async def _follow(
+        self,
+        on_phase: Callable[[PhaseStart], None],
+        on_reached: Callable[[PhaseProgress], None],
+    ) -> MeasuredRecord:
         timeout_s = self._limits.load_timeout_s
         try:
             while line := await asyncio.wait_for(self._read_line(), timeout_s):
                 began = self._take(line)
-                if began is not None:
+                if isinstance(began, PhaseProgress):  # its timeout begins anew
+                    on_reached(began)
+                elif began is not None:
                     self._phase = began.phase
                     timeout_s = self._timeout_s(began)
                     on_phase(began)
@@ -270,7 +281,7 @@ class WorkerProcess:
         except ValueError:  # longer than the limit: not one of ours
             return b""
 
-    def _take(self, line: bytes) -> PhaseStart | None:
+    def _take(self, line: bytes) -> PhaseStart | PhaseProgress | None:
         try:
             fields: dict[str, Any] = json.loads(line)
             if WAITING in fields and self.confinement is None:
@@ -284,6 +295,8 @@ class WorkerProcess:
                 text = library_line(fields["failed"])
                 self._failure = error_from_code(int(fields["code"]), text)
                 return None
+            if REACHED in fields:
+                return from_plain(fields[REACHED], PhaseProgress)
             expected_s = fields["expected_s"]
             return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
         except (ValueError, KeyError, TypeError, RemoteProtocolError):

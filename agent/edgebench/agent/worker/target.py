@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from edgebench.protocol.errors import InferenceFailed
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
+    ProgressUnit,
     RuntimeFacts,
     TargetRecord,
     Window,
@@ -81,7 +83,12 @@ def measure_target(
     driver = find_driver()
     pipe.phase(Phase.LOADING)
     with STOP.armed():
-        target = driver.open(job.target, Path(job.model_path), directory)
+        target = driver.open(
+            job.target,
+            Path(job.model_path),
+            directory,
+            on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
+        )
     try:
         inputs = _inputs(job, target)
         runtime = RuntimeFacts(driver.runtime, driver.version)
@@ -92,7 +99,11 @@ def measure_target(
         if inputs.dataset is not None:
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
             answer_dataset(
-                target, inputs.dataset, directory, lambda check: keep(replace(record, check=check))
+                target,
+                inputs.dataset,
+                directory,
+                keep=lambda check: keep(replace(record, check=check)),
+                on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
     finally:
         target.close()
@@ -131,6 +142,7 @@ def _measure(
     try:
         with STOP.armed():
             for number in range(WINDOWS):
+                pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
                 target.set_input(samples[number % len(samples)])
                 timed = target.window(count, warmup_count=warmup_count)
                 if number < len(samples):

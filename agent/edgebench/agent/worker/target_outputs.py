@@ -142,7 +142,9 @@ def answer_dataset(
     target: OpenTarget,
     dataset: TargetDataset,
     directory: Path,
+    *,
     keep: Callable[[CheckFacts], None],
+    on_sample: Callable[[int, int], None],
 ) -> None:
     """Have all samples answered; what cannot be answered costs none of those before.
 
@@ -151,6 +153,7 @@ def answer_dataset(
         dataset: Samples; its `check` says what came of it.
         directory: Directory of the run.
         keep: Is told from time to time how far it is; the outputs are on the disk then.
+        on_sample: Is told of every sample.
     """
     outputs: list[list[Tensor]] = []
     error: str | None = None
@@ -173,6 +176,7 @@ def answer_dataset(
             if not are_finite(answered):
                 raise MeasurementError("outputs for the data set hold NaN or infinity")
             outputs.append(answered)
+            on_sample(len(outputs), len(dataset.index))
             if time.monotonic() - kept_s > KEEP_S:
                 write()
                 kept_s = time.monotonic()

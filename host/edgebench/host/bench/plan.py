@@ -87,9 +87,11 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
     """
     targets = {report.name for report in system.runtimes if report.is_target}
     if request.against is None:
+        left_out = _unmeasured_references(request, system)
         steps = [
             Step(model, runtime, is_target=runtime in targets)
             for model in request.models
+            if model not in left_out
             for runtime in runtimes_for(model, request.runtime, system)
         ]
         return _rounds(steps, 1 if targets else request.run_count)
@@ -218,7 +220,16 @@ def _steps_on(
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
-    return plan_steps(request, system)
+    steps = plan_steps(request, system)
+    for model in _unmeasured_references(request, system):
+        watcher.reference_left_out(model)
+    return steps
+
+
+def _unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
+    """References that this device does not run: nobody named them, and they are not quantised."""
+    is_target = any(report.is_target for report in system.runtimes)
+    return request.accuracy.added if is_target and request.accuracy else ()
 
 
 def refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:

@@ -208,7 +208,9 @@ def test_simulated_target_is_suspect() -> None:
 def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> None:
     """A stored run of a microcontroller cannot be read back, or its headline is a latency."""
     record = evidence(target(emulator)).record
-    run = analyse_target(record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+    run = analyse_target(
+        record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
+    )
     assert from_document(to_document(run)) == run
     assert run.emulated is (emulator is not None)
     expected = "instructions_per_inference" if emulator else "throughput_per_s"
@@ -222,7 +224,9 @@ def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
     machine = replace(ENVIRONMENT, kernel=f"Linux of {run_id}")
     device = replace(DEVICE, id=f"beside {run_id}")
     record = replace(evidence(made).record, run_id=run_id, environment=machine, device=device)
-    return analyse_target(record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+    return analyse_target(
+        record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
+    )
 
 
 def test_counts_of_two_machines_are_compared() -> None:
