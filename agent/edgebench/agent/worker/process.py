@@ -31,6 +31,7 @@ from edgebench.agent.worker.timeouts import (
     STOP_GRACE_S,
     TIMEOUT_FACTOR,
     TIMEOUT_MARGIN_S,
+    UPLOAD_BYTES_PER_S,
 )
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
@@ -207,7 +208,7 @@ class WorkerProcess:
             code = await self._end_overdue()
             if self._is_complete:
                 return self._read_record()
-            if self._phase is Phase.CHECKING:
+            if self._has_record:
                 return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
             if code != 0:
                 raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
@@ -217,13 +218,20 @@ class WorkerProcess:
                 keep_regular(self.directory)
         if self._is_complete:
             return self._read_record()
-        if self._phase is Phase.CHECKING and (self._failure or code != 0):
+        if self._has_record and (self._failure or code != 0):
             return self._unchecked(str(self._failure or self._obituary(code)))
         if self._failure:
             raise self._failure
         if code != 0:
             raise WorkerDied(self._obituary(code))
         return self._read_record()
+
+    @property
+    def _has_record(self) -> bool:
+        """Whether the measurement is on the disk: checks follow, or a target is let go of."""
+        is_target = self._job.target is not None
+        is_kept = is_target and (self.directory / WORKER_RECORD_FILE).exists()
+        return is_kept or self._phase is Phase.CHECKING
 
     def _unchecked(self, reason: str) -> MeasuredRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
@@ -304,16 +312,19 @@ class WorkerProcess:
             return None
 
     def _timeout_s(self, began: PhaseStart) -> float:
+        expected_s = TIMEOUT_FACTOR * (began.expected_s or 0.0)
         if began.phase is Phase.LOADING:
-            return self._limits.load_timeout_s
+            is_upload, size_bytes = self._job.target is not None, self._job.model.size_bytes
+            upload_s = size_bytes / UPLOAD_BYTES_PER_S if is_upload else 0.0
+            return self._limits.load_timeout_s + upload_s
         if began.phase is Phase.SPOOLING:
-            return SPOOL_TIMEOUT_S
+            return SPOOL_TIMEOUT_S + expected_s
         if began.phase is Phase.CHECKING:
             return CHECK_TIMEOUT_S
         # The limit is one of the measurement; marks for a meter are not part of it.
         if began.phase is not Phase.SYNCING and self._limits.measure_timeout_s is not None:
             return self._limits.measure_timeout_s
-        return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S
+        return expected_s + TIMEOUT_MARGIN_S
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]

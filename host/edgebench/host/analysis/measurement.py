@@ -42,6 +42,7 @@ class TargetTraces:
     labels: Outputs = field(default_factory=dict[str, NDArray[Any]])
     """Labels of the data set as `y`, and its samples as `x` where the metric needs them."""
     facts: HostFacts = field(default_factory=HostFacts)
+    power: PowerTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.measurement import (
@@ -100,23 +101,26 @@ def analyse_run(
 def analyse_target(
     record: RunRecord, traces: TargetTraces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
-    """The result of a run of a device that timed itself.
+    """The result of a run of a device that timed itself, or whose pulses a meter saw.
 
     Raises:
-        MeasurementError: it timed nothing, or what cannot be true.
+        MeasurementError: it ran nothing, or told what cannot be true.
     """
     target = record.target
     if target is None:
         raise MeasurementError("the device did not time itself")
     facts = traces.facts
     try:
+        request = _energy_request(record, facts)
+        energy = find_pulsed_energy(record, target, traces.power, request) if request else None
+        edges = energy.edge_windows if energy else ()
         measured = replace(
-            measure_windows(target),
+            measure_windows(target, [one.duration_s for one in edges] or None),
             quality=judge_outputs(
                 target.check, target.outputs, traces.outputs, traces.labels, facts.metric
             ),
         )
-        verdict = judge_target(TargetEvidence(record, target, measured, facts))
+        verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
     except MeasurementError:
         raise
     except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
@@ -148,6 +152,7 @@ def analyse_target(
             upload_s=target.upload_s,
             accuracy=_accuracy(measured.quality, facts),
             agreement=measured.quality.agreement,
+            energy=energy,
         ),
         environment=record.environment,
         conditions=replace(
@@ -227,14 +232,20 @@ def _energy(
     measured: Measurement,
     clock: ClockModel | None,
 ) -> EnergyResult | None:
-    """The energy of a run that asked for it, from a meter of the host or of the agent."""
-    request, served = traces.facts.energy, record.spec.meter
-    if request is None and served is not None:
-        request = EnergyRequest(meter=served)
+    """The energy of a run that asked for it."""
+    request = _energy_request(record, traces.facts)
     if request is None:
         return None
     timed = TimedQueries(traces.queries, measured.first_row)
     return find_energy(record, worker, timed, traces.power, clock, request)
+
+
+def _energy_request(record: RunRecord, facts: HostFacts) -> EnergyRequest | None:
+    """What was asked of a meter of the host or of the agent; None: no meter was named."""
+    served = record.spec.meter
+    if facts.energy is None and served is not None:
+        return EnergyRequest(meter=served)
+    return facts.energy
 
 
 def _metrics(

@@ -81,6 +81,8 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
     made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
     if record.target is not None:
         unpack_telemetry(directory, record)
+        if recording := _recording(directory, record, trouble):
+            write_power(directory, recording)
         target_traces = read_target_traces(directory)
         run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
     elif record.worker is None:

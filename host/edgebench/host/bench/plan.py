@@ -72,6 +72,9 @@ class Step:
             spec,
             runtime=self.runtime,
             engine=Engine.TARGET if self.is_target else spec.engine,
+            # A meter sees the pulses of a target's pin; no idle time or load code is aligned then.
+            idle_duration_s=0.0 if self.is_target else spec.idle_duration_s,
+            load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
             is_checked=spec.is_checked and is_first,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,
@@ -221,6 +224,11 @@ def _steps_on(
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
     steps = plan_steps(request, system)
+    if meter is not None and request.accuracy and any(step.is_target for step in steps):
+        raise UsageError(
+            "--accuracy and --meter are two runs of a microcontroller: in energy mode it makes "
+            "pulses for each answer, which the meter would take for windows"
+        )
     for model in _unmeasured_references(request, system):
         watcher.reference_left_out(model)
     return steps

@@ -169,7 +169,7 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
         read_facts(directory),
         log.read_text(errors="replace") if log.exists() else None,
         read_telemetry(directory, record.telemetry),
-        PowerFile.open(directory) if (directory / POWER_FILE).exists() else None,
+        _read_power(directory),
     )
 
 
@@ -184,7 +184,12 @@ def read_target_traces(directory: Path) -> TargetTraces:
         _read_arrays(raw / traces.ANSWERS_FILE),
         _read_arrays(raw / LABELS_FILE),
         read_facts(directory),
+        _read_power(directory),
     )
+
+
+def _read_power(directory: Path) -> PowerFile | None:
+    return PowerFile.open(directory) if (directory / POWER_FILE).exists() else None
 
 
 def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
