@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from support.agents import AgentProcess, Host
 from support.firmware_process import built
 from support.tools import need_tool
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 MODEL = "digits_int8.tflite"
 SHORT: SpecChanges = {"duration_s": 0.5, "min_query_count": 5, "warmup_query_count": 1}
+TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
 
 
 class Notes(Watcher):
@@ -77,7 +79,7 @@ def place(host: Host, seat: str) -> str:
     return f"{host.devices[0].name}/{seat}"
 
 
-def outputs_of(host: Host, run: Run) -> dict[str, np.ndarray]:
+def outputs_of(host: Host, run: Run) -> dict[str, NDArray[Any]]:
     """Outputs that a run has kept."""
     with np.load(host.lab.store.directory(run.run_id) / "raw/answers.npz") as file:
         return dict(file)
@@ -92,8 +94,7 @@ def test_board_answers_a_data_set_and_agrees_with_the_reference(host: Host, seat
         on=[place(host, seat)],
         accuracy="digits",
         watcher=notes,
-        dataset_sample_count=12,
-        **SHORT,
+        **TWELVE,
     )
     run = stored.result
     accuracy, agreement = run.metrics.accuracy, run.metrics.agreement
@@ -123,7 +124,7 @@ def test_given_inputs_are_quantised_as_the_model_says(host: Host, tmp_path: Path
     """Real values are cut to integers, or a window runs on what was drawn."""
     on = [place(host, "qemu:mps2-an386")]
 
-    def given(values: np.ndarray, name: str) -> Run:
+    def given(values: NDArray[Any], name: str) -> Run:
         np.savez(tmp_path / "given.npz", **{name: values})
         inputs = tmp_path / "given.npz"
         (stored,) = host.lab.bench(MODEL, on=on, inputs=inputs, is_checked=False)

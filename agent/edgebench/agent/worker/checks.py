@@ -148,8 +148,8 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
         values: Tensor = file["x"]
     wanted_count = subject.spec.dataset_sample_count
     if wanted_count is not None:
-        arrays[DATASET_INDEX] = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
-        values = values[arrays[DATASET_INDEX]]
+        index = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
+        arrays[DATASET_INDEX], values = index, values[index]
     samples = [[arrange(value, inputs[0])] for value in values]
     outputs = [_infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
