@@ -104,6 +104,7 @@ def measure_target(
         inputs = _inputs(job, target)
         runtime = RuntimeFacts(driver.runtime, driver.version)
         record, outputs = _measure(job, target, pipe, runtime, inputs)
+        pipe.phase(Phase.SPOOLING)
         keep(record)
         if record.is_interrupted:
             return
@@ -118,7 +119,8 @@ def measure_target(
             )
     finally:
         # A target that was stopped in a window goes on, and would not answer to the next run.
-        pipe.phase(Phase.SPOOLING, target.busy_s or None)
+        if target.busy_s:
+            pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
     check = CheckFacts() if inputs.dataset is None else inputs.dataset.check
     if job.spec.is_checked:
