@@ -2,7 +2,8 @@
  *
  * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, TICK_SOURCE, RECEIVE_INTERRUPT,
  * EXTERNAL_INTERRUPTS, WAIT), a linker script, and the functions below; with port_pulse and
- * port_write of device/port.h. Its counter is in ports/cycle_counter, or its own. */
+ * port_write of device/port.h. Its counter is in ports/cycle_counter, or ports/systick; its UART may be
+ * that of ports/pl011. */
 #ifndef CORTEX_M_H
 #define CORTEX_M_H
 
