@@ -17,6 +17,10 @@
 /* As MLPerf Tiny's hosts expect: mlcommons/tiny, benchmark/runner, devices.yaml. */
 #define LINE_SPEED (STARTS_IN_ENERGY_MODE ? 9600u : 115200u)
 
+/* How long a pulse is, in cycles: 100 us, ten samples of a PPK2's logic input. It lies within the window,
+ * of which it is 10 ppm or less. */
+#define PULSE_TICKS (CLOCK_HZ / 10000u)
+
 #define REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
 #define BIT(number) (1u << (number))
 

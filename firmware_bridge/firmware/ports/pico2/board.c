@@ -117,7 +117,7 @@ void port_pulse(void)
 	uint64_t begin = port_ticks();
 
 	REGISTER(SIO + OUT_CLEAR) = BIT(PIN);
-	while (port_ticks() - begin < 2 * (CLOCK_HZ / 1000000u))
+	while (port_ticks() - begin < PULSE_TICKS)
 		;
 	REGISTER(SIO + OUT_SET) = BIT(PIN);
 }
