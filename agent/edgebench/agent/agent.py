@@ -164,13 +164,13 @@ class Agent:
             NoSuchDevice: there is none of this name.
             TargetDriverMissing: none can be made.
         """
-        places = {place.address: place for place in find_driver().on_demand()}
-        if name in places:
+        targets = {one.address: one for one in find_driver().on_demand()}
+        if name in targets:
             directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
-            return target_seat(name, places[name], directory)
-        if places:
+            return target_seat(name, targets[name], directory)
+        if targets:
             raise NoSuchDevice(
-                f"no emulated board is called {name[:64]!r}; available: {', '.join(places)}"
+                f"no emulated board is called {name[:64]!r}; available: {', '.join(targets)}"
             )
         raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
 

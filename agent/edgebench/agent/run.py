@@ -53,7 +53,7 @@ from edgebench.protocol.record import (
     WorkerRecord,
 )
 from edgebench.protocol.spec import Engine, RunSpec
-from edgebench.protocol.target import TargetPlace
+from edgebench.protocol.target import TargetDescription
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import (
     HOST_FILE,
@@ -241,7 +241,7 @@ class Runner:
         ]
         return dataset, inputs
 
-    async def _target_job(self, request: RunStart, target: TargetPlace) -> Job:
+    async def _target_job(self, request: RunStart, target: TargetDescription) -> Job:
         """As above, for a target."""
         spec = request.spec
         report = runtime_report()

@@ -29,7 +29,7 @@ from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.simulation import Simulation
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.target import TargetPlace
+from edgebench.protocol.target import TargetDescription
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, Expectation
 
 GUARD_HZ = 1.0
@@ -50,7 +50,7 @@ class Surroundings(Protocol):
         ...
 
     @property
-    def target(self) -> TargetPlace | None:
+    def target(self) -> TargetDescription | None:
         """The target that is the device; None where models run on a machine with a worker."""
         ...
 
@@ -113,7 +113,7 @@ class LinuxSurroundings:
     """A Linux system under a root."""
 
     simulation: Simulation | None = None
-    target: TargetPlace | None = None
+    target: TargetDescription | None = None
 
     def __init__(
         self, profile: Profile, device_id: str, *, state: Path, root: Path = Path("/")
@@ -228,7 +228,7 @@ class TargetSurroundings:
     cooldown_timeout_s = 0.0
     has_thermometer = False
 
-    def __init__(self, target: TargetPlace) -> None:
+    def __init__(self, target: TargetDescription) -> None:
         self.target = target
 
     def environment(self) -> Environment:

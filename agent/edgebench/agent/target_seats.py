@@ -17,7 +17,7 @@ from edgebench.device_profiles.load import find_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import EdgebenchError, NotPermitted, TargetDriverMissing, TargetError
-from edgebench.protocol.target import TargetPlace, TargetPorts
+from edgebench.protocol.target import TargetDescription, TargetPorts
 
 GENERIC_PROFILE = "generic-mcu"
 DEVICE_ID_CHARS = 16
@@ -31,21 +31,21 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 """Names of serial ports on USB. Source: Linux, Documentation/admin-guide/devices.txt."""
 
 
-def target_seat(name: str, place: TargetPlace, state: Path) -> SeatPlan:
+def target_seat(name: str, target: TargetDescription, state: Path) -> SeatPlan:
     """The seat of a target, with its state in this directory."""
     make_private_directory(state)
-    profile = find_profile(place.profile) or find_profile(GENERIC_PROFILE)
+    profile = find_profile(target.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None
-    digest = hashlib.sha256(f"edgebench target {place.identity}".encode()).hexdigest()
+    digest = hashlib.sha256(f"edgebench target {target.identity}".encode()).hexdigest()
     device = DeviceDescription(
         id=digest[:DEVICE_ID_CHARS],
-        name=f"{place.name}-emulated" if place.is_emulated else place.name,
+        name=f"{target.name}-emulated" if target.is_emulated else target.name,
         profile=profile.id,
-        arch=place.arch,
-        soc=place.soc,
+        arch=target.arch,
+        soc=target.soc,
         os="none",
     )
-    surroundings = TargetSurroundings(place)
+    surroundings = TargetSurroundings(target)
     return SeatPlan(name, device, profile, surroundings, state, Wiring())
 
 
@@ -96,9 +96,9 @@ class TargetSource:
                 return []
         return [
             SeatOffer(
-                one.place.identity,
-                one.place.name,
-                partial(_open, one.place) if one.error is None else partial(_refuse, one.error),
+                one.target.identity,
+                one.target.name,
+                partial(_open, one.target) if one.error is None else partial(_refuse, one.error),
             )
             for one in self._ports.look()
         ]
@@ -110,8 +110,8 @@ class TargetSource:
             return False
 
 
-def _open(place: TargetPlace, name: str, state: Path) -> SeatPlan:
-    return target_seat(name, place, state)
+def _open(target: TargetDescription, name: str, state: Path) -> SeatPlan:
+    return target_seat(name, target, state)
 
 
 def _refuse(error: EdgebenchError, _name: str, _state: Path) -> SeatPlan:

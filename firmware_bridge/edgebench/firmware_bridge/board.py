@@ -292,14 +292,14 @@ class Board:
 
     def _ask_facts(self) -> BoardFacts:
         exchange = self._exchange
-        name = exchange.confirmed("name", said.BoardNamed).first(said.BoardNamed)
+        name = exchange.confirmed("name", said.BoardName).first(said.BoardName)
         if name is None:
             raise LineDamaged("the board has two names, or none")
         version: said.FirmwareProfile | None = None
-        model: said.ModelNamed | None = None
+        model: said.ModelName | None = None
         with suppress(BoardRefusal):  # firmware that has no such command
-            profile = exchange.confirmed("profile", said.FirmwareProfile, said.ModelNamed)
-            version, model = profile.first(said.FirmwareProfile), profile.first(said.ModelNamed)
+            profile = exchange.confirmed("profile", said.FirmwareProfile, said.ModelName)
+            version, model = profile.first(said.FirmwareProfile), profile.first(said.ModelName)
         info = self._ask_info()
         if info and info.line_max and isinstance(exchange.dialect, LineDialect):
             exchange.dialect.widen(info.line_max)
@@ -356,7 +356,7 @@ class Board:
         text = reply.error or (mismatch.text if mismatch else None)
         if text is not None and str(size) in text:
             raise BoardRefusal(f"the board refuses an input of {size} bytes: {text}")
-        expected = reply.first(said.LoadExpected)
+        expected = reply.first(said.ExpectedSize)
         if text is not None or expected is None or expected.size_bytes != size:
             raise LineDamaged(
                 f"the board expects {expected} for {size} bytes: {text or 'no error'}"
@@ -366,9 +366,9 @@ class Board:
             part = data[begin : begin + chunk]
             reply = exchange.ask(f"db {part.hex()}")
             is_last = begin + chunk >= size
-            told = reply.first(said.LoadedSoFar)
+            told = reply.first(said.LoadProgress)
             is_as_told = told is None or told.size_bytes == begin + len(part)
-            is_done = reply.first(said.LoadDone) is not None
+            is_done = reply.first(said.LoadEnd) is not None
             if reply.error or is_done != is_last or not is_as_told:
                 raise LineDamaged(
                     f"load of {size} bytes failed at {begin}: "
@@ -409,7 +409,7 @@ class Board:
     def _upload(self, data: bytes, *, is_model: bool) -> None:
         """Send an input or a model by frames, and go back to lines."""
         exchange = self._exchange
-        opened = exchange.ask("x-frames").first(said.FramesOpened)
+        opened = exchange.ask("x-frames").first(said.FrameModeReply)
         if opened is None:
             raise LineDamaged("the board does not say how large a frame may be")
         reader = FrameReader()
@@ -443,7 +443,7 @@ class Board:
             BoardRefusal: it is of another input.
             LineDamaged: it is not the reply to what was asked for.
         """
-        warmup, began = reply.first(said.WarmupBegan), reply.first(said.InferenceBegan)
+        warmup, began = reply.first(said.WarmupBegin), reply.first(said.InferenceBegin)
         if mismatch := reply.first(said.InputMismatch):
             raise BoardRefusal(f"the board has not the input that it expects: {mismatch.text}")
         if reply.error is not None:
@@ -453,7 +453,7 @@ class Board:
         )
         if not is_as_asked:
             raise LineDamaged(f"`{reply.command}` arrived as another: {warmup}, {began}")
-        if not reply.is_complete and not reply.said(said.InferenceEnded):
+        if not reply.is_complete and not reply.said(said.InferenceEnd):
             # Lost on its way, or hung: whether the board answers to its name then tells.
             raise LineDamaged(f"`{reply.command}` does not end: the board fell silent")
         if began is None:
@@ -483,7 +483,7 @@ class Board:
         Raises:
             LineDamaged: one of them is missing.
         """
-        marks = said.InferenceBegan | said.InferenceEnded
+        marks = said.InferenceBegin | said.InferenceEnd
         laps: list[said.TimedEvent] = []
         around: list[said.TimedEvent] = []
         for one in reply.events:

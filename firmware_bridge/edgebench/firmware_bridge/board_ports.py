@@ -34,7 +34,7 @@ from edgebench.firmware_bridge.detection import (
 from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.transports.serial_port import check_address
 from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError, UsageError
-from edgebench.protocol.target import TargetPlace, TargetSighting
+from edgebench.protocol.target import TargetDescription, TargetSighting
 
 AWAY_S = 3.0
 """A board that restarts may be off the bus for so long, and has not left."""
@@ -130,7 +130,7 @@ class BoardPorts:
         self._ask = ask
         self._clock = clock
         self._questions: dict[tuple[str, str], Question] = {}
-        self._seen: dict[str, tuple[float, TargetPlace]] = {}
+        self._seen: dict[str, tuple[float, TargetDescription]] = {}
         """Place of each board that is there, or was a moment ago, by identity."""
         self._is_first = True
 
@@ -176,7 +176,7 @@ class BoardPorts:
         """The board at a port; None: it is not known yet, or nobody asks."""
         port = candidate.port
         if port.key in known:
-            return TargetSighting(_place(candidate, known[port.key]))
+            return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
             if not self._asks:
                 return None
@@ -199,7 +199,7 @@ class BoardPorts:
             return None
         with suppress(OSError):  # it is asked again the next time
             self._memory.remember(port, question.board)
-        return TargetSighting(_place(candidate, question.board))
+        return TargetSighting(_target(candidate, question.board))
 
     def _is_due(self, question: Question, candidate: Candidate) -> bool:
         """Whether a port that has not become a board is asked again."""
@@ -213,21 +213,21 @@ class BoardPorts:
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """With boards that were there a moment ago; without those at another address than then."""
         now_s = self._clock()
-        there = {one.place.identity: one.place for one in sightings if one.error is None}
-        taken = {place.address for place in there.values()}
+        there = {one.target.identity: one.target for one in sightings if one.error is None}
+        taken = {target.address for target in there.values()}
         before, self._seen = self._seen, {}
         moved: set[str] = set()
-        for identity, place in there.items():
-            if identity in before and before[identity][1] != place:
+        for identity, target in there.items():
+            if identity in before and before[identity][1] != target:
                 moved.add(identity)
             else:
-                self._seen[identity] = now_s, place
-        here = {one.place.identity for one in sightings}
-        kept = [one for one in sightings if one.place.identity not in moved]
-        for identity, (seen_s, place) in before.items():
-            if identity not in here and now_s - seen_s < AWAY_S and place.address not in taken:
-                self._seen[identity] = seen_s, place
-                kept.append(TargetSighting(place))
+                self._seen[identity] = now_s, target
+        here = {one.target.identity for one in sightings}
+        kept = [one for one in sightings if one.target.identity not in moved]
+        for identity, (seen_s, target) in before.items():
+            if identity not in here and now_s - seen_s < AWAY_S and target.address not in taken:
+                self._seen[identity] = seen_s, target
+                kept.append(TargetSighting(target))
         return kept
 
 
@@ -245,10 +245,10 @@ def _split(text: str) -> tuple[str, str]:
     return name, address if "://" in address else os.path.abspath(address)
 
 
-def _place(candidate: Candidate, board: KnownBoard) -> TargetPlace:
+def _target(candidate: Candidate, board: KnownBoard) -> TargetDescription:
     kind = board.board or board.name
     own = _NOT_IN_NAMES.sub("-", kind).strip("-._")[:48]
-    return TargetPlace(
+    return TargetDescription(
         address=candidate.port.path,
         name=candidate.name or own or "board",
         identity=candidate.identity,
@@ -262,5 +262,5 @@ def _trouble(candidate: Candidate, error: EdgebenchError) -> TargetSighting:
     path = candidate.port.path
     name = candidate.name or path
     return TargetSighting(
-        TargetPlace(path, name, candidate.identity, arch="unknown", soc="unknown"), error
+        TargetDescription(path, name, candidate.identity, arch="unknown", soc="unknown"), error
     )

@@ -47,7 +47,7 @@ from edgebench.protocol.record import (
     TensorSpec,
     Window,
 )
-from edgebench.protocol.target import OnBytes, TargetPlace, TimedWindow
+from edgebench.protocol.target import OnBytes, TargetDescription, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 SCHEME = "qemu:"
@@ -74,7 +74,7 @@ class BoardDriver:
     version = "1"
     formats = ("tflite",)
 
-    def on_demand(self) -> Sequence[TargetPlace]:
+    def on_demand(self) -> Sequence[TargetDescription]:
         """Emulated boards, if there is an emulator."""
         if shutil.which(PROGRAM) is None:
             return []
@@ -84,7 +84,7 @@ class BoardDriver:
         """The ports of this machine, and the named ones."""
         return BoardPorts(named, memory, asks=asks)
 
-    def place(self, address: str) -> TargetPlace:
+    def target(self, address: str) -> TargetDescription:
         """The board at an address.
 
         Raises:
@@ -93,7 +93,7 @@ class BoardDriver:
         name = address.removeprefix(SCHEME)
         if name == address:
             name = Path(address).name or address
-            return TargetPlace(address, name, address, arch="unknown", soc="unknown")
+            return TargetDescription(address, name, address, arch="unknown", soc="unknown")
         if name not in QEMU_MACHINES:
             raise UsageError(
                 f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
@@ -112,7 +112,7 @@ class BoardDriver:
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
-            made = self._emulate(self.place(address), data, blob, directory)
+            made = self._emulate(self.target(address), data, blob, directory)
             made.listen(on_bytes)
             return made
         board = Board(open_line(address, BAUD_RATE))
@@ -124,24 +124,24 @@ class BoardDriver:
             raise
 
     def _emulate(
-        self, place: TargetPlace, data: bytes, blob: ModelBlob, directory: Path
+        self, target: TargetDescription, data: bytes, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
-        blob.check_fit(BOARD_MEMORY[place.name])
+        blob.check_fit(BOARD_MEMORY[target.name])
         emulator = EmulatorFacts(
             name="QEMU",
             version=qemu_version() or "unknown",
-            machine=place.name,
+            machine=target.name,
             instruction_ns=float(2**DEFAULT_SHIFT),
         )
         path = directory / BLOB_FILE
         path.write_bytes(blob.data)
-        with _firmware(place.name) as firmware:
+        with _firmware(target.name) as firmware:
             digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
             setup = QemuSetup(
-                machine=QEMU_MACHINES[place.name],
+                machine=QEMU_MACHINES[target.name],
                 firmware=firmware,
                 blob=path,
-                blob_address=BLOB_ADDRESS[place.name],
+                blob_address=BLOB_ADDRESS[target.name],
             )
             board = Board(QemuBoard(setup))
         try:
@@ -185,7 +185,7 @@ class BoardWithModel:
             name=board.facts.name,
             version=f"protocol {info.protocol}, kernels {info.kernels}" if info else "unknown",
             sha256=sha256,
-            clock_hz=float(info.tick_hz) if info and info.tick_hz else None,
+            tick_rate_hz=float(info.tick_hz) if info and info.tick_hz else None,
             emulator=emulator,
             rounding=info.rounding if info else None,
         )
@@ -311,9 +311,9 @@ def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
         raise ModelRefused(f"{facts.name} does not take the model: {state}")
 
 
-def _emulated(name: str) -> TargetPlace:
+def _emulated(name: str) -> TargetDescription:
     machine = QEMU_MACHINES[name]
-    return TargetPlace(
+    return TargetDescription(
         address=f"{SCHEME}{name}",
         name=name,
         identity=f"{SCHEME}{name}",

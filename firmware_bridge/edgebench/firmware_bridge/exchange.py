@@ -23,15 +23,15 @@ from typing import TypeVar
 from edgebench.firmware_bridge.console import ConsoleDirection, ConsoleLog
 from edgebench.firmware_bridge.dialects.events import (
     BoardEvent,
-    BoardNamed,
-    BoardReady,
+    BoardName,
     CommandEcho,
     Dialect,
     ErrorReply,
-    InitDone,
-    InterfaceNamed,
+    InitEnd,
+    InterfaceName,
     OtherText,
     Quirk,
+    ReplyEnd,
     TimedEvent,
     TimestampMode,
 )
@@ -95,8 +95,8 @@ class BoardReply:
     def is_restart(self) -> bool:
         """Whether the board started anew instead of answering."""
         if self.command.startswith("x-mode"):
-            return bool(self.said(InitDone))
-        return bool(self.said(InitDone) or self.said(TimestampMode))
+            return bool(self.said(InitEnd))
+        return bool(self.said(InitEnd) or self.said(TimestampMode))
 
     @property
     def error(self) -> str | None:
@@ -227,7 +227,7 @@ class BoardExchange:
         received = self.read(self.timing.boot_s)
         if received.data:
             events += self.dialect.receive(received.data, received.time_ns)
-            if not any(isinstance(one.event, BoardReady) for one in events):
+            if not any(isinstance(one.event, ReplyEnd) for one in events):
                 self._until_ready(events, self.timing.answer_s, _NAME_REPLY_S)
         self.boot_events += [one.event for one in events]
 
@@ -249,7 +249,7 @@ class BoardExchange:
             if self._switch(reply):
                 attempts = attempts or list(self.timing.resync_s[:2])
                 continue
-            name = reply.first(BoardNamed)
+            name = reply.first(BoardName)
             if name is not None and reply.is_complete and not reply.is_restart and not reply.error:
                 self.drain()
                 return name.name
@@ -299,7 +299,7 @@ class BoardExchange:
             if not received.data:
                 return False
             for one in self.dialect.receive(received.data, received.time_ns):
-                if isinstance(one.event, BoardReady):
+                if isinstance(one.event, ReplyEnd):
                     return True
                 events.append(one)
         return False
@@ -314,7 +314,7 @@ class BoardExchange:
         """Speak as the board does; whether that is another dialect than before."""
         texts = [one.text for one in reply.said(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
-        if (interface := reply.first(InterfaceNamed)) and self.interface_name is None:
+        if (interface := reply.first(InterfaceName)) and self.interface_name is None:
             self.interface_name = interface.name
             self.dialect = PassthroughDialect(mlperf_tiny())
             return True

@@ -393,7 +393,7 @@ class FirmwareFacts:
     version: str
     sha256: str | None = None
     """Digest of its image; None where it was on the board already."""
-    clock_hz: float | None = None
+    tick_rate_hz: float | None = None
     """Rate of the counter that times single inferences; None where it has none."""
     emulator: EmulatorFacts | None = None
     """None for a real board."""
@@ -448,9 +448,9 @@ class TargetRecord:
     """Inferences before each window."""
     windows: tuple[Window, ...]
     is_interrupted: bool
-    cycles: tuple[int, ...] = ()
-    """Cycles of single inferences in the order of the windows, as far as the firmware kept them;
-    empty where it counts none."""
+    inference_ticks: tuple[int, ...] = ()
+    """Ticks of single inferences in the order of the windows, as far as the firmware kept them;
+    empty where it times none."""
     upload_s: float | None = None
     """Time for which the model was sent to the target; None where it was there."""
     inputs_clipped_ratio: float | None = None

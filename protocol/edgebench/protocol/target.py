@@ -22,7 +22,7 @@ OnBytes = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TargetPlace:
+class TargetDescription:
     """A target that is there, or that can be made when it is wanted."""
 
     address: str
@@ -42,7 +42,7 @@ class TargetPlace:
 class TargetSighting:
     """Port at which there is a target, or should be one."""
 
-    place: TargetPlace
+    target: TargetDescription
     error: EdgebenchError | None = None
     """Why it cannot be used; None: it can."""
 
@@ -64,10 +64,10 @@ class TargetPorts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TimedWindow:
-    """A window, with the cycles of its single inferences where the firmware counts them."""
+    """A window, with the ticks of its single inferences where the firmware times them."""
 
     window: Window
-    cycles: tuple[int, ...] = ()
+    inference_ticks: tuple[int, ...] = ()
 
 
 class OpenTarget(Protocol):
@@ -155,7 +155,7 @@ class TargetDriver(Protocol):
         """File formats that it loads."""
         ...
 
-    def on_demand(self) -> Sequence[TargetPlace]:
+    def on_demand(self) -> Sequence[TargetDescription]:
         """Targets that can be made here when somebody asks for them; never raises."""
         ...
 
@@ -172,7 +172,7 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def place(self, address: str) -> TargetPlace:
+    def target(self, address: str) -> TargetDescription:
         """The target at an address; it is not opened for that.
 
         Raises:

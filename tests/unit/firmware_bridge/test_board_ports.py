@@ -61,9 +61,9 @@ class Bench:
             question.thread.join()
         return self.ports.look()
 
-    def places(self) -> list[tuple[str, str]]:
+    def targets(self) -> list[tuple[str, str]]:
         """Name and address of each board that can be used."""
-        return [(one.place.name, one.place.address) for one in self.look() if one.error is None]
+        return [(one.target.name, one.target.address) for one in self.look() if one.error is None]
 
 
 @pytest.fixture
@@ -78,19 +78,23 @@ def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
     sightings = bench.look()
     assert bench.asked == [NUCLEO.path]
     board, adapter = sightings
-    assert (board.place.name, board.place.arch, board.place.profile) == ("kit", "cortex-m4", "kit")
+    assert (board.target.name, board.target.arch, board.target.profile) == (
+        "kit",
+        "cortex-m4",
+        "kit",
+    )
     assert "--board /dev/test-USB0" in str(adapter.error)
     bench.look()
-    assert Bench(memory, plugged=[NUCLEO]).places() == [("kit", NUCLEO.path)]
+    assert Bench(memory, plugged=[NUCLEO]).targets() == [("kit", NUCLEO.path)]
     assert bench.asked == [NUCLEO.path]
 
 
 def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
     """A command that starts an agent for itself restarts every board on the desk."""
     shy = Bench(memory, asks=False, plugged=[NUCLEO])
-    assert shy.places() == []
+    assert shy.targets() == []
     Bench(memory, plugged=[NUCLEO]).look()
-    assert shy.places() == [("kit", NUCLEO.path)]
+    assert shy.targets() == [("kit", NUCLEO.path)]
     assert shy.asked == []
 
 
@@ -105,18 +109,18 @@ def test_silent_port_is_asked_again_when_something_new_is_there(memory: Path) ->
     bench.plugged = []
     bench.look()
     bench.plugged, bench.errors = [NUCLEO], {}
-    assert bench.places() == [("kit", NUCLEO.path)]
+    assert bench.targets() == [("kit", NUCLEO.path)]
 
 
 def test_port_that_cannot_be_opened_is_tried_again(memory: Path) -> None:
     """A board that a terminal program had is not served when that ends."""
     bench = Bench(memory, plugged=[NUCLEO])
     bench.errors[NUCLEO.path] = TargetError("in use")
-    assert bench.places() == []
+    assert bench.targets() == []
     bench.errors.clear()
-    assert bench.places() == []
+    assert bench.targets() == []
     bench.passed_s += ASK_AGAIN_S
-    assert bench.places() == [("kit", NUCLEO.path)]
+    assert bench.targets() == [("kit", NUCLEO.path)]
 
 
 def test_board_that_restarts_is_there_and_one_that_is_gone_is_not(memory: Path) -> None:
@@ -125,9 +129,9 @@ def test_board_that_restarts_is_there_and_one_that_is_gone_is_not(memory: Path) 
     bench.look()
     bench.plugged = []
     bench.passed_s += AWAY_S / 2
-    assert bench.places() == [("kit", NUCLEO.path)]
+    assert bench.targets() == [("kit", NUCLEO.path)]
     bench.passed_s += AWAY_S
-    assert bench.places() == []
+    assert bench.targets() == []
 
 
 def test_another_board_in_the_same_port_is_another(memory: Path) -> None:
@@ -136,7 +140,7 @@ def test_another_board_in_the_same_port_is_another(memory: Path) -> None:
     [before] = bench.look()
     bench.plugged = [OTHER]
     [after] = bench.look()
-    assert after.place.identity != before.place.identity
+    assert after.target.identity != before.target.identity
 
 
 def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
@@ -146,8 +150,8 @@ def test_board_in_another_port_leaves_and_comes(memory: Path) -> None:
     bench.plugged = [replace(NUCLEO, path="/dev/test-ACM7")]
     assert bench.ports.look() == []
     [after] = bench.ports.look()
-    assert (after.place.identity, after.place.address) == (
-        before.place.identity,
+    assert (after.target.identity, after.target.address) == (
+        before.target.identity,
         "/dev/test-ACM7",
     )
 
@@ -156,14 +160,14 @@ def test_named_port_has_the_name_and_is_asked_whatever_it_is(memory: Path, tmp_p
     """`--board` waits for a hint, or a board without a serial number has no name of its own."""
     path = tmp_path / "port"
     bench = Bench(memory, named=[f"desk={path}", "socket://127.0.0.1:7"], asks=False)
-    assert bench.places() == [("kit", "socket://127.0.0.1:7")]
+    assert bench.targets() == [("kit", "socket://127.0.0.1:7")]
     path.touch()
-    assert bench.places() == [("desk", str(path)), ("kit", "socket://127.0.0.1:7")]
+    assert bench.targets() == [("desk", str(path)), ("kit", "socket://127.0.0.1:7")]
     path.unlink()
     bench.passed_s += AWAY_S
     bench.look()
     bench.passed_s += AWAY_S
-    assert bench.places() == [("kit", "socket://127.0.0.1:7")]
+    assert bench.targets() == [("kit", "socket://127.0.0.1:7")]
 
 
 def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
@@ -171,7 +175,7 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
     Bench(memory, plugged=[NUCLEO]).look()
     named = Bench(memory, plugged=[replace(NUCLEO, path="/dev/null")], named=["n=/dev/null"])
     [one] = named.look()
-    assert (one.place.identity, one.place.name) == (NUCLEO.key, "n")
+    assert (one.target.identity, one.target.name) == (NUCLEO.key, "n")
     assert named.asked == []
 
 

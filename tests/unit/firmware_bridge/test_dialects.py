@@ -19,7 +19,7 @@ from edgebench.protocol.errors import LocalProtocolError
 Conversation = list[tuple[str | None, str, list[BoardEvent]]]
 """Command, or None where the board speaks first; its bytes; what they mean."""
 
-READY = said.BoardReady()
+READY = said.ReplyEnd()
 PERFORMANCE: Conversation = [
     (
         None,
@@ -28,28 +28,28 @@ PERFORMANCE: Conversation = [
             said.TimestampMode(is_energy=False),
             said.LapTime(14),
             said.OtherText("Initialized"),
-            said.InitDone(),
+            said.InitEnd(),
             READY,
         ],
     ),
     (
         "name",
         "m-name-dut-[unspecified]\r\nm-ready\r\n",
-        [said.BoardNamed("unspecified"), READY],
+        [said.BoardName("unspecified"), READY],
     ),
     (
         "profile",
         "m-profile-[ULPMark for tinyML Firmware V0.0.1]\r\nm-model-[kws01]\r\nm-ready\r\n",
         [
             said.FirmwareProfile("ULPMark for tinyML Firmware V0.0.1"),
-            said.ModelNamed("kws01"),
+            said.ModelName("kws01"),
             READY,
         ],
     ),
     ("timestamp", "m-lap-us-4294967295\r\nm-ready\r\n", [said.LapTime(4294967295), READY]),
-    ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [said.LoadExpected(10), READY]),
+    ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [said.ExpectedSize(10), READY]),
     ("db 0001020304", "m-ready\r\n", [READY]),
-    ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [said.LoadDone(), READY]),
+    ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [said.LoadEnd(), READY]),
     (
         "db print",
         "m-buffer-00-01-02-03-04-05-06-07\r\nm-buffer-08-ff\r\n\r\nm-ready\r\n",
@@ -61,12 +61,12 @@ PERFORMANCE: Conversation = [
         "m-lap-us-809005\r\nm-infer-done\r\n"
         "m-results-[0.000,0.996,0.000,-1.500]\r\nm-ready\r\n",
         [
-            said.WarmupBegan(10),
-            said.WarmupEnded(),
-            said.InferenceBegan(70),
+            said.WarmupBegin(10),
+            said.WarmupEnd(),
+            said.InferenceBegin(70),
             said.LapTime(4005),
             said.LapTime(809005),
-            said.InferenceEnded(),
+            said.InferenceEnd(),
             said.ModelOutputs((0.0, 0.996, 0.0, -1.5)),
             READY,
         ],
@@ -136,12 +136,12 @@ ERRORS: Conversation = [
         "m-results-[0.969,0.031,]\r\nm-ready\r\n",
         [
             said.InputMismatch("Input db has 3072 elemented, expected 490"),
-            said.WarmupBegan(0),
-            said.WarmupEnded(),
-            said.InferenceBegan(1),
+            said.WarmupBegin(0),
+            said.WarmupEnd(),
+            said.InferenceBegin(1),
             said.LapTime(1),
             said.LapTime(2),
-            said.InferenceEnded(),
+            said.InferenceEnd(),
             said.ModelOutputs((0.969, 0.031)),
             READY,
         ],
@@ -156,7 +156,7 @@ ENERGY: Conversation = [
     (
         None,
         "m-timestamp-mode-energy\r\nm-init-done\r\nm-ready\r\n",
-        [said.TimestampMode(is_energy=True), said.InitDone(), READY],
+        [said.TimestampMode(is_energy=True), said.InitEnd(), READY],
     ),
     ("timestamp", "m-ready\r\n", [READY]),
     (
@@ -164,10 +164,10 @@ ENERGY: Conversation = [
         "m-warmup-start-0\r\nm-warmup-done\r\nm-infer-start-5\r\nm-infer-done\r\n"
         "m-results-[1.000]\r\nm-ready\r\n",
         [
-            said.WarmupBegan(0),
-            said.WarmupEnded(),
-            said.InferenceBegan(5),
-            said.InferenceEnded(),
+            said.WarmupBegin(0),
+            said.WarmupEnd(),
+            said.InferenceBegin(5),
+            said.InferenceEnd(),
             said.ModelOutputs((1.0,)),
             READY,
         ],
@@ -190,7 +190,7 @@ OURS: Conversation = [
         "m-cycles-[25000000,3,2]\r\nm-cycle-[17785043,4294967295]\r\nm-ready\r\n",
         [said.CyclesHead(25_000_000, 3, 2), said.CyclesPart((17785043, 4294967295)), READY],
     ),
-    ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [said.FramesOpened(512, 4), READY]),
+    ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [said.FrameModeReply(512, 4), READY]),
     (
         "infer 1 0",
         "m-[No input loaded: zeros]\r\n",
@@ -202,7 +202,7 @@ INTERFACE: Conversation = [
         "name",
         "m-dut-passthrough(name)\r\nm-ready\r\n[dut]: m-name-dut-[unspecified]\r\n"
         "[dut]: m-ready\r\n",
-        [said.BoardNamed("unspecified"), READY],
+        [said.BoardName("unspecified"), READY],
     ),
     (
         "infer 2 0",
@@ -210,10 +210,10 @@ INTERFACE: Conversation = [
         "[dut]: m-warmup-done\r\n[dut]: m-infer-start-2\r\n[dut]: m-infer-done\r\n"
         "[dut]: m-results-[0.969,0.031,]\r\n[dut]: m-ready\r\n",
         [
-            said.WarmupBegan(0),
-            said.WarmupEnded(),
-            said.InferenceBegan(2),
-            said.InferenceEnded(),
+            said.WarmupBegin(0),
+            said.WarmupEnd(),
+            said.InferenceBegin(2),
+            said.InferenceEnd(),
             said.ModelOutputs((0.969, 0.031)),
             READY,
         ],
@@ -229,17 +229,17 @@ STREAMING: Conversation = [
     (
         "name",
         "Received command: name\r\nm-name-dut-[unspecified]\r\nm-ready\r\n",
-        [said.CommandEcho("name"), said.BoardNamed("unspecified"), READY],
+        [said.CommandEcho("name"), said.BoardName("unspecified"), READY],
     ),
     (
         "db load 1024",
         "Received command: db load 1024\r\nExpecting 1024 bytes\r\nm-ready\r\n",
-        [said.CommandEcho("db load 1024"), said.LoadExpected(1024), READY],
+        [said.CommandEcho("db load 1024"), said.ExpectedSize(1024), READY],
     ),
     (
         "db 0011",
         "Received command: db 0011\r\n2 bytes received\r\nm-ready\r\n",
-        [said.CommandEcho("db 0011"), said.LoadedSoFar(2), READY],
+        [said.CommandEcho("db 0011"), said.LoadProgress(2), READY],
     ),
     (
         "db ff",
@@ -377,9 +377,9 @@ def test_missing_prefixes_change_nothing(name: str) -> None:
         ("\0\0\xffm-ready\r\n", [READY]),
         ("\x1b[1;32mm-ready\x1b[0m\r\n", [READY]),
         ("\x1b[2K\x1bm-lap-us-7\r\n", [said.LapTime(7)]),
-        ("m-name-board\r\n", [said.BoardNamed("board")]),
-        ("m-name-dut-board\r\n", [said.BoardNamed("board")]),
-        ("m-name-dut-[a board-1]\r\n", [said.BoardNamed("a board-1")]),
+        ("m-name-board\r\n", [said.BoardName("board")]),
+        ("m-name-dut-board\r\n", [said.BoardName("board")]),
+        ("m-name-dut-[a board-1]\r\n", [said.BoardName("a board-1")]),
         ("m-results-[nan,-0.000]\r\n", None),
         ("tinyML Enhanced Interface Board\r\n", None),
         ("\r\n\n\r\n", []),
@@ -389,7 +389,7 @@ def test_damaged_and_unusual_lines(text: str, events: list[BoardEvent] | None) -
     """The end of a line is lost, and with it the line behind."""
     found = heard(mlperf_tiny(), text.encode("latin-1"))
     if events is None:
-        assert [type(one) for one in found] in ([said.ModelOutputs], [said.InterfaceNamed])
+        assert [type(one) for one in found] in ([said.ModelOutputs], [said.InterfaceName])
     else:
         assert found == events
 

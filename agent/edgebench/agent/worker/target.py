@@ -162,7 +162,7 @@ def _measure(
             each_s = max(each_s, (trial.end_ns - trial.begin_ns) / 1e9 / trial.count)
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
-    cycles: list[int] = []
+    inference_ticks: list[int] = []
     outputs: list[list[Tensor]] = []
     is_interrupted = False
     try:
@@ -174,7 +174,7 @@ def _measure(
                 if number < len(samples):
                     outputs.append(output_tensors(target))
                 windows.append(timed.window)
-                cycles += timed.cycles
+                inference_ticks += timed.inference_ticks
     except StopRequested:
         if not windows:
             raise
@@ -191,7 +191,7 @@ def _measure(
         warmup_count=warmup_count,
         windows=tuple(windows),
         is_interrupted=is_interrupted,
-        cycles=tuple(cycles),
+        inference_ticks=tuple(inference_ticks),
         upload_s=target.upload_s,
         inputs_clipped_ratio=inputs.clipped_ratio,
     )

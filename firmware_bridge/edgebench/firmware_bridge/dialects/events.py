@@ -25,19 +25,19 @@ class Quirk(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BoardReady:
+class ReplyEnd:
     """`m-ready`: the command is over, whether it succeeded or not."""
 
 
 @dataclass(frozen=True, slots=True)
-class BoardNamed:
+class BoardName:
     """Reply to `name`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class InterfaceNamed:
+class InterfaceName:
     """Reply of an interface board to `name`: the board itself is behind it."""
 
     name: str
@@ -51,7 +51,7 @@ class FirmwareProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelNamed:
+class ModelName:
     """Id of the model on the board, second line of the reply to `profile`."""
 
     name: str
@@ -66,7 +66,7 @@ class TimestampMode:
 
 
 @dataclass(frozen=True, slots=True)
-class InitDone:
+class InitEnd:
     """Last line but one after a reset."""
 
 
@@ -78,19 +78,19 @@ class LapTime:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadExpected:
+class ExpectedSize:
     """Reply to `db load`."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class LoadDone:
+class LoadEnd:
     """The last byte of a load has come."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedSoFar:
+class LoadProgress:
     """Bytes that came since `db load`, where a dialect tells."""
 
     size_bytes: int
@@ -104,26 +104,26 @@ class BufferBytes:
 
 
 @dataclass(frozen=True, slots=True)
-class WarmupBegan:
+class WarmupBegin:
     """Warm-up of an `infer`, with its number of inferences."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class WarmupEnded:
+class WarmupEnd:
     """Warm-up of an `infer` is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class InferenceBegan:
+class InferenceBegin:
     """Timed inferences of an `infer`, with their number."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class InferenceEnded:
+class InferenceEnd:
     """Timed inferences are over."""
 
 
@@ -201,7 +201,7 @@ class CyclesPart:
 
 
 @dataclass(frozen=True, slots=True)
-class FramesOpened:
+class FrameModeReply:
     """Reply to `x-frames`."""
 
     payload_max: int
@@ -216,22 +216,22 @@ class OtherText:
 
 
 BoardEvent = (
-    BoardReady
-    | BoardNamed
-    | InterfaceNamed
+    ReplyEnd
+    | BoardName
+    | InterfaceName
     | FirmwareProfile
-    | ModelNamed
+    | ModelName
     | TimestampMode
-    | InitDone
+    | InitEnd
     | LapTime
-    | LoadExpected
-    | LoadDone
-    | LoadedSoFar
+    | ExpectedSize
+    | LoadEnd
+    | LoadProgress
     | BufferBytes
-    | WarmupBegan
-    | WarmupEnded
-    | InferenceBegan
-    | InferenceEnded
+    | WarmupBegin
+    | WarmupEnd
+    | InferenceBegin
+    | InferenceEnd
     | ModelOutputs
     | ErrorReply
     | InputMismatch
@@ -241,7 +241,7 @@ BoardEvent = (
     | OutputBytes
     | CyclesHead
     | CyclesPart
-    | FramesOpened
+    | FrameModeReply
     | OtherText
 )
 

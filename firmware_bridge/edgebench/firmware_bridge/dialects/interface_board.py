@@ -17,10 +17,10 @@ import re
 from dataclasses import replace
 
 from edgebench.firmware_bridge.dialects.events import (
-    BoardReady,
     CommandEcho,
     OtherText,
     Quirk,
+    ReplyEnd,
     TimedEvent,
 )
 from edgebench.firmware_bridge.dialects.lines import LineDialect, line_pattern
@@ -80,7 +80,7 @@ class PassthroughDialect:
                     replace(inner, first_ns=one.first_ns)
                     for inner in self._board.receive(line, one.last_ns)
                 ]
-            elif isinstance(one.event, BoardReady):
+            elif isinstance(one.event, ReplyEnd):
                 self.is_interface_heard = True
             elif not isinstance(one.event, CommandEcho):
                 events.append(one)

@@ -28,12 +28,12 @@ BEGINNINGS = (
 """Beginnings that no line of any board has in its middle."""
 
 
-def _named(match: re.Match[str], quirks: set[Quirk]) -> said.BoardNamed:
+def _named(match: re.Match[str], quirks: set[Quirk]) -> said.BoardName:
     """Name in any of the forms that firmware was seen to give it."""
     if not re.fullmatch(r"name-dut-\[[^\]]+\]", match[0]):
         quirks.add(Quirk.NAME_FORMAT)
     bracket = _BRACKET.fullmatch(match[1])
-    return said.BoardNamed((bracket[1] if bracket else match[1]).strip())
+    return said.BoardName((bracket[1] if bracket else match[1]).strip())
 
 
 def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
@@ -50,27 +50,27 @@ NUMBERS = rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*"
 """Pattern of a list of decimal numbers."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
-    line_pattern(r"ready", lambda _, __: said.BoardReady()),
+    line_pattern(r"ready", lambda _, __: said.ReplyEnd()),
     line_pattern(r"name-(?:dut-)?(.+)", _named),
     line_pattern(r"profile-\[(.*)\]", lambda m, _: said.FirmwareProfile(m[1])),
-    line_pattern(r"model-\[(.*)\]", lambda m, _: said.ModelNamed(m[1].strip())),
+    line_pattern(r"model-\[(.*)\]", lambda m, _: said.ModelName(m[1].strip())),
     line_pattern(
         r"timestamp-mode-(energy|performance)",
         lambda m, _: said.TimestampMode(m[1] == "energy"),
     ),
-    line_pattern(r"init-done", lambda _, __: said.InitDone()),
+    line_pattern(r"init-done", lambda _, __: said.InitEnd()),
     # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes.
     line_pattern(r"lap-us-(-?\d{1,20})", lambda m, _: said.LapTime(int(m[1]))),
-    line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.LoadExpected(int(m[1]))),
-    line_pattern(r"load-done", lambda _, __: said.LoadDone()),
+    line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.ExpectedSize(int(m[1]))),
+    line_pattern(r"load-done", lambda _, __: said.LoadEnd()),
     line_pattern(
         r"buffer-([0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2})*)",
         lambda m, _: said.BufferBytes(bytes.fromhex(m[1].replace("-", ""))),
     ),
-    line_pattern(r"warmup-start-(\d{1,10})", lambda m, _: said.WarmupBegan(int(m[1]))),
-    line_pattern(r"warmup-done", lambda _, __: said.WarmupEnded()),
-    line_pattern(r"infer-start-(\d{1,10})", lambda m, _: said.InferenceBegan(int(m[1]))),
-    line_pattern(r"infer-done", lambda _, __: said.InferenceEnded()),
+    line_pattern(r"warmup-start-(\d{1,10})", lambda m, _: said.WarmupBegin(int(m[1]))),
+    line_pattern(r"warmup-done", lambda _, __: said.WarmupEnd()),
+    line_pattern(r"infer-start-(\d{1,10})", lambda m, _: said.InferenceBegin(int(m[1]))),
+    line_pattern(r"infer-done", lambda _, __: said.InferenceEnd()),
     line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: said.ModelOutputs(numbers(m[1], q))),
     line_pattern(
         r"e-\[(.*)", lambda m, _: said.ErrorReply(m[1].removesuffix("]")), has_prefix=False
@@ -96,10 +96,10 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
     ),
     line_pattern(
         r"frames-\[(\d{1,5}),(\d{1,5})\]",
-        lambda m, _: said.FramesOpened(int(m[1]), int(m[2])),
+        lambda m, _: said.FrameModeReply(int(m[1]), int(m[2])),
     ),
     line_pattern(
-        r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceNamed(m[0]), has_prefix=False
+        r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceName(m[0]), has_prefix=False
     ),
 )
 

@@ -33,10 +33,10 @@ _STREAMING = (
         has_prefix=False,
     ),
     line_pattern(
-        r"Expecting (\d{1,10}) bytes", lambda m, _: said.LoadExpected(int(m[1])), has_prefix=False
+        r"Expecting (\d{1,10}) bytes", lambda m, _: said.ExpectedSize(int(m[1])), has_prefix=False
     ),
     line_pattern(
-        r"(\d{1,10}) bytes received", lambda m, _: said.LoadedSoFar(int(m[1])), has_prefix=False
+        r"(\d{1,10}) bytes received", lambda m, _: said.LoadProgress(int(m[1])), has_prefix=False
     ),
     line_pattern(
         rf"(?:m-activations-|Output = )\[({NUMBERS})\]",

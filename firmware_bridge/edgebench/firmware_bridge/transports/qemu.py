@@ -50,17 +50,17 @@ class QemuMachine:
     name: str
     """Name of the machine, as QEMU has it, and of our firmware's board."""
     cpu: str
-    clock_hz: int
+    tick_rate_hz: int
     """Rate of the timer that the firmware reads."""
 
 
 QEMU_MACHINES: dict[str, QemuMachine] = {
     machine.name: machine
     for machine in (
-        QemuMachine(name="mps2-an385", cpu="Cortex-M3", clock_hz=25_000_000),
-        QemuMachine(name="mps2-an386", cpu="Cortex-M4", clock_hz=25_000_000),
-        QemuMachine(name="mps2-an500", cpu="Cortex-M7", clock_hz=25_000_000),
-        QemuMachine(name="mps3-an547", cpu="Cortex-M55", clock_hz=32_000_000),
+        QemuMachine(name="mps2-an385", cpu="Cortex-M3", tick_rate_hz=25_000_000),
+        QemuMachine(name="mps2-an386", cpu="Cortex-M4", tick_rate_hz=25_000_000),
+        QemuMachine(name="mps2-an500", cpu="Cortex-M7", tick_rate_hz=25_000_000),
+        QemuMachine(name="mps3-an547", cpu="Cortex-M55", tick_rate_hz=32_000_000),
     )
 }
 

@@ -2,7 +2,7 @@
 
 Theory of operation. A window has two timestamps of the target's own counter, and a count of
 inferences between them. Time by count is a mean; single inferences are known only where the
-firmware counts the cycles of each, so only then there are percentiles.
+firmware times each, so only then there are percentiles.
 
 The counter of an emulator that counts instructions advances by a fixed virtual time with each one,
 whatever the machine does that it runs on. So time by time of an instruction is a number of
@@ -72,13 +72,13 @@ def measure_windows(
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
     emulator = target.firmware.emulator
-    cycles_ns = _cycles_ns(target)
+    inference_ns = _inference_ns(target)
     resolution_ratio = EDGE_TICKS / min(ticks)
-    if cycles_ns is not None:
-        resolution_ratio = EDGE_TICKS / min(target.cycles)
+    if inference_ns is not None:
+        resolution_ratio = EDGE_TICKS / min(target.inference_ticks)
     instruction_ns = emulator.instruction_ns if emulator else None
     # A window also holds what is printed at its begin; the count of an inference does not.
-    counted_ns = median_ns if cycles_ns is None else float(np.median(cycles_ns))
+    counted_ns = median_ns if inference_ns is None else float(np.median(inference_ns))
     return WindowMeasurement(
         summary=WindowSummary(
             count=len(target.windows),
@@ -92,7 +92,7 @@ def measure_windows(
         ),
         throughput_per_s=None if emulator else 1e9 / median_ns,
         instructions_per_inference=counted_ns / instruction_ns if instruction_ns else None,
-        latency=None if emulator or cycles_ns is None else summarize(cycles_ns),
+        latency=None if emulator or inference_ns is None else summarize(inference_ns),
         duration_s=float(times_s.sum()),
     )
 
@@ -149,15 +149,16 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     return float(times_s.sum() * 1e9 / beside_ns)
 
 
-def _cycles_ns(target: TargetRecord) -> NDArray[np.int64] | None:
+def _inference_ns(target: TargetRecord) -> NDArray[np.int64] | None:
     """Times of single inferences; None where they were not timed."""
-    clock_hz = target.firmware.clock_hz
-    if not target.cycles or clock_hz is None:
+    tick_rate_hz = target.firmware.tick_rate_hz
+    if not target.inference_ticks or tick_rate_hz is None:
         return None
-    if min(target.cycles) < 1 or not 0 < clock_hz < 1e12:
+    if min(target.inference_ticks) < 1 or not 0 < tick_rate_hz < 1e12:
         raise MeasurementError(
-            f"an inference took {min(target.cycles)} cycles of a clock of {clock_hz:g} Hz"
+            f"an inference took {min(target.inference_ticks)} ticks of a counter of "
+            f"{tick_rate_hz:g} Hz"
         )
-    times_ns = np.array(target.cycles, np.float64) / clock_hz * 1e9
+    times_ns = np.array(target.inference_ticks, np.float64) / tick_rate_hz * 1e9
     rounded: NDArray[np.int64] = np.rint(times_ns).astype(np.int64)
     return rounded

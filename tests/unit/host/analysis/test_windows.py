@@ -99,7 +99,7 @@ def test_throughput_is_the_median_of_the_windows() -> None:
 
 def test_percentiles_are_of_inferences_that_were_timed() -> None:
     """Percentiles are made up from means of windows."""
-    found = measure_windows(replace(target(), cycles=tuple(range(8_000_000, 8_000_900))))
+    found = measure_windows(replace(target(), inference_ticks=tuple(range(8_000_000, 8_000_900))))
     assert found.latency is not None
     assert (found.latency.min, found.latency.count) == (100_000_000, 900)
 
@@ -116,7 +116,7 @@ def test_instructions_follow_from_virtual_time() -> None:
     assert found.instructions_per_inference == pytest.approx(17_785_043 * 5 / 10)
     assert (found.throughput_per_s, found.latency) == (None, None)
     assert found.summary.resolution_ratio == pytest.approx(2 / 17_785_043)
-    single = measure_windows(replace(made, cycles=(1_778_000, 1_778_002, 1_778_004)))
+    single = measure_windows(replace(made, inference_ticks=(1_778_000, 1_778_002, 1_778_004)))
     assert single.instructions_per_inference == pytest.approx(1_778_002 * 5, abs=1)
     assert single.summary.resolution_ratio == pytest.approx(2 / 1_778_000)
 

@@ -29,8 +29,8 @@ class ClusterAddress:
     tls_key: Path | None = None
 
     def __post_init__(self) -> None:
-        scheme, _, place = self.address.partition("://")
-        host, _, port = place.rpartition(":")
+        scheme, _, authority = self.address.partition("://")
+        host, _, port = authority.rpartition(":")
         if f"{scheme}://" not in _SCHEMES or not host or not port.isdecimal():
             raise UsageError(
                 f"address of a cluster is tcp://HOST:PORT or tls://HOST:PORT, got {self.address!r}"

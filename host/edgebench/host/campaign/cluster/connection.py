@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class LabPlace:
+class LabDescription:
     """A lab that is connected to the scheduler now."""
 
     name: str
@@ -54,7 +54,7 @@ class ClusterConnection:
     def __init__(self, cluster: ClusterAddress) -> None:
         self._cluster = cluster
         self._client: Any = None
-        self._places: dict[str, LabPlace] = {}
+        self._known: dict[str, LabDescription] = {}
         """Labs by the address of their worker."""
         self._loop = asyncio.new_event_loop()
         self._connecting = asyncio.Lock()
@@ -82,7 +82,7 @@ class ClusterConnection:
         except LinkLost as exc:
             raise LabsUnreachable(str(exc)) from exc
 
-    def labs(self) -> list[LabPlace]:
+    def labs(self) -> list[LabDescription]:
         """The labs that are there, by name.
 
         Raises:
@@ -92,7 +92,7 @@ class ClusterConnection:
 
     def call(
         self,
-        lab: LabPlace,
+        lab: LabDescription,
         *request: m.ClusterMessage,
         payload: bytes = b"",
         wait_s: float = 0.0,
@@ -137,7 +137,7 @@ class ClusterConnection:
         if client is not None:
             await _close(client)
 
-    async def _labs(self) -> list[LabPlace]:
+    async def _labs(self) -> list[LabDescription]:
         client = await self._connected()
         try:
             identity = await asyncio.wait_for(
@@ -150,14 +150,14 @@ class ClusterConnection:
             for address, worker in identity["workers"].items()
             if any(name.startswith(RESOURCE_PREFIX) for name in worker["resources"])
         }
-        self._places = {at: lab for at, lab in self._places.items() if at in workers}
-        new = [at for at in workers if at not in self._places]
+        self._known = {at: lab for at, lab in self._known.items() if at in workers}
+        new = [at for at in workers if at not in self._known]
         for lab in await asyncio.gather(*(self._lab(workers[at], at) for at in new)):
             if lab is not None:
-                self._places[lab.address] = lab
-        return list(self._places.values())
+                self._known[lab.address] = lab
+        return list(self._known.values())
 
-    async def _lab(self, name: str, address: str) -> LabPlace | None:
+    async def _lab(self, name: str, address: str) -> LabDescription | None:
         """What a lab offers; None for one that is gone by now, or cannot say."""
         try:
             answers, _ = await self._call(name, address, [m.OffersQuery()], b"", CONNECT_TIMEOUT_S)
@@ -167,7 +167,7 @@ class ClusterConnection:
         if not isinstance(offers, m.Offers):
             return None
         devices = offers.devices if offers.version == software() else ()
-        return LabPlace(name, address, offers.version, devices)
+        return LabDescription(name, address, offers.version, devices)
 
     async def _call(
         self,
@@ -185,7 +185,7 @@ class ClusterConnection:
             raise LinkLost(f"lab {name} does not answer: {one_line(exc)}") from exc
         messages = m.unpack(answers)
         for failed in messages:
-            if isinstance(failed, m.CallFailed):
+            if isinstance(failed, m.CallFailure):
                 raise m.reported_error(failed.error)
         return messages, part
 

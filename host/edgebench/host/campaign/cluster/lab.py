@@ -91,11 +91,11 @@ class LabWatcher(Watcher):
 
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Somebody else has the device."""
-        self._report(m.DeviceHeld(m.error_report(refusal), wait_s))
+        self._report(m.DeviceWait(m.error_report(refusal), wait_s))
 
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
-        self._report(m.RunBegun(runtime))
+        self._report(m.RunStartNotice(runtime))
 
     def progress(self, progress: Progress) -> None:
         """It entered a phase."""
@@ -104,7 +104,7 @@ class LabWatcher(Watcher):
     def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
         """A run that nobody followed had failed; it is stored."""
         self._report(m.EarlierFailure(run_id, m.error_report(error)))
-        self._report(m.RunKept(run_id))
+        self._report(m.StoredRunNotice(run_id))
 
 
 class LabLane:
@@ -118,7 +118,7 @@ class LabLane:
         self._host = host
         self._files = files
         self._finishing = finishing
-        self._commands: queue.Queue[m.SettleJob | m.MakeJob | m.RunsConfirmed | None]
+        self._commands: queue.Queue[m.SettleJob | m.MakeJob | m.RunReceipt | None]
         self._commands = queue.Queue()
         self._cancellation = Cancellation()
         self._changed = threading.Condition()
@@ -221,7 +221,7 @@ class LabLane:
             with at_device(host, target, watcher, self._cancellation) as paired:
                 outcomes = self._host.outcomes(device)
                 while command is not None:
-                    if isinstance(command, m.RunsConfirmed):
+                    if isinstance(command, m.RunReceipt):
                         self._forget(paired, command.run_ids)
                     elif isinstance(command, m.SettleJob):
                         self._settle(paired, command)
@@ -247,7 +247,7 @@ class LabLane:
                 self._before = None
         self._cancellation.check()
 
-    def _next(self) -> m.SettleJob | m.MakeJob | m.RunsConfirmed | None:
+    def _next(self) -> m.SettleJob | m.MakeJob | m.RunReceipt | None:
         """The next command; None once the lane is closed, or nobody called for long."""
         while True:
             left_s = self._called_s + IDLE_S - time.monotonic()
@@ -269,15 +269,15 @@ class LabLane:
             self._forget(device, job.stored)
 
         def refused(run_id: str, error: EdgebenchError) -> None:
-            self._report(m.RunRefused(run_id, m.error_report(error)))
+            self._report(m.RunRefusal(run_id, m.error_report(error)))
 
         def kept(run: Run) -> None:
-            self._report(m.RunKept(run.run_id))
+            self._report(m.StoredRunNotice(run.run_id))
 
         device.settle(kept, refused)
         for run_id in job.begun:
             if store.has(run_id):
-                self._report(m.RunKept(run_id))
+                self._report(m.StoredRunNotice(run_id))
         self._report(m.ended(None, None))
 
     def _make(self, device: PairedDevice, order: RunOrder, outcomes: DeviceOutcomes) -> None:
@@ -300,7 +300,7 @@ class LabLane:
                 outcomes.failed(exc, order.cell.model)
         stored = run_id if run_id is not None and self._host.store.has(run_id) else None
         if stored is not None:
-            self._report(m.RunKept(stored))
+            self._report(m.StoredRunNotice(stored))
         self._report(m.ended(problem, stored))
 
     def _wanted_id(self) -> str:
@@ -310,7 +310,7 @@ class LabLane:
             Interrupted: somebody cancelled.
             LinkLost: the coordinator is gone.
         """
-        self._report(m.IdWanted())
+        self._report(m.IdRequest())
         with self._changed:
             self._changed.wait_for(
                 lambda: self._grant or self._is_retired or self._cancellation.is_requested, IDLE_S
@@ -378,7 +378,7 @@ class LabService:
         try:
             answers, part = self._answer(m.unpack(request), payload)
         except EdgebenchError as exc:
-            answers, part = [m.CallFailed(m.error_report(exc))], b""
+            answers, part = [m.CallFailure(m.error_report(exc))], b""
         return m.pack(answers), part
 
     def _answer(
@@ -392,9 +392,9 @@ class LabService:
             return [m.MissingFiles(missing)], b""
         if isinstance(first, m.FilePart):
             self._files.write(first.file, first.offset, payload)
-            return [m.CallHeard()], b""
+            return [m.EmptyReply()], b""
         if isinstance(first, m.LaneOpen):
-            return [m.LaneOpened(self._open(first))], b""
+            return [m.LaneHandle(self._open(first))], b""
         if isinstance(first, m.LaneCall):
             lane = self._lane(first.lane)
             command = rest[0] if rest else None

@@ -14,7 +14,7 @@ from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.device import RunOrder
@@ -42,7 +42,7 @@ VIA = "lab"
 """Transport of a device that only labs reach."""
 
 
-def offered_devices(labs: Sequence[LabPlace]) -> tuple[list[KnownDevice], Farm]:
+def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], Farm]:
     """The devices that labs offer, and what their farm files say of them.
 
     Raises:
@@ -82,7 +82,7 @@ def check_meter(meter: str | None) -> None:
         )
 
 
-def _is_offered(device: str, at: DeviceAtLab, lab: LabPlace) -> bool:
+def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
     """Whether a lab offers this device, and no other one of its name.
 
     The lab that measured on it decides itself which device has the name: one that was set up anew
@@ -106,7 +106,7 @@ def _known_device(offer: m.DeviceOffer) -> KnownDevice:
     )
 
 
-def _seen(labs: Sequence[LabPlace]) -> str:
+def _seen(labs: Sequence[LabDescription]) -> str:
     """Which labs are there, for an error."""
     names = [lab.name if lab.devices else f"{lab.name} ({lab.version})" for lab in labs]
     return f"labs there: {', '.join(names)}" if names else "no lab is there"
@@ -187,7 +187,7 @@ class ClusterLanes:
                 files=files,
             )
             [answer], _ = self.connection.call(lab, opened)
-            if not isinstance(answer, m.LaneOpened):
+            if not isinstance(answer, m.LaneHandle):
                 raise RemoteProtocolError(f"lab {lab.name} did not open a lane")
             home.away_s = None
             remote = LabDevice(
@@ -212,7 +212,7 @@ class ClusterLanes:
 
     def _chosen(
         self, device: str, home: LaneHome, watcher: Watcher, cancellation: Cancellation
-    ) -> LabPlace:
+    ) -> LabDescription:
         """The lab of a device: the last one, or after a wait another one.
 
         Raises:
@@ -249,7 +249,7 @@ class ClusterLanes:
                 is_told = True
             cancellation.wait(LOOK_S)
 
-    def _preferred(self, home: LaneHome, labs: Sequence[LabPlace]) -> LabPlace:
+    def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
         """The lab of before, else the one with the fewest lanes."""
         lanes = [one.at.lab for one in self.homes.values() if one is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
@@ -265,7 +265,9 @@ class ClusterLanes:
                 self.files[path] = file_ref(Path(path))
         return {path: self.files[path] for path in sorted(paths) if path in self.files}
 
-    def _send(self, lab: LabPlace, files: list[m.FileRef], paths: Mapping[m.FileRef, str]) -> None:
+    def _send(
+        self, lab: LabDescription, files: list[m.FileRef], paths: Mapping[m.FileRef, str]
+    ) -> None:
         """Send the files that a lab does not have.
 
         Raises:

@@ -94,7 +94,7 @@ class LaneOpen:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneOpened:
+class LaneHandle:
     """The lane, as later calls name it."""
 
     lane: str
@@ -136,7 +136,7 @@ class IdGrant:
 
 
 @dataclass(frozen=True, slots=True)
-class RunsConfirmed:
+class RunReceipt:
     """The coordinator has these runs: lab and device may forget them."""
 
     run_ids: tuple[str, ...]
@@ -169,7 +169,7 @@ class RunPart:
 
 
 @dataclass(frozen=True, slots=True)
-class CallHeard:
+class EmptyReply:
     """A call was heard, and there is nothing to say."""
 
 
@@ -185,19 +185,19 @@ class ErrorReport:
 
 
 @dataclass(frozen=True, slots=True)
-class CallFailed:
+class CallFailure:
     """A call could not be answered."""
 
     error: ErrorReport
 
 
 @dataclass(frozen=True, slots=True)
-class IdWanted:
+class IdRequest:
     """A run is about to start, and needs its id."""
 
 
 @dataclass(frozen=True, slots=True)
-class RunBegun:
+class RunStartNotice:
     """A run begins on this runtime."""
 
     runtime: str
@@ -211,14 +211,14 @@ class RunPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class RunKept:
+class StoredRunNotice:
     """A run is stored at the lab, and waits to be fetched."""
 
     run_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class RunRefused:
+class RunRefusal:
     """A run on the device cannot be stored."""
 
     run_id: str
@@ -234,7 +234,7 @@ class EarlierFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceHeld:
+class DeviceWait:
     """Somebody else measures on the device, which is waited for."""
 
     error: ErrorReport
@@ -242,7 +242,7 @@ class DeviceHeld:
 
 
 @dataclass(frozen=True, slots=True)
-class JobEnded:
+class JobResult:
     """A job is over."""
 
     error: ErrorReport | None = None
@@ -252,9 +252,16 @@ class JobEnded:
 
 
 Report = (
-    IdWanted | RunBegun | RunPhase | RunKept | RunRefused | EarlierFailure | DeviceHeld | JobEnded
+    IdRequest
+    | RunStartNotice
+    | RunPhase
+    | StoredRunNotice
+    | RunRefusal
+    | EarlierFailure
+    | DeviceWait
+    | JobResult
 )
-LaneCommand = SettleJob | MakeJob | IdGrant | RunsConfirmed | LaneStop | LaneClose
+LaneCommand = SettleJob | MakeJob | IdGrant | RunReceipt | LaneStop | LaneClose
 ClusterMessage = (
     OffersQuery
     | Offers
@@ -262,12 +269,12 @@ ClusterMessage = (
     | MissingFiles
     | FilePart
     | LaneOpen
-    | LaneOpened
+    | LaneHandle
     | LaneCall
     | RunFetch
     | RunPart
-    | CallHeard
-    | CallFailed
+    | EmptyReply
+    | CallFailure
     | LaneCommand
     | Report
 )
@@ -323,8 +330,8 @@ def _error_classes() -> dict[str, type[EdgebenchError]]:
     return found
 
 
-def ended(problem: EdgebenchError | Interrupted | None, run_id: str | None) -> JobEnded:
+def ended(problem: EdgebenchError | Interrupted | None, run_id: str | None) -> JobResult:
     """The end of a job."""
     if isinstance(problem, Interrupted):
-        return JobEnded(is_interrupted=True, run_id=run_id)
-    return JobEnded(error_report(problem) if problem else None, run_id=run_id)
+        return JobResult(is_interrupted=True, run_id=run_id)
+    return JobResult(error_report(problem) if problem else None, run_id=run_id)

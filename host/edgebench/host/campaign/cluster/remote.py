@@ -11,7 +11,7 @@ from edgebench.host.bench.collect import OnProblem
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import store_packed, waiting_file
 from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.journal import DeviceAtLab
@@ -39,7 +39,7 @@ class LabDevice:
     def __init__(
         self,
         connection: ClusterConnection,
-        place: LabPlace,
+        lab: LabDescription,
         lane: str,
         *,
         device: str,
@@ -50,7 +50,7 @@ class LabDevice:
         cancellation: Cancellation,
     ) -> None:
         self._connection = connection
-        self._place = place
+        self._lab = lab
         self._lane = lane
         self._device = device
         self._store = store
@@ -64,7 +64,7 @@ class LabDevice:
     @property
     def at(self) -> DeviceAtLab:
         """The lab, and the device as it offers it."""
-        return self._place.device(self._device)
+        return self._lab.device(self._device)
 
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
         """Let the lab settle what was begun, and take over what it has stored."""
@@ -82,7 +82,7 @@ class LabDevice:
         """Let the lab make a run, and take it over."""
         made = self._do(m.MakeJob(order), order=order, new_id=new_id)
         if made is None:
-            raise RemoteProtocolError(f"lab {self._place.name} made a run and did not tell which")
+            raise RemoteProtocolError(f"lab {self._lab.name} made a run and did not tell which")
         return made
 
     def finish(self) -> None:
@@ -122,19 +122,19 @@ class LabDevice:
             kept: list[str] = []
             while self._reports:
                 report = self._reports.popleft()
-                if isinstance(report, m.IdWanted):
+                if isinstance(report, m.IdRequest):
                     assert new_id is not None, "only a run that is made needs an id"
                     command = m.IdGrant(new_id())
-                elif isinstance(report, m.RunKept):
+                elif isinstance(report, m.StoredRunNotice):
                     is_new = self._fetch(report.run_id)
                     kept.append(report.run_id)
                     if on_kept is not None and is_new:
                         on_kept(self._store.run(report.run_id))
-                elif isinstance(report, m.RunRefused) and refused is not None:
+                elif isinstance(report, m.RunRefusal) and refused is not None:
                     error = m.reported_error(report.error)
                     self._watcher.doubted(report.run_id, error)
                     refused(report.run_id, error)
-                elif isinstance(report, m.JobEnded):
+                elif isinstance(report, m.JobResult):
                     self._confirm(kept)
                     return self._made(report)
                 else:
@@ -143,7 +143,7 @@ class LabDevice:
             if self._cancellation.is_requested and not is_stopping:
                 command, is_stopping = m.LaneStop(), True
 
-    def _made(self, ended: m.JobEnded) -> Run | None:
+    def _made(self, ended: m.JobResult) -> Run | None:
         """The run of a job, if it made one.
 
         Raises:
@@ -159,14 +159,14 @@ class LabDevice:
 
     def _tell(self, report: m.Report, order: RunOrder | None) -> None:
         """Let the watcher hear of what happens there."""
-        if isinstance(report, m.RunBegun) and order is not None:
+        if isinstance(report, m.RunStartNotice) and order is not None:
             model = self._model_of(order)
             self._watcher.run(self._device, model, report.runtime, order.place)
         elif isinstance(report, m.RunPhase):
             self._watcher.progress(report.progress)
         elif isinstance(report, m.EarlierFailure):
             self._watcher.failed_meanwhile(report.run_id, m.reported_error(report.error))
-        elif isinstance(report, m.DeviceHeld):
+        elif isinstance(report, m.DeviceWait):
             refusal = m.reported_error(report.error)
             if isinstance(refusal, LeaseHeld):
                 self._watcher.held(self._device, refusal, report.wait_s)
@@ -181,7 +181,7 @@ class LabDevice:
         call = m.LaneCall(self._lane, self._seen, wait_s)
         request = [call] if command is None else [call, command]
         try:
-            answers, _ = self._connection.call(self._place, *request, wait_s=wait_s)
+            answers, _ = self._connection.call(self._lab, *request, wait_s=wait_s)
         except LinkLost:
             self._cancellation.check()
             raise
@@ -204,10 +204,10 @@ class LabDevice:
             with waiting_file(self._store) as packed:
                 while True:
                     fetch = m.RunFetch(run_id, offset)
-                    [answer], part = self._connection.call(self._place, call, fetch)
+                    [answer], part = self._connection.call(self._lab, call, fetch)
                     if not isinstance(answer, m.RunPart) or (not part and answer.size_bytes):
                         raise RemoteProtocolError(
-                            f"lab {self._place.name} sent nothing of run {run_id}"
+                            f"lab {self._lab.name} sent nothing of run {run_id}"
                         )
                     packed.write(part)
                     offset += len(part)
@@ -222,7 +222,7 @@ class LabDevice:
 
     def _confirm(self, run_ids: Sequence[str]) -> None:
         if run_ids:
-            self._call(m.RunsConfirmed(tuple(run_ids)), wait_s=0.0)
+            self._call(m.RunReceipt(tuple(run_ids)), wait_s=0.0)
 
     def close(self) -> None:
         """End the lane; a run in progress goes on."""

@@ -9,7 +9,7 @@ from typing import cast
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.lanes import ClusterLanes, resumed_homes
 from edgebench.host.campaign.journal import DeviceAtLab, Journal, begin_journal
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
@@ -27,29 +27,29 @@ SPEC = CampaignSpec(
 )
 
 
-def place(lab: str, pin: str, seat: str = "") -> LabPlace:
+def place(lab: str, pin: str, seat: str = "") -> LabDescription:
     """A lab that offers a device of the name."""
     offer = m.DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
-    return LabPlace(lab, f"tcp://{lab}:1", "0", (offer,))
+    return LabDescription(lab, f"tcp://{lab}:1", "0", (offer,))
 
 
 class OpenedLanes:
     """A connection to labs that open every lane."""
 
-    def __init__(self, *labs: LabPlace) -> None:
-        self.there: Sequence[LabPlace] = labs
+    def __init__(self, *labs: LabDescription) -> None:
+        self.there: Sequence[LabDescription] = labs
 
-    def labs(self) -> list[LabPlace]:
+    def labs(self) -> list[LabDescription]:
         """Those that are there."""
         return list(self.there)
 
     def call(
-        self, lab: LabPlace, *request: m.ClusterMessage, wait_s: float = 0.0
+        self, lab: LabDescription, *request: m.ClusterMessage, wait_s: float = 0.0
     ) -> tuple[list[m.ClusterMessage], bytes]:
         """A lane for whoever asks."""
         if isinstance(request[0], m.FilesQuery):
             return [m.MissingFiles(())], b""
-        return [m.LaneOpened("lane")] if isinstance(request[0], m.LaneOpen) else [], b""
+        return [m.LaneHandle("lane")] if isinstance(request[0], m.LaneOpen) else [], b""
 
 
 def lanes_over(

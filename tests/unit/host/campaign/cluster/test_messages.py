@@ -33,8 +33,8 @@ MESSAGES: list[m.ClusterMessage] = [
     ),
     m.MakeJob(ORDER),
     m.SettleJob(("a", "b"), ()),
-    m.IdWanted(),
-    m.JobEnded(m.ErrorReport("NoSpace", "disk full", "a run", 0.0)),
+    m.IdRequest(),
+    m.JobResult(m.ErrorReport("NoSpace", "disk full", "a run", 0.0)),
 ]
 
 
@@ -43,13 +43,15 @@ def test_messages_arrive_as_they_were_sent() -> None:
     assert m.unpack(m.pack(MESSAGES)) == MESSAGES
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x90\x90", m.pack([m.CallHeard()])[:-3], b"\x01"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\xc1", b"\x90\x90", m.pack([m.EmptyReply()])[:-3], b"\x01"]
+)
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     """A lab of another version ends the coordinator with a traceback."""
     with pytest.raises(e.RemoteProtocolError):
         m.unpack(data)
     with pytest.raises(e.RemoteProtocolError):
-        m.unpack(m.pack([m.CallHeard()]).replace(b"call_heard", b"call_board"))
+        m.unpack(m.pack([m.EmptyReply()]).replace(b"call_heard", b"call_board"))
 
 
 @pytest.mark.parametrize(
@@ -85,4 +87,4 @@ def test_error_that_a_text_does_not_make_is_one_of_the_class_above() -> None:
 
 def test_interrupted_job_is_no_error() -> None:
     """Ctrl-C counts as a run that failed."""
-    assert m.ended(Interrupted(None), "a run") == m.JobEnded(is_interrupted=True, run_id="a run")
+    assert m.ended(Interrupted(None), "a run") == m.JobResult(is_interrupted=True, run_id="a run")

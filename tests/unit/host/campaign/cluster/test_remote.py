@@ -11,7 +11,7 @@ from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.plan import Cell
@@ -32,7 +32,7 @@ class ScriptedConnection:
         self.seen: list[int] = []
 
     def call(
-        self, lab: LabPlace, *request: m.ClusterMessage, wait_s: float
+        self, lab: LabDescription, *request: m.ClusterMessage, wait_s: float
     ) -> tuple[list[m.ClusterMessage], bytes]:
         """The next answer."""
         call, *rest = request
@@ -52,7 +52,7 @@ def device(connection: ScriptedConnection, store: Path, cancelled: bool = False)
         cancellation.request()
     return LabDevice(
         cast(ClusterConnection, connection),
-        LabPlace("rack-1", "tcp://127.0.0.1:1", "0", ()),
+        LabDescription("rack-1", "tcp://127.0.0.1:1", "0", ()),
         "lane",
         device="pi5",
         store=Store(store),
@@ -70,8 +70,8 @@ def new_id() -> str:
 
 def test_run_gets_its_id_and_its_error(tmp_path: Path) -> None:
     """A worker that died at the lab counts as a lab that is gone, or the run has no id."""
-    died = m.JobEnded(m.error_report(WorkerDied("killed")))
-    lab = ScriptedConnection([], [m.RunBegun("litert"), m.IdWanted()], [], [died])
+    died = m.JobResult(m.error_report(WorkerDied("killed")))
+    lab = ScriptedConnection([], [m.RunStartNotice("litert"), m.IdRequest()], [], [died])
     with pytest.raises(WorkerDied, match="killed"):
         device(lab, tmp_path).make(ORDER, new_id)
     assert lab.commands == [m.MakeJob(ORDER), None, m.IdGrant(new_id()), None]
@@ -84,7 +84,7 @@ def test_id_that_is_not_written_down_starts_nothing(tmp_path: Path) -> None:
     def refused() -> str:
         raise StoreError("campaign not writable")
 
-    lab = ScriptedConnection([m.IdWanted()], [])
+    lab = ScriptedConnection([m.IdRequest()], [])
     with pytest.raises(StoreError, match="campaign not writable"):
         device(lab, tmp_path).make(ORDER, refused)
     assert lab.commands == [m.MakeJob(ORDER)]
@@ -94,7 +94,7 @@ def test_id_that_is_not_written_down_starts_nothing(tmp_path: Path) -> None:
 def test_cancelled_run_is_stopped_at_the_lab(tmp_path: Path, is_pressed: bool) -> None:
     """Ctrl-C ends the command, and the device measures on."""
     first: Answer = KeyboardInterrupt() if is_pressed else []
-    lab = ScriptedConnection(first, [], [m.JobEnded(is_interrupted=True)])
+    lab = ScriptedConnection(first, [], [m.JobResult(is_interrupted=True)])
     with pytest.raises(Interrupted):
         device(lab, tmp_path, cancelled=not is_pressed).make(ORDER, new_id)
     assert lab.commands == [m.MakeJob(ORDER), m.LaneStop(), None]
