@@ -51,7 +51,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
     with pytest.raises(e.RemoteProtocolError):
         m.unpack(data)
     with pytest.raises(e.RemoteProtocolError):
-        m.unpack(m.pack([m.EmptyReply()]).replace(b"call_heard", b"call_board"))
+        m.unpack(m.pack([m.EmptyReply()]).replace(b"empty_reply", b"empty_board"))
 
 
 @pytest.mark.parametrize(
