@@ -67,13 +67,12 @@ class Step:
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
         if self.is_target:
-            # A meter sees the pulses of its pin; no idle time or load code is aligned with it.
+            # A meter sees the pulses of its pin; nobody plays a load code on it.
             return replace(
                 spec,
                 runtime=self.runtime,
                 engine=Engine.TARGET,
                 is_checked=False,
-                idle_duration_s=0.0,
                 load_code_chip_s=None,
             )
         is_first = self.number == 0
