@@ -68,6 +68,7 @@ def test_board_behind_its_interface_board_has_an_energy(bench: PulseBench) -> No
     assert outcomes["energy"] is outcomes["meter"] is RuleOutcome.PASS
     assert verify(bench.host.lab.store, run.run_id) == []
     shown = bench.host.run("show", run.run_id).stdout
+    print(shown)
     assert "median of 5 windows between edges at input 0" in shown
     assert format_joules(energy.gross_j_per_inference) in shown
     compared = bench.host.run("compare", run.run_id, "--against", run.run_id)

@@ -9,6 +9,7 @@ of power where the meter then is.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
@@ -39,6 +40,8 @@ SUPPLY_V = 3.3
 LAG_S = 0.3
 LATE_MAX_S = 3e-3
 """Two samples of a PowerShield, one at each end of a window; and the pin's own file is late."""
+TICK_S = 0.006
+"""Interval in which the doubles are called."""
 LOW_S = 1e-3
 """How long the pin is low. Source: the reference counts 100 000 instructions that do nothing."""
 PIN_INPUT, HUM_INPUT = 3, 0
@@ -87,12 +90,17 @@ class PulsedLpm01a(Lpm01aEmulator):
     def stream(self) -> None:
         """Samples and edges up to now; the first sample is as late as the others."""
         assert self.started_s is not None
-        if time.monotonic() < self.started_s + LAG_S:
+        passed_s = time.monotonic() - self.started_s - LAG_S
+        if passed_s < 0:
             return
+        if (stamp_s := math.ceil(passed_s) - passed_s) < TICK_S:
+            time.sleep(stamp_s)  # a unit sends its stamp when it is due
         self.pin.read(self.started_s, self.emitted / self.rate_hz)
-        falls = enumerate(self.pin.falls_s)
-        records = tuple((int(at * self.rate_hz), b"event %02d fal\r\n" % n) for n, at in falls)
-        self.faults = replace(self.faults, records=records)
+        records: dict[int, bytes] = {}
+        for number, fall_s in enumerate(self.pin.falls_s):
+            index = int(fall_s * self.rate_hz)
+            records[index] = records.get(index, b"") + b"event %02d fal\r\n" % number
+        self.faults = replace(self.faults, records=tuple(records.items()))
         self.waveform = self._energies_j
         super(PulsedLpm01a, self).stream()
 

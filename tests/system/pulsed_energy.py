@@ -56,7 +56,7 @@ def main() -> int:
             line = f"{power_mw:.4f} mW, {gross_uj:.4f} µJ ± {within_uj:.2g}"
             print(f"{number + 1}: {line}: {'; '.join(errors) or 'right'}", flush=True)
     print(f"{right_count} of {options.count} right")
-    return right_count < options.count
+    return 0 if right_count == options.count else 1
 
 
 if __name__ == "__main__":

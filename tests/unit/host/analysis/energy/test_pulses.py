@@ -183,7 +183,7 @@ def test_edges_of_windows_are_found_behind_and_before_others() -> None:
     [
         ({}, r"no digital input has the 4 pulses of 2 windows.*\(falling edges: none\)"),
         ({3: ns(1, 2, 3)}, r"falling edges: input 3: 3"),
-        ({3: ns(5, 9, 16, 26)}, r"as far apart as the board's lines, 10 s or more"),
+        ({3: ns(5, 9, 16, 26)}, r"as far apart as most of the board's lines, 10 s"),
         ({3: ns(0.2, 5, 15, 16)}, r"no digital input has the 4 pulses"),
         ({3: ns(5, 15, 15.5, 16, 26)}, r"no digital input has the 4 pulses"),
         ({1: ns(5, 15, 16, 26), 2: ns(5, 15, 16, 26.5)}, r"inputs 1 and 2 both have pulses"),
@@ -199,10 +199,10 @@ def test_edges_that_fit_no_windows_are_refused(
 
 def test_lines_that_are_late_choose_no_other_edges() -> None:
     """On a busy machine pauses are taken for windows, because the lines came late."""
-    windows = windows_at((12, 21.5), (22.9, 33))
-    edges = {0: ns(0, 10, 20, 21, 31)}
+    windows = windows_at((20.5, 20.5), (21.9, 33), (33, 43))
+    edges = {0: ns(0, 10, 20, 21, 31, 32, 42)}
     _, found = find_edges(windows, edges, PERIOD_NS)
-    assert (found / SECOND_NS).tolist() == [[10, 20], [21, 31]]
+    assert (found / SECOND_NS).tolist() == [[10, 20], [21, 31], [32, 42]]
     doubled = {0: edges[0], 4: edges[0] + 10}
     assert find_edges(windows, doubled, PERIOD_NS)[0] == 0
 
