@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from edgebench.firmware_bridge.generate import generate, model_id_of
 from edgebench.host.result.energy import EnergyResult
+from edgebench.meters.ppk2.words import RATE_HZ
 from support.agents import AgentProcess, Host
 from support.firmware_process import built
-from support.lpm01a import Faults as Lpm01aFaults
 from support.lpm01a import Lpm01aEmulator
-from support.ppk2 import Faults as Ppk2Faults
 from support.ppk2 import Ppk2Emulator
 from support.pty_device import PortFaults, PtyDevice
 from support.reference_kernels import BUILT_IN
@@ -85,7 +84,11 @@ class PulsedLpm01a(Lpm01aEmulator):
     """A PowerShield whose input D7 has the pin."""
 
     pin: PinSignal
-    faults: Lpm01aFaults = field(default_factory=lambda: Lpm01aFaults(delay_s=LAG_S))
+    now_s: float = 0.0
+
+    def due(self, rate_hz: float) -> int:
+        """How many samples there are at the moment up to which the pin is known."""
+        return _due(self, rate_hz)
 
     def stream(self) -> None:
         """Samples and edges up to now; the first sample is as late as the others."""
@@ -95,7 +98,8 @@ class PulsedLpm01a(Lpm01aEmulator):
             return
         if (stamp_s := math.ceil(passed_s) - passed_s) < TICK_S:
             time.sleep(stamp_s)  # a unit sends its stamp when it is due
-        self.pin.read(self.started_s, self.emitted / self.rate_hz)
+        self.now_s = time.monotonic()
+        self.pin.read(self.started_s, (self.emitted + 0.5) / self.rate_hz)
         records: dict[int, bytes] = {}
         for number, fall_s in enumerate(self.pin.falls_s):
             index = int(fall_s * self.rate_hz)
@@ -115,12 +119,22 @@ class PulsedPpk2(Ppk2Emulator):
     """A PPK2 with the pin at one of its logic inputs."""
 
     pin: PinSignal
-    faults: Ppk2Faults = field(default_factory=lambda: Ppk2Faults(delay_s=LAG_S))
+    now_s: float = 0.0
+
+    def due(self, rate_hz: float) -> int:
+        """As above."""
+        return _due(self, rate_hz)
+
+    def start(self) -> None:
+        """Stream from now on, with pulses of this session only."""
+        self.pin = PinSignal(self.pin.path)
+        super(PulsedPpk2, self).start()
 
     def stream(self) -> None:
         """Words up to now."""
         assert self.started_s is not None
-        self.pin.read(self.started_s, self.emitted / 100_000)
+        self.now_s = time.monotonic()
+        self.pin.read(self.started_s, (self.emitted + 0.5) / RATE_HZ)
         self.waveform = self._sampled
         super(PulsedPpk2, self).stream()
 
@@ -132,6 +146,11 @@ class PulsedPpk2(Ppk2Emulator):
         is_humming = (time_s * 2 * HUM_HZ).astype(np.int64) % 2
         digital = np.where(is_low, 0, 1 << PIN_INPUT) | is_humming << HUM_INPUT
         return power_w / SUPPLY_V, digital.astype(np.uint8)
+
+
+def _due(meter: PulsedLpm01a | PulsedPpk2, rate_hz: float) -> int:
+    assert meter.started_s is not None
+    return int(max(0.0, meter.now_s - meter.started_s - LAG_S) * rate_hz)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,6 +213,8 @@ class PulseBench:
     device: str
     """Name of the board for `--on`."""
     pin: Path
+    ppk2: str
+    """A PPK2 that the agent serves, as `--meter` takes it."""
 
     def falls_ns(self) -> list[int]:
         """Pulses of the board so far, clock of this machine."""
@@ -224,12 +245,6 @@ class PulseBench:
         with PulsedLpm01a(pin=PinSignal(self.pin)) as meter:
             yield f"lpm01a:{meter.path},supply={SUPPLY_V},rate=1k,format=ascii,events=fal"
 
-    @contextmanager
-    def ppk2(self) -> Iterator[str]:
-        """A PPK2, as `--meter` takes it."""
-        with PulsedPpk2(pin=PinSignal(self.pin)) as meter:
-            yield f"ppk2:{meter.path},supply={SUPPLY_V}"
-
 
 @contextmanager
 def pulse_bench(*, is_behind_interface: bool) -> Iterator[PulseBench]:
@@ -249,9 +264,12 @@ def pulse_bench(*, is_behind_interface: bool) -> Iterator[PulseBench]:
         address = str(port)
         if is_behind_interface:
             address = stack.enter_context(InterfaceBoard(board=port)).path
-        agent = AgentProcess(folder / "agent", options=["--board", f"pulsed={address}"])
+        ppk2 = stack.enter_context(PulsedPpk2(pin=PinSignal(pin)))
+        served = f"ppk2:{ppk2.path},supply={SUPPLY_V}"
+        options = ["--board", f"pulsed={address}", "--meter", served]
+        agent = AgentProcess(folder / "agent", options=options)
         agent.start()
         stack.callback(agent.kill)
         host = Host(folder / "host")
         host.lab.pair(agent.pairing_string())
-        yield PulseBench(host, f"{host.devices[0].name}/pulsed", pin)
+        yield PulseBench(host, f"{host.devices[0].name}/pulsed", pin, f"agent:{served}")

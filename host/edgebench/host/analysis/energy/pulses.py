@@ -7,12 +7,10 @@ the number of inferences.
 
 Which edges are which windows follows from their order. Every `infer` makes two; the board makes
 others when it starts, when it is asked for a `timestamp`, and in windows that are not counted, all
-before the windows that are. So the windows have the last edges of the recording, two each, or the
-ones before those of a window that was cut short, or of a board that restarts when its port is
-closed. A lost edge shifts all that come before it, so that pauses stand for windows. So an
-inference takes about as long in each window, and half of the windows are as long as the lines that
-the bridge read are apart, or the energy is refused. Single lines may be late by seconds on a busy
-machine, and this is all that the bridge's clock is good for.
+before the windows that are. So the windows have the last edges of the recording, two each. A lost
+edge shifts all that come before it, so that pauses stand for windows. So most windows are as long
+as the lines that the bridge read are apart, or the energy is refused. Single lines may be late by
+seconds on a busy machine, and this is all that the bridge's clock is good for.
 
 The reported energy is that of the median window, as the benchmark's rules ask: five windows, ten
 seconds each or more.
@@ -28,7 +26,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
 from edgebench.host.analysis.energy.integrate import Nanoseconds
@@ -52,11 +49,6 @@ LATE_S = 2.0
 """Lateness of most lines, beside the edges that they belong to, on a machine that is busy …"""
 LATE_RATIO = 0.5
 """… but no larger share of a window: a pause is not to be taken for one."""
-SLOWER_MAX_RATIO = 2.0
-"""An inference of one window takes no longer than so many of the median one: boards have nothing
-else to do, but one that is emulated on a busy machine has."""
-MAX_TRAILING_EDGES = 4
-"""Edges behind the last whole window: two of one that was cut short, and a restart."""
 MAX_STARTS = 10_000
 """Most inferences whose starts are laid out evenly, to see whether a meter is in step with them."""
 
@@ -118,6 +110,9 @@ def find_pulsed_energy(
             f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
             "see, and no clock of it is aligned with the meter's"
         )
+        return replace(result, refused=reason, refused_by="energy")
+    if target.is_interrupted:
+        reason = "the run was stopped in a window, whose pulses nobody can tell from the others"
         return replace(result, refused=reason, refused_by="energy")
     windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
     try:
@@ -195,11 +190,10 @@ def find_edges(
     if not windows:
         raise MeasurementError("there was no window with pulses")
     told_ns = np.array([one.ended_ns - one.began_ns for one in windows], np.int64)
-    counts = np.array([one.count for one in windows], np.int64)
     fitting = {
         number: pairs
         for number, times in edges.items()
-        if (pairs := _last_pairs(times, counts, told_ns)) is not None
+        if (pairs := _last_pairs(times, told_ns)) is not None
     }
     if not fitting:
         counted = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
@@ -217,26 +211,15 @@ def find_edges(
     return number, pairs
 
 
-def _last_pairs(
-    times: Nanoseconds, counts: NDArray[np.int64], told_ns: Nanoseconds
-) -> Nanoseconds | None:
-    """The last edges, two for each window, that may be theirs; None: there are none.
-
-    Args:
-        times: Falling edges of an input.
-        counts: Inferences of each window.
-        told_ns: Time between the lines of each window.
-    """
-    count, told_median_ns = 2 * len(counts), float(np.median(told_ns))
-    for end in range(len(times), len(times) - MAX_TRAILING_EDGES - 1, -1):
-        if end < count:
-            return None
-        pairs = times[end - count : end].reshape(-1, 2)
-        durations_ns = pairs[:, 1] - pairs[:, 0]
-        median_ns = float(np.median(durations_ns))
-        late_ns = min(LATE_S * 1e9, LATE_RATIO * max(median_ns, told_median_ns))
-        ratios = durations_ns / counts / np.median(durations_ns / counts)
-        is_even = ratios.max() <= SLOWER_MAX_RATIO and ratios.min() >= 1 / SLOWER_MAX_RATIO
-        if is_even and abs(median_ns - told_median_ns) <= late_ns:
-            return pairs
-    return None
+def _last_pairs(times: Nanoseconds, told_ns: Nanoseconds) -> Nanoseconds | None:
+    """The last edges, two for each window; None: there are fewer, or they are not the windows'."""
+    count = 2 * len(told_ns)
+    if len(times) < count:
+        return None
+    pairs = times[len(times) - count :].reshape(-1, 2)
+    durations_ns = pairs[:, 1] - pairs[:, 0]
+    longest_ns = max(float(np.median(durations_ns)), float(np.median(told_ns)))
+    is_alike = np.median(np.abs(durations_ns - told_ns)) <= min(
+        LATE_S * 1e9, LATE_RATIO * longest_ns
+    )
+    return pairs if is_alike else None
