@@ -66,20 +66,14 @@ class Step:
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
-        if self.is_target:
-            # A meter sees the pulses of its pin; nobody plays a load code on it.
-            return replace(
-                spec,
-                runtime=self.runtime,
-                engine=Engine.TARGET,
-                is_checked=False,
-                load_code_chip_s=None,
-            )
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(
             spec,
             runtime=self.runtime,
+            engine=Engine.TARGET if self.is_target else spec.engine,
+            # A meter sees the pulses of a target's pin; nobody plays a load code on one.
+            load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
             is_checked=spec.is_checked and is_first,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,
@@ -93,11 +87,13 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         UsageError: the wanted runtime does not exist, or does not load a model.
         RuntimeUnavailable: it is not usable there.
     """
-    targets = {report.name for report in system.runtimes if report.is_target}
+    targets = runtimes_of_targets(system)
     if request.against is None:
+        left_out = _unmeasured_references(request, system)
         steps = [
             Step(model, runtime, is_target=runtime in targets)
             for model in request.models
+            if model not in left_out
             for runtime in runtimes_for(model, request.runtime, system)
         ]
         return _rounds(steps, 1 if targets else request.run_count)
@@ -119,6 +115,11 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
             request.against,
         )
     ]
+
+
+def runtimes_of_targets(system: SystemDescription) -> set[str]:
+    """Names of the runtimes whose device times itself."""
+    return {report.name for report in system.runtimes if report.is_target}
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
@@ -199,7 +200,7 @@ def run_request(
     """One run of a request, held against what its reference model has achieved."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
-    if step.is_target and request.against is None:  # it repeats windows, not runs
+    if step.is_target and not (step.member or step.pair):  # it repeats windows, not runs
         spec = with_all_runs(spec, request.run_count)
     return RunRequest(
         model=step.model,
@@ -226,7 +227,21 @@ def _steps_on(
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
-    return plan_steps(request, system)
+    steps = plan_steps(request, system)
+    if meter is not None and request.accuracy and any(step.is_target for step in steps):
+        raise UsageError(
+            "--accuracy and --meter are two runs of a microcontroller: in energy mode it makes "
+            "pulses for each answer, which the meter would take for windows"
+        )
+    for model in _unmeasured_references(request, system):
+        watcher.reference_left_out(model)
+    return steps
+
+
+def _unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
+    """References that this device does not run: nobody named them, and they are not quantised."""
+    is_target = any(report.is_target for report in system.runtimes)
+    return request.accuracy.added if is_target and request.accuracy else ()
 
 
 def refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
