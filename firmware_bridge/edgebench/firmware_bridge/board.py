@@ -49,6 +49,7 @@ from edgebench.protocol.errors import (
     LocalProtocolError,
     UsageError,
 )
+from edgebench.protocol.target import OnBytes
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class Board:
     def __init__(self, transport: BoardTransport, *, timing: BoardTiming | None = None) -> None:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
+        self.on_bytes: OnBytes = lambda _done, _total: None
+        """Is told while a model or an input is sent."""
 
     @property
     def facts(self) -> BoardFacts:
@@ -148,12 +151,21 @@ class Board:
     def load_model(self, blob: bytes) -> BoardFacts:
         """Put a model into the board, by frames; what the board is then.
 
+        A model that is linked into the firmware stays, if it is this one.
+
         Raises:
             UsageError: it has no place for one, or not for so large a one.
-            BoardRefusal: it does not take the model.
+            BoardRefusal: it does not take the model, or another one is linked into its firmware.
             LineDamaged: the model does not arrive as it was sent.
         """
         info = self.facts.firmware
+        if info and info.model_place == "firmware":
+            if (info.model_bytes, info.model_crc) != (len(blob), zlib.crc32(blob)):
+                raise BoardRefusal(
+                    f"{self.facts.name} takes no other model than {info.model}: it is linked into "
+                    "its firmware"
+                )
+            return self.facts
         room = info.model_max if info else None
         if not self._has_frames or room is None:
             raise UsageError(f"{self.facts.name} takes no model over its line")
@@ -362,6 +374,7 @@ class Board:
                     f"load of {size} bytes failed at {begin}: "
                     f"{reply.error or ('its end came early' if is_done else 'bytes are missing')}"
                 )
+            self.on_bytes(begin + len(part), size)
 
     def _compare_printed(self, data: bytes) -> ReadBack:
         """Have the board print its input, and compare.
@@ -410,6 +423,7 @@ class Board:
                     upload.time_out()
                 for frame in frames or ():
                     upload.hear(frame)
+                self.on_bytes(upload.received_bytes, len(data))
         finally:
             self._leave_frames()
 

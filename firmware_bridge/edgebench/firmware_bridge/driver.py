@@ -47,7 +47,7 @@ from edgebench.protocol.record import (
     TensorSpec,
     Window,
 )
-from edgebench.protocol.target import TargetPlace, TimedWindow
+from edgebench.protocol.target import OnBytes, TargetPlace, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 SCHEME = "qemu:"
@@ -100,7 +100,9 @@ class BoardDriver:
             )
         return _emulated(name)
 
-    def open(self, address: str, model: Path, directory: Path) -> BoardWithModel:
+    def open(
+        self, address: str, model: Path, directory: Path, *, on_bytes: OnBytes
+    ) -> BoardWithModel:
         """Open the board, and put the model onto it.
 
         Raises:
@@ -110,8 +112,11 @@ class BoardDriver:
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
-            return self._emulate(self.place(address), data, blob, directory)
+            made = self._emulate(self.place(address), data, blob, directory)
+            made.listen(on_bytes)
+            return made
         board = Board(open_line(address, BAUD_RATE))
+        board.on_bytes = on_bytes
         try:
             return _on_line(board, data, blob, directory)
         except BaseException:
@@ -182,10 +187,15 @@ class BoardWithModel:
             sha256=sha256,
             clock_hz=float(info.tick_hz) if info and info.tick_hz else None,
             emulator=emulator,
+            rounding=info.rounding if info else None,
         )
         self.memory = TargetMemory(
             flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes
         )
+
+    def listen(self, on_bytes: OnBytes) -> None:
+        """Tell somebody while inputs are sent."""
+        self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
         """Put an input onto the board, and compare it with what was sent."""
@@ -251,13 +261,29 @@ def _firmware(board: str) -> Iterator[Path]:
         yield path
 
 
+def connected(board: Board) -> BoardFacts:
+    """What a board is that runs inferences on demand.
+
+    Raises:
+        ModelRefused: it does not: it listens, and tells neither when an inference began nor ended.
+        TargetError: it does not answer.
+    """
+    facts = board.connect(DEFAULT_BAUD_RATES)
+    if facts.timestamps is None:
+        raise ModelRefused(
+            f"{facts.name} runs no inference on demand: its streaming firmware listens between "
+            "`start` and `stop`, and tells no time; edgebench's firmware runs the same model"
+        )
+    return facts
+
+
 def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
     """Put a model onto a board at a line, which has our firmware.
 
     Raises:
         ModelRefused: it takes no model over its line, or has no room for this one.
     """
-    info = board.connect(DEFAULT_BAUD_RATES).firmware
+    info = connected(board).firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"

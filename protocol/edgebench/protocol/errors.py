@@ -29,7 +29,8 @@
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        they are quantised, where the input takes real values
     │   │   │   ├── SamplesClipped           many of its values are out of the input's range
-    │   │   │   └── OutputsTooLarge          the outputs for all samples cannot be kept
+    │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
+    │   │   │   └── DatasetTooSlow           a slow device would take too long over it
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -119,6 +120,8 @@ class ErrorCode(IntEnum):
     OUTPUTS_TOO_LARGE = 21
     RUN_STOPPED = 22
     DEVICE_GONE = 23
+    DATASET_TOO_SLOW = 24
+    TARGET_DRIVER_MISSING = 25
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -317,6 +320,12 @@ class OutputsTooLarge(DatasetRefused):
     code = ErrorCode.OUTPUTS_TOO_LARGE
 
 
+class DatasetTooSlow(DatasetRefused):
+    """A device that times itself would take longer over a data set than was allowed."""
+
+    code = ErrorCode.DATASET_TOO_SLOW
+
+
 class InferenceFailed(ModelRefused):
     """A loaded model failed in its first inference, often because its inputs make no sense."""
 
@@ -430,7 +439,9 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """The firmware bridge, which drives microcontrollers, is not part of this installation."""
+    """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
+
+    code = ErrorCode.TARGET_DRIVER_MISSING
 
 
 class PortTaken(TargetError):
@@ -570,12 +581,14 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     SampleTypeRefused,
     SamplesClipped,
     OutputsTooLarge,
+    DatasetTooSlow,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,
     TooHot,
     RunStopped,
     SeatLeft,
+    TargetDriverMissing,
     GovernorRefused,
     LeaseHeld,
     NoSpace,

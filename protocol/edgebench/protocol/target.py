@@ -8,7 +8,7 @@ board that hangs, or an emulator that dies, ends one run and no more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,8 @@ from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
 
 ENTRY_POINT_GROUP = "edgebench.targets"
+OnBytes = Callable[[int, int], None]
+"""Listener to bytes that are on the target, of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,13 +180,14 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def open(self, address: str, model: Path, directory: Path) -> OpenTarget:
+    def open(self, address: str, model: Path, directory: Path, *, on_bytes: OnBytes) -> OpenTarget:
         """Open the target and put the model onto it.
 
         Args:
             address: Address of the target.
             model: File of the model; whoever wrote it may be hostile.
             directory: Directory for what is kept with the run.
+            on_bytes: Is told while a model or an input is sent.
 
         Raises:
             ModelRefused: it cannot run this model, or has no room for it.

@@ -15,12 +15,13 @@ result is the median of five windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.windows import WindowSummary
 from edgebench.protocol.errors import MeasurementError
@@ -43,6 +44,7 @@ class WindowMeasurement:
     """Of single inferences; None where none were timed, or the target is emulated."""
     duration_s: float | None
     """Sum of the windows' times; None where nobody timed them."""
+    quality: OutputQuality = field(default_factory=OutputQuality)
 
 
 def measure_windows(
@@ -83,7 +85,7 @@ def measure_windows(
             inference_count=int(counts.sum()),
             warmup_count=target.warmup_count,
             shortest_s=float(times_s.min()),
-            ns_per_inference=median_ns,
+            duration_ns_per_inference=median_ns,
             range_ratio=float(np.ptp(each_ns)) / median_ns,
             resolution_ratio=resolution_ratio,
             clock_ratio=None if emulator else _clock_ratio(target.windows, times_s),
@@ -104,7 +106,7 @@ def _metered(
         inference_count=int(counts.sum()),
         warmup_count=warmup_count,
         shortest_s=None,
-        ns_per_inference=None,
+        duration_ns_per_inference=None,
         range_ratio=None,
         resolution_ratio=None,
     )
@@ -116,7 +118,7 @@ def _metered(
     summary = replace(
         summary,
         shortest_s=float(times_s.min()),
-        ns_per_inference=median_ns,
+        duration_ns_per_inference=median_ns,
         range_ratio=float(np.ptp(each_ns)) / median_ns,
         is_timed_by_meter=True,
     )

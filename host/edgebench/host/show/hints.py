@@ -91,6 +91,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "MODEL --accuracy set.npz",
     ),
     (
+        e.DatasetTooSlow,
+        "answer a part of it, drawn at random, or allow more time: edgebench bench MODEL "
+        "--accuracy set.npz --accuracy-samples 100, or --accuracy-limit 24h",
+    ),
+    (
         e.DatasetRefused,
         "store x as numbers that the input takes, or measure without it: edgebench bench MODEL",
     ),
@@ -103,6 +108,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
     (e.SeatLeft, "plug it in again, then see whether its agent finds it: edgebench devices"),
+    (
+        e.TargetDriverMissing,
+        "install what is missing where the agent runs: pip install edgebench, for emulated boards "
+        "also apt install qemu-system-arm; then: edgebench devices",
+    ),
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
         e.GovernorRefused,

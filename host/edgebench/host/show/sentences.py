@@ -62,7 +62,7 @@ _STALL = {
     "": "a task waited for {resource} during {value:.1%} of the run, limit {limit:.0%}",
     "not_told": "the kernel has no pressure stall information",
 }
-_COUNTED = "one count of instructions is as good as many"
+_COUNTED = "counts of instructions do not vary: one is enough"
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
@@ -118,6 +118,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "finite_outputs": {
         "": "outputs are finite for {value:.0f} different samples",
         "not_finite": "outputs contain NaN or infinity",
+    },
+    "answered": {
+        "": "{value:.0f} of {limit:.0f} samples of the data set were answered",
+        "why": "{value:.0f} of {limit:.0f} samples of the data set were answered: {why}",
+        "no_dataset": "no data set was given",
     },
     "accuracy_floor": _ACCURACY,
     "accuracy": _ACCURACY,
