@@ -261,13 +261,29 @@ def _firmware(board: str) -> Iterator[Path]:
         yield path
 
 
+def connected(board: Board) -> BoardFacts:
+    """What a board is that runs inferences on demand.
+
+    Raises:
+        ModelRefused: it does not: it listens, and tells neither when an inference began nor ended.
+        TargetError: it does not answer.
+    """
+    facts = board.connect(DEFAULT_BAUD_RATES)
+    if facts.timestamps is None:
+        raise ModelRefused(
+            f"{facts.name} runs no inference on demand: its streaming firmware listens between "
+            "`start` and `stop`, and tells no time; edgebench's firmware runs the same model"
+        )
+    return facts
+
+
 def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
     """Put a model onto a board at a line, which has our firmware.
 
     Raises:
         ModelRefused: it takes no model over its line, or has no room for this one.
     """
-    info = board.connect(DEFAULT_BAUD_RATES).firmware
+    info = connected(board).firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
