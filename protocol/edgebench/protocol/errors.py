@@ -121,6 +121,7 @@ class ErrorCode(IntEnum):
     RUN_STOPPED = 22
     DEVICE_GONE = 23
     DATASET_TOO_SLOW = 24
+    TARGET_DRIVER_MISSING = 25
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -438,7 +439,9 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """The firmware bridge, which drives microcontrollers, is not part of this installation."""
+    """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
+
+    code = ErrorCode.TARGET_DRIVER_MISSING
 
 
 class PortTaken(TargetError):
@@ -585,6 +588,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TooHot,
     RunStopped,
     SeatLeft,
+    TargetDriverMissing,
     GovernorRefused,
     LeaseHeld,
     NoSpace,

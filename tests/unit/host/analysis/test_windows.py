@@ -90,7 +90,7 @@ def test_throughput_is_the_median_of_the_windows() -> None:
     made = replace(target(), windows=(window(0), window(1), window(2, ticks=42_000_000)))
     found = measure_windows(made)
     assert found.throughput_per_s == pytest.approx(100 / 10.5)
-    assert found.summary.ns_per_inference == pytest.approx(105e6)
+    assert found.summary.duration_ns_per_inference == pytest.approx(105e6)
     assert found.summary.range_ratio == pytest.approx(3.0)
     assert found.summary.resolution_ratio == pytest.approx(2 / 10_500_000)
     assert found.instructions_per_inference is None
