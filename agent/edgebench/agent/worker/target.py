@@ -34,7 +34,7 @@ from edgebench.agent.worker.target_outputs import (
     output_tensors,
     sample_bytes,
 )
-from edgebench.protocol.errors import InferenceFailed
+from edgebench.protocol.errors import InferenceFailed, UsageError
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
@@ -93,6 +93,7 @@ def measure_target(
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
+        UsageError: it is in energy mode, and a data set is to be answered.
         EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -148,6 +149,11 @@ def _measure(
         begin_s = time.monotonic()
         first = target.window(1, warmup_count=0).window
         each_s = time.monotonic() - begin_s
+        if first.ticks is None and inputs.dataset is not None:
+            raise UsageError(
+                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                "mode, as its pulses would be taken for those of the windows"
+            )
         if inputs.dataset is not None:
             inputs.dataset.rehearse(target, limit_s=spec.dataset_limit_s)
         if is_counted:
