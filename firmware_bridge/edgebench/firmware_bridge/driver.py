@@ -21,7 +21,7 @@ from pathlib import Path
 from edgebench.firmware_bridge.board import INFERENCE_S, Board
 from edgebench.firmware_bridge.board_ports import BoardPorts
 from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
-from edgebench.firmware_bridge.facts import BoardFacts
+from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     BoardMemory,
@@ -289,14 +289,25 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
-    if info.model_crc == zlib.crc32(blob.data) and info.model_bytes == len(blob.data):
-        _check_model(board.facts, blob)
-        return BoardWithModel(board, data, blob, directory)  # it has the model, upload and all
+    if _has_model(info, data):
+        return BoardWithModel(board, data, blob, directory)
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s
     _check_model(facts, blob)
     return BoardWithModel(board, data, blob, directory, upload_s=upload_s)
+
+
+def _has_model(info: FirmwareInfo, data: bytes) -> bool:
+    """Whether this model is on the board already, under whatever id; then nothing is sent.
+
+    Behind an interface board there is no other way: frames do not pass it.
+    """
+    model_id = info.model or ""
+    if info.model_state != "ready" or model_id != model_id_of(model_id):
+        return False
+    blob = generate(data, model_id=model_id, input_encoding="int8")
+    return (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data))
 
 
 def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:
