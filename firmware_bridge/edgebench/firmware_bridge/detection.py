@@ -129,11 +129,21 @@ class KnownBoards:
         Raises:
             OSError: the file cannot be written.
         """
-        if port.key is None:
-            return
-        entries = {key: _plain(one) for key, one in self.known().items()} | {
-            port.key: _plain(board)
-        }
+        if port.key is not None:
+            self._write(self.known() | {port.key: board})
+
+    def forget(self, port: SerialPortInfo) -> None:
+        """Forget the board at a port: it may be another one by now.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        known = self.known()
+        if port.key in known:
+            self._write({key: one for key, one in known.items() if key != port.key})
+
+    def _write(self, known: Mapping[str, KnownBoard]) -> None:
+        entries = {key: _plain(one) for key, one in known.items()}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")

@@ -17,6 +17,8 @@ from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
 
 ENTRY_POINT_GROUP = "edgebench.targets"
+MEMORY_FILE = "boards.json"
+"""File of an agent's state in which its driver remembers the targets that said what they are."""
 
 
 @dataclass(frozen=True, slots=True)
