@@ -42,6 +42,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
+    FIRMWARE_FORMAT,
     METER_TROUBLE,
     MeasuredRecord,
     ModelFacts,
@@ -214,18 +215,19 @@ class Runner:
             await asyncio.to_thread(verified, digest) if digest else None
             for digest in (spec.dataset_sha256, spec.inputs_sha256)
         ]
+        size_bytes = path.stat().st_size
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,
             format=runtime.formats[0],
-            size_bytes=path.stat().st_size,
+            size_bytes=size_bytes,
         )
         return Job(
             spec=spec,
             model=model,
             model_path=str(path),
             dataset_path=str(dataset) if dataset else None,
-            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(model.size_bytes, spec),
+            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec),
             daemon_pid=os.getpid(),
             inputs_path=str(inputs) if inputs else None,
             root=str(self._surroundings.root),
@@ -250,15 +252,22 @@ class Runner:
             raise ModelRefused("a microcontroller has no operator profiler")
         if spec.dataset_sha256 or spec.inputs_sha256:
             raise UsageError("inputs of a microcontroller are drawn by the seed; files are not yet")
-        path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
-        size_bytes = path.stat().st_size
-        model = ModelFacts(
-            request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
-        )
+        if target.own_model is not None:
+            if request.model_sha256:
+                raise ModelRefused(
+                    f"{self._device.name} takes no model: its firmware has {target.own_model}"
+                )
+            model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
+        else:
+            path = str(await asyncio.to_thread(self._models.verified_path, request.model_sha256))
+            size_bytes = os.path.getsize(path)
+            model = ModelFacts(
+                request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
+            )
         return Job(
             spec=spec,
             model=model,
-            model_path=str(path),
+            model_path=path,
             dataset_path=None,
             memory_bytes=spec.limits.memory_bytes or TARGET_MEMORY_BYTES,
             daemon_pid=os.getpid(),

@@ -47,7 +47,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
     driver = find_driver()
     pipe.phase(Phase.LOADING)
     with STOP.armed():
-        target = driver.open(job.target, Path(job.model_path), directory)
+        path = Path(job.model_path) if job.model_path else None
+        target = driver.open(job.target, path, directory)
     try:
         return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
     finally:
@@ -88,7 +89,9 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         is_interrupted = True
     pipe.phase(Phase.SPOOLING)
     return TargetRecord(
-        model=replace(job.model, precision=target.precision),
+        model=replace(
+            job.model, name=target.own_model or job.model.name, precision=target.precision
+        ),
         runtime=runtime,
         inputs=target.inputs,
         outputs=target.outputs,
@@ -104,6 +107,7 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         is_interrupted=is_interrupted,
         cycles=tuple(cycles),
         upload_s=target.upload_s,
+        is_read_back=target.is_read_back,
     )
 
 

@@ -34,6 +34,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
         "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
     ),
+    (e.OwnModelOnly, "measure that one, which needs no name: edgebench bench --on {error.device}"),
     (
         e.RunsTooShort,
         "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",

@@ -113,6 +113,8 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     Rule("enough_time", _INVALID, target.enough_time),
     Rule("enough_windows", _SUSPECT, target.enough_windows),
     Rule("finite_outputs", _INVALID, target.finite_outputs),
+    Rule("known_model", _SUSPECT, target.known_model),
+    Rule("inputs_read_back", _SUSPECT, target.inputs_read_back),
     Rule("window_range", _SUSPECT, target.window_range),
     Rule("target_clock", _INVALID, target.target_clock, watches=_CLOCK),
     Rule("thermal", _SUSPECT, target.thermal, watches=_TEMPERATURE),
