@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
+import sys
 import tty
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -186,6 +188,39 @@ def test_board_of_qemu_is_measured_reset_and_pulled_out(blob: bytes, tmp_path: P
             board.outputs()
     with pytest.raises(ProcessLookupError):
         os.kill(emulator.process_id, 0)
+
+
+OPENED_AND_LEFT = """
+import sys
+from pathlib import Path
+from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES, QemuBoard, QemuSetup
+board = QemuBoard(QemuSetup(machine=QEMU_MACHINES[sys.argv[1]], firmware=Path(sys.argv[2])))
+print(board.process_id, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_emulated_board_ends_with_a_process_that_is_killed() -> None:
+    """A killed worker leaves an emulator that takes a core from every later run."""
+    need_tool("qemu-system-arm")
+    firmware = PACKAGED / f"{MACHINE.name}.elf"
+    process = subprocess.Popen(
+        [sys.executable, "-c", OPENED_AND_LEFT, MACHINE.name, str(firmware)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    emulator = os.pidfd_open(int(process.stdout.readline()))
+    try:
+        assert not select.select([emulator], [], [], 0)[0], "it runs"
+        process.kill()
+        process.communicate()
+        assert select.select([emulator], [], [], 60.0)[0]
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(emulator, signal.SIGKILL)
+        os.close(emulator)
 
 
 def test_qemu_that_does_not_start_says_why(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ the caller's to decide about. In a load it is only one more reason to begin anew
 
 from __future__ import annotations
 
+import logging
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -40,6 +41,7 @@ from edgebench.firmware_bridge.facts import (
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES, FrameKind, FrameReader, FrameUpload
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.protocol.errors import (
+    BoardLost,
     BoardRefusal,
     BoardRestarted,
     BoardSilent,
@@ -47,6 +49,8 @@ from edgebench.protocol.errors import (
     LocalProtocolError,
     UsageError,
 )
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 ATTEMPTS = 7
@@ -185,7 +189,7 @@ class Board:
             )
         errors: list[str | None] = []
         damage = LineDamaged("no window")
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             reply = self._exchange.attempt(f"infer {count} {warmup_count}", silence_s=silence_s)
             if reply.is_restart:
                 with suppress(BoardSilent):
@@ -204,7 +208,8 @@ class Board:
                 continue
             if not reply.is_complete:  # only the last line was lost
                 self._exchange.resync()
-            return replace(window, inferences=self._inference_ticks(count))
+            inferences = self._inference_ticks(count)
+            return replace(window, inferences=inferences, attempt_count=attempt)
         raise damage
 
     def outputs(self) -> tuple[float, ...]:
@@ -240,9 +245,19 @@ class Board:
 
         return self._retrying(once)
 
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most: a board cannot be told to end a window."""
+        return 0.0 if self._exchange.transport.is_emulated else self._exchange.busy_s
+
     def close(self) -> None:
-        """Let go of the board; may be called twice."""
-        self._exchange.transport.close()
+        """Let go of the board, once it has ended a window that was cut off; may be called twice."""
+        try:
+            with suppress(BoardLost):
+                if self.busy_s and not self._exchange.finish():
+                    logger.warning("%s is left busy", self._exchange.transport.name)
+        finally:
+            self._exchange.transport.close()
 
     @property
     def _has_frames(self) -> bool:
@@ -469,9 +484,13 @@ class Board:
         raise LineDamaged(f"`{reply.command}` ran, but the ends of its window are missing")
 
     def _inference_ticks(self, count: int) -> InferenceTicks | None:
-        """Times of single inferences, where the firmware has them."""
+        """Times of single inferences, where the firmware has them.
+
+        In energy mode the line is slow, and a meter's edges are what a window is measured by.
+        """
         info = self.facts.firmware
-        if info is None or not info.cycles_max:
+        is_timed = self.facts.timestamps is TimestampKind.LAP
+        if info is None or not info.cycles_max or not is_timed:
             return None
         return self._retrying(lambda: self._ask_ticks(count))
 

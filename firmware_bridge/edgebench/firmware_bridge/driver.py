@@ -12,12 +12,13 @@ import hashlib
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board import INFERENCE_S, Board
 from edgebench.firmware_bridge.board_ports import BoardPorts
 from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
 from edgebench.firmware_bridge.facts import BoardFacts
@@ -54,6 +55,8 @@ RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
 """Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
 BAUD_RATE = 115200
+WINDOW_MARGIN = 1.5
+"""A window may take so many times what the last one lets expect."""
 BLOB_FILE = "model.blob"
 BLOB_ADDRESS = {
     "mps2-an385": 0x0010_0000,
@@ -119,9 +122,16 @@ class BoardDriver:
         self, place: TargetPlace, data: bytes, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
         blob.check_fit(BOARD_MEMORY[place.name])
+        emulator = EmulatorFacts(
+            name="QEMU",
+            version=qemu_version() or "unknown",
+            machine=place.name,
+            instruction_ns=float(2**DEFAULT_SHIFT),
+        )
         path = directory / BLOB_FILE
         path.write_bytes(blob.data)
         with _firmware(place.name) as firmware:
+            digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
             setup = QemuSetup(
                 machine=QEMU_MACHINES[place.name],
                 firmware=firmware,
@@ -129,15 +139,8 @@ class BoardDriver:
                 blob_address=BLOB_ADDRESS[place.name],
             )
             board = Board(QemuBoard(setup))
-            digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
-        path.unlink()
-        emulator = EmulatorFacts(
-            name="QEMU",
-            version=qemu_version() or "unknown",
-            machine=place.name,
-            instruction_ns=float(2**DEFAULT_SHIFT),
-        )
         try:
+            path.unlink()  # QEMU has read it
             facts = board.connect()
             _check_model(facts, blob)
             return BoardWithModel(board, data, blob, directory, emulator=emulator, sha256=digest)
@@ -165,6 +168,9 @@ class BoardWithModel:
     ) -> None:
         self._board = board
         self._directory = directory
+        self._inference_s: float | None = None
+        """Time of an inference in the last window by the bridge's clock, rather too long; None
+        before the first one."""
         model = read_model(data)
         self.inputs = tuple(_spec(model.tensors[number]) for number in model.inputs)
         self.outputs = tuple(_spec(model.tensors[number]) for number in model.outputs)
@@ -189,17 +195,25 @@ class BoardWithModel:
         """Run so many inferences in a row.
 
         Raises:
-            LineDamaged: the board told no time.
+            LineDamaged: its pulses cannot be told from those of an attempt whose reply was damaged.
         """
-        found = self._board.window(count, warmup_count=warmup_count)
-        if found.ticks is None or found.tick_rate_hz is None:
-            raise LineDamaged(f"{self.firmware.name} is in energy mode: it tells no time")
+        all_count = count + warmup_count
+        silence_s = INFERENCE_S * all_count  # as long as nobody knows better
+        if self._inference_s is not None:
+            silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
+        found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
+        self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
+        if found.ticks is None and found.attempt_count > 1:
+            raise LineDamaged(
+                f"a reply of {self.firmware.name} was damaged, and it is in energy mode: nobody "
+                "knows which pulses are those of the window"
+            )
         window = Window(
             begin_ns=found.began_ns,
             end_ns=found.ended_ns,
             count=found.count,
             ticks=found.ticks,
-            tick_rate_hz=float(found.tick_rate_hz),
+            tick_rate_hz=None if found.tick_rate_hz is None else float(found.tick_rate_hz),
         )
         timed = found.inferences
         if timed is None or None in timed.ticks:
@@ -209,6 +223,11 @@ class BoardWithModel:
     def output_bytes(self) -> bytes:
         """Outputs of the last inference."""
         return self._board.output_bytes()
+
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most for the end of a window that was cut off."""
+        return self._board.busy_s
 
     def close(self) -> None:
         """Let go of the board, and keep what went over its line."""
@@ -244,6 +263,9 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
+    if info.model_crc == zlib.crc32(blob.data) and info.model_bytes == len(blob.data):
+        _check_model(board.facts, blob)
+        return BoardWithModel(board, data, blob, directory)  # it has the model, upload and all
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s
@@ -288,6 +310,8 @@ def _spec(tensor: ModelTensor) -> TensorSpec:
 
 
 def _let_go(board: Board, directory: Path) -> None:
-    with suppress(OSError, EdgebenchError):
-        board.console.write(directory / CONSOLE_FILE)
-    board.close()
+    try:
+        board.close()
+    finally:
+        with suppress(OSError, EdgebenchError):
+            board.console.write(directory / CONSOLE_FILE)

@@ -123,6 +123,27 @@ class BoardExchange:
     """What the board said when it started, as far as it was heard."""
     interface_name: str | None = None
     """Name of the interface board that the board is behind; None: there is none."""
+    _due_ns: int | None = None
+    """Time by which something of the reply under way has come, bridge clock; None: none is."""
+
+    @property
+    def busy_s(self) -> float:
+        """How long the board may yet be busy with a command whose reply a stop cut off."""
+        left_ns = 0 if self._due_ns is None else self._due_ns - self.transport.now_ns()
+        return max(0.0, left_ns / 1e9)
+
+    def finish(self) -> bool:
+        """Hear out a reply that a stop cut off; whoever asks next finds the board ready.
+
+        Returns:
+            Whether the board is ready; it is not within the silence that its command was given.
+
+        Raises:
+            BoardLost: the board is gone.
+        """
+        left_s, is_busy = self.busy_s, self._due_ns is not None
+        self._due_ns = None
+        return not is_busy or self._until_ready([], left_s, 0.0)
 
     def ask(self, command: str, *, silence_s: float | None = None) -> BoardReply:
         """Send a command; its reply, to the end.
@@ -166,10 +187,12 @@ class BoardExchange:
         self._discard()
         data = self.dialect.encode(command)
         issued_ns = self.transport.now_ns()
+        silent_s = self.timing.answer_s if silence_s is None else silence_s
+        self._due_ns = issued_ns + round(silent_s * 1e9)
         self.send(data)
         events: list[TimedEvent] = []
-        silent_s = self.timing.answer_s if silence_s is None else silence_s
         is_complete = self._until_ready(events, silent_s, limit_s)
+        self._due_ns = None
         return BoardReply(command, issued_ns, tuple(events), is_complete)
 
     def confirmed(self, command: str, *kinds: type[object]) -> BoardReply:

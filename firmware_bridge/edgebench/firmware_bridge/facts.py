@@ -162,6 +162,8 @@ class BoardWindow:
     """Outputs of the last inference, as decimals; None: the line was damaged."""
     inferences: InferenceTicks | None = None
     """Times of single inferences, from firmware that has them."""
+    attempt_count: int = 1
+    """Times that it was asked for; an earlier attempt may have run, and made its pulses."""
 
     @property
     def duration_ns(self) -> float | None:

@@ -393,16 +393,24 @@ class TargetMemory:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Inferences in a row, which the target timed itself."""
+    """Inferences in a row, between two timestamps of the target."""
 
     begin_ns: int
     """Arrival of the target's first timestamp, on the monotonic clock of the machine beside it …"""
     end_ns: int
-    """… and of its second one."""
+    """… and of its second one; where timestamps are pulses, of the lines around them."""
     count: int
-    ticks: int
-    """Difference of the two timestamps on the target's own counter."""
-    tick_rate_hz: float
+    ticks: int | None
+    """Difference of the two timestamps on the target's own counter; None where they are pulses of
+    a pin, whose times only a meter sees."""
+    tick_rate_hz: float | None
+
+    @property
+    def duration_s(self) -> float | None:
+        """Duration on the target's own counter."""
+        if self.ticks is None or self.tick_rate_hz is None:
+            return None
+        return self.ticks / self.tick_rate_hz
 
 
 @dataclass(frozen=True, slots=True)

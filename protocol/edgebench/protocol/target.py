@@ -139,8 +139,13 @@ class OpenTarget(Protocol):
         """
         ...
 
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most for the end of a window that was cut off; 0: no window."""
+        ...
+
     def close(self) -> None:
-        """Let go of the target; an emulated one ends."""
+        """Let go of the target, ready for the next run; an emulated one ends."""
         ...
 
 

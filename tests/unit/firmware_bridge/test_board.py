@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +15,14 @@ from support.board_double import (
     StreamingDouble,
     VirtualLine,
 )
+from support.reference_kernels import BUILT_IN
 
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.dialects.events import Quirk
+from edgebench.firmware_bridge.driver import BoardWithModel
 from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
+from edgebench.firmware_bridge.generate import generate
+from edgebench.firmware_bridge.transports.base import ReceivedBytes
 from edgebench.protocol.errors import (
     BoardLost,
     BoardRefusal,
@@ -26,6 +32,7 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
+from edgebench.protocol.traces import CONSOLE_FILE
 
 INPUT = bytes(range(200, 249))
 OUTPUTS = (0.0, 0.125, 0.875)
@@ -104,6 +111,67 @@ def test_deviations_of_firmware_are_survived_and_named(
     line = line_to(habits)
     board = measured(line)
     assert set(board.facts.quirks) == ({quirk} if quirk else set())
+
+
+class InterruptedLine(VirtualLine):
+    """A line on which the one who waits for the end of a window is interrupted."""
+
+    def read(self, timeout_s: float) -> ReceivedBytes:
+        """As it is, until the board is in its window."""
+        received = super().read(timeout_s)
+        if b"m-infer-start" in received.data:
+            raise KeyboardInterrupt
+        return received
+
+
+@pytest.mark.parametrize("is_emulated", [False, True])
+def test_window_that_was_cut_off_ends_before_the_board_is_let_go(is_emulated: bool) -> None:
+    """The next run finds a board that does not answer; or waits for an emulator that ends."""
+    line = InterruptedLine(BoardDouble(BoardHabits(inference_us=1_000_000)))
+    line.is_emulated = is_emulated
+    board = Board(line)
+    board.connect()
+    board.load_input(INPUT)
+    begin_ns = line.time_ns
+    with pytest.raises(KeyboardInterrupt):
+        board.window(200, silence_s=300.0)
+    assert board.busy_s == pytest.approx(0.0 if is_emulated else 300.0, abs=1.0)
+    board.close()
+    assert line.is_closed
+    if is_emulated:
+        assert line.time_ns - begin_ns < 1e9
+        return
+    assert 200 <= (line.time_ns - begin_ns) / 1e9 < 201
+    assert list(board.console.entries())[-1].data.endswith(b"m-ready\r\n")
+    board.close()
+
+
+def test_board_that_does_not_end_its_window_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    """A board that hangs is waited for without an end."""
+    line = InterruptedLine(BoardDouble(BoardHabits(inference_us=10_000_000)))
+    board = Board(line)
+    board.connect()
+    board.load_input(INPUT)
+    begin_ns = line.time_ns
+    with pytest.raises(KeyboardInterrupt):
+        board.window(200, silence_s=300.0)
+    board.close()
+    assert (line.time_ns - begin_ns) / 1e9 == pytest.approx(300.0, abs=1.0)
+    assert "/dev/ttyFAKE is left busy" in caplog.text
+
+
+def test_silence_grows_with_the_window(tmp_path: Path) -> None:
+    """A long window of a slow board is given up after two minutes."""
+    data = BUILT_IN.read_bytes()
+    line = line_to(BoardHabits(input_bytes=64, inference_us=1_000_000))
+    board = Board(line)
+    board.connect()
+    target = BoardWithModel(board, data, generate(data, model_id="digits"), tmp_path)
+    target.set_input(bytes(64))
+    target.window(1, warmup_count=0)
+    assert target.window(400, warmup_count=100).window.ticks == 400_000_000
+    target.close()
+    assert b"infer 400 100" in (tmp_path / CONSOLE_FILE).read_bytes()
 
 
 def test_energy_mode_has_pulses_instead_of_laps() -> None:

@@ -31,6 +31,7 @@ from edgebench.agent.worker.timeouts import (
     STOP_GRACE_S,
     TIMEOUT_FACTOR,
     TIMEOUT_MARGIN_S,
+    UPLOAD_BYTES_PER_S,
 )
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
@@ -285,16 +286,19 @@ class WorkerProcess:
             return None
 
     def _timeout_s(self, began: PhaseStart) -> float:
+        expected_s = TIMEOUT_FACTOR * (began.expected_s or 0.0)
         if began.phase is Phase.LOADING:
-            return self._limits.load_timeout_s
+            is_upload, size_bytes = self._job.target is not None, self._job.model.size_bytes
+            upload_s = size_bytes / UPLOAD_BYTES_PER_S if is_upload else 0.0
+            return self._limits.load_timeout_s + upload_s
         if began.phase is Phase.SPOOLING:
-            return SPOOL_TIMEOUT_S
+            return SPOOL_TIMEOUT_S + expected_s
         if began.phase is Phase.CHECKING:
             return CHECK_TIMEOUT_S
         # The limit is one of the measurement; marks for a meter are not part of it.
         if began.phase is not Phase.SYNCING and self._limits.measure_timeout_s is not None:
             return self._limits.measure_timeout_s
-        return (began.expected_s or 0.0) * TIMEOUT_FACTOR + TIMEOUT_MARGIN_S
+        return expected_s + TIMEOUT_MARGIN_S
 
     def _obituary(self, code: int) -> str:
         doing = _DOING[self._phase]

@@ -34,6 +34,16 @@ from edgebench.protocol.target import OpenTarget
 WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
 MAX_WARMUP_COUNT = 1000
+TRIAL_S = 0.5
+"""Length of the window that is not counted."""
+UNTIMED_TRIAL_RATIO = 0.1
+"""The same where the target tells no time, in lengths of a window."""
+CLOCKS_MARGIN = 1.02
+"""A little more than asked for: the clock of the target and that beside it differ."""
+UNTIMED_MARGIN = 1.1
+"""Lines are late by some milliseconds at either end of the trial."""
+FIRST_INFERENCES_S = 60.0
+"""Time for the first inferences: nobody knows yet how long one takes."""
 
 
 def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
@@ -41,7 +51,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
 
     Raises:
         StopRequested: before the first window was whole.
-        EdgebenchError: the target refuses the model, or fails.
+        InferenceFailed: the target's counter stands still.
+        EdgebenchError: it refuses the model, or fails otherwise.
     """
     assert job.target is not None
     driver = find_driver()
@@ -52,6 +63,8 @@ def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
     try:
         return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
     finally:
+        # A target that was stopped in a window goes on, and would not answer to the next run.
+        pipe.phase(Phase.SPOOLING, target.busy_s or None)
         target.close()
 
 
@@ -60,16 +73,27 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
     emulator = target.firmware.emulator
     is_counted = emulator is not None and emulator.instruction_ns is not None
     samples = [_sample(job, target, number) for number in range(WINDOWS)]
-    pipe.phase(Phase.WARMING_UP, spec.warmup_duration_s)
+    pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, spec.warmup_duration_s))
     with STOP.armed():
         target.set_input(samples[0])
         begin_s = time.monotonic()
-        target.window(1, warmup_count=0)
+        first = target.window(1, warmup_count=0).window
         each_s = time.monotonic() - begin_s
         if is_counted:
             count, warmup_count = 1, 0
+        elif first.ticks is None:
+            each_s = _untimed_each_s(target, spec)
+            count, warmup_count = _counts(spec, each_s, UNTIMED_MARGIN)
         else:
-            count, warmup_count = _counts(target, spec, each_s)
+            # The first inference alone may have been slower.
+            count = max(1, math.ceil(TRIAL_S / max(each_s, 1e-4)))
+            trial = target.window(count, warmup_count=0).window
+            if not trial.duration_s:
+                raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+            each_s = trial.duration_s / trial.count
+            count, warmup_count = _counts(spec, each_s, CLOCKS_MARGIN)
+            # A target whose clock runs slow takes longer than it says.
+            each_s = max(each_s, (trial.end_ns - trial.begin_ns) / 1e9 / trial.count)
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
     cycles: list[int] = []
@@ -87,7 +111,6 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         if not windows:
             raise
         is_interrupted = True
-    pipe.phase(Phase.SPOOLING)
     return TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -118,18 +141,25 @@ def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
     return b"".join(tensor.tobytes() for tensor in drawn)
 
 
-def _counts(target: OpenTarget, spec: RunSpec, each_s: float) -> tuple[int, int]:
-    """Inferences of a window, and before it; the first inference alone may have been slower.
+def _untimed_each_s(target: OpenTarget, spec: RunSpec) -> float:
+    """Time of an inference by the clock beside a target that tells no time.
 
-    Raises:
-        InferenceFailed: the target's counter stands still.
+    Lines may be late by milliseconds, so the trial grows until that is little beside it.
     """
-    trial = target.window(max(1, math.ceil(0.5 / max(each_s, 1e-4))), warmup_count=0).window
-    if trial.ticks <= 0:
-        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
-    each_s = trial.ticks / trial.tick_rate_hz / trial.count
-    # A little more than asked for: the clock of the target and that beside it differ.
-    window_s = 1.02 * spec.duration_s / WINDOWS
+    enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / WINDOWS)
+    count = 1
+    while True:
+        trial = target.window(count, warmup_count=0).window
+        passed_s = (trial.end_ns - trial.begin_ns) / 1e9
+        if passed_s >= enough_s or count >= spec.max_query_count:
+            return max(passed_s, 1e-9) / count
+        growth = max(2, min(10, math.ceil(1.2 * enough_s / max(passed_s, 1e-3))))
+        count = min(count * growth, spec.max_query_count)
+
+
+def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
+    """Inferences of a window, and before it, where each takes so long."""
+    window_s = margin * spec.duration_s / WINDOWS
     count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
     if spec.max_duration_s is not None:
         count = min(count, max(1, int(spec.max_duration_s / WINDOWS / each_s)))

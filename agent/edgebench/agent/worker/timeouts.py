@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
 """Timeout of a phase: so many times its expected duration, and so much more."""
+UPLOAD_BYTES_PER_S = 2000.0
+"""Slowest upload of a model to a target: a fifth of 115200 baud, as on a line that loses frames."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
 """Timeout of the checks: reference kernels are slow, and a data set may be large."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
+from edgebench.firmware_bridge.transports.program import ending_with_parent
 from edgebench.protocol.errors import BoardLost, TargetError
 from edgebench.protocol.text import one_line
 
@@ -19,7 +20,10 @@ _END_S = 2.0
 
 
 class ChildProcess:
-    """A child process whose standard input and output are a pseudo-terminal of ours."""
+    """A child process whose standard input and output are a pseudo-terminal of ours.
+
+    It ends with the thread that starts it.
+    """
 
     baud_rate = None
 
@@ -45,18 +49,20 @@ class ChildProcess:
         self._master, terminal = os.openpty()
         try:
             tty.setraw(terminal)
-            # A process group of its own: Ctrl-C is for the bridge, which then ends it.
             self._process = subprocess.Popen(
                 list(command),
                 stdin=terminal,
                 stdout=terminal,
                 stderr=subprocess.DEVNULL,
                 env=None if environment is None else dict(environment),
-                start_new_session=True,
+                preexec_fn=ending_with_parent(),
             )
-        except OSError as exc:
+        except BaseException as exc:
             os.close(self._master)
-            raise TargetError(f"cannot start {self.name}: {one_line(exc.strerror or exc)}") from exc
+            if isinstance(exc, OSError):
+                what = one_line(exc.strerror or exc)
+                raise TargetError(f"cannot start {self.name}: {what}") from exc
+            raise
         finally:
             os.close(terminal)
         os.set_blocking(self._master, False)

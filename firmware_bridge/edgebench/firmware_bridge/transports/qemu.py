@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
+from edgebench.firmware_bridge.transports.program import ending_with_parent
 from edgebench.protocol.errors import BoardLost, TargetError, UsageError
 from edgebench.protocol.text import one_line
 
@@ -123,7 +124,7 @@ def qemu_version(program: str | None = None) -> str | None:
 
 
 class QemuBoard:
-    """A board that QEMU emulates, from its reset on."""
+    """A board that QEMU emulates, from its reset on; it ends with the thread that makes it."""
 
     baud_rate = None
     is_emulated = True
@@ -144,36 +145,35 @@ class QemuBoard:
         self.name = f"qemu:{setup.machine.name}"
         self._line, line = socket.socketpair()
         self._control, control = socket.socketpair()
+        self._process: subprocess.Popen[bytes] | None = None
         self._control.settimeout(_CONTROL_S)
         self._rest, self._said = b"", ""
         descriptors = line.fileno(), control.fileno()
         try:
-            self._process = subprocess.Popen(
-                qemu_command(path, setup, line=descriptors[0], control=descriptors[1]),
-                pass_fds=descriptors,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the bridge, which then ends it
-            )
-        except OSError as exc:
-            self._line.close()
-            self._control.close()
-            raise TargetError(f"cannot start {path}: {one_line(exc.strerror or exc)}") from exc
-        finally:
-            line.close()
-            control.close()
-        try:
+            with line, control:
+                self._process = subprocess.Popen(
+                    qemu_command(path, setup, line=descriptors[0], control=descriptors[1]),
+                    pass_fds=descriptors,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    preexec_fn=ending_with_parent(),
+                )
             self._hear_control("QMP")  # its greeting
             self.control("qmp_capabilities")
             self.control("cont")
-        except BoardLost:
+        except BaseException as exc:  # a stop, too, must leave no QEMU behind
             self.close()
-            raise TargetError(f"{self.name} does not start: {self._complaint()}") from None
+            if isinstance(exc, OSError):
+                raise TargetError(f"cannot start {path}: {one_line(exc.strerror or exc)}") from exc
+            if isinstance(exc, BoardLost):
+                raise TargetError(f"{self.name} does not start: {self._complaint()}") from None
+            raise
 
     @property
     def process_id(self) -> int:
         """Process id of QEMU."""
+        assert self._process is not None
         return self._process.pid
 
     def set_baud_rate(self, baud_rate: int) -> None:
@@ -230,6 +230,8 @@ class QemuBoard:
         """End QEMU; the board's cable is pulled out."""
         self._line.close()
         self._control.close()
+        if self._process is None:
+            return
         if self._process.poll() is None:
             self._process.terminate()
             try:

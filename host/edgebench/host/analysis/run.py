@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
 from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
@@ -92,19 +94,27 @@ def analyse_run(
 
 
 def analyse_target(
-    record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
+    record: RunRecord,
+    facts: HostFacts,
+    *,
+    created_utc: str,
+    clock: ClockModel | None,
+    power: PowerTrace | None = None,
 ) -> Run:
-    """The result of a run of a device that timed itself.
+    """The result of a run of a device that timed itself, or whose pulses a meter saw.
 
     Raises:
-        MeasurementError: it timed nothing, or what cannot be true.
+        MeasurementError: it ran nothing, or told what cannot be true.
     """
     target = record.target
     if target is None:
         raise MeasurementError("the device did not time itself")
     try:
-        measured = measure_windows(target)
-        verdict = judge_target(TargetEvidence(record, target, measured, facts))
+        request = _energy_request(record, facts)
+        energy = find_pulsed_energy(record, target, power, request) if request else None
+        edges = energy.edge_windows if energy else ()
+        measured = measure_windows(target, [one.duration_s for one in edges] or None)
+        verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
     except MeasurementError:
         raise
     except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
@@ -134,6 +144,7 @@ def analyse_target(
                 flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
             ),
             upload_s=target.upload_s,
+            energy=energy,
         ),
         environment=record.environment,
         conditions=replace(
@@ -212,14 +223,20 @@ def _energy(
     measured: Measurement,
     clock: ClockModel | None,
 ) -> EnergyResult | None:
-    """The energy of a run that asked for it, from a meter of the host or of the agent."""
-    request, served = traces.facts.energy, record.spec.meter
-    if request is None and served is not None:
-        request = EnergyRequest(meter=served)
+    """The energy of a run that asked for it."""
+    request = _energy_request(record, traces.facts)
     if request is None:
         return None
     timed = TimedQueries(traces.queries, measured.first_row)
     return find_energy(record, worker, timed, traces.power, clock, request)
+
+
+def _energy_request(record: RunRecord, facts: HostFacts) -> EnergyRequest | None:
+    """What was asked of a meter of the host or of the agent; None: no meter was named."""
+    served = record.spec.meter
+    if facts.energy is None and served is not None:
+        return EnergyRequest(meter=served)
+    return facts.energy
 
 
 def _metrics(

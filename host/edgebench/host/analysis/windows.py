@@ -14,7 +14,8 @@ result is the median of five windows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,10 +41,19 @@ class WindowMeasurement:
     """Median over the windows; None where nobody counts them."""
     latency: LatencySummary | None
     """Of single inferences; None where none were timed, or the target is emulated."""
+    duration_s: float | None
+    """Sum of the windows' times; None where nobody timed them."""
 
 
-def measure_windows(target: TargetRecord) -> WindowMeasurement:
+def measure_windows(
+    target: TargetRecord, metered_s: Sequence[float] | None = None
+) -> WindowMeasurement:
     """Compute the numbers.
+
+    Args:
+        target: The target's account of the run.
+        metered_s: Times of the windows by the edges that a meter saw, shape (windows,), for a
+            target that tells no time; None: no meter saw them.
 
     Raises:
         MeasurementError: there is no window, or one that cannot be true.
@@ -52,13 +62,16 @@ def measure_windows(target: TargetRecord) -> WindowMeasurement:
         _check(window)
     if not target.windows:
         raise MeasurementError("the target timed no window")
-    times_s = np.array([one.ticks / one.tick_rate_hz for one in target.windows])
     counts = np.array([one.count for one in target.windows])
+    ticks = [one.ticks for one in target.windows if one.ticks is not None]
+    if len(ticks) < len(target.windows):
+        return _metered(counts, target.warmup_count, metered_s)
+    times_s = np.array([one.duration_s for one in target.windows], np.float64)
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
     emulator = target.firmware.emulator
     cycles_ns = _cycles_ns(target)
-    resolution_ratio = EDGE_TICKS / min(one.ticks for one in target.windows)
+    resolution_ratio = EDGE_TICKS / min(ticks)
     if cycles_ns is not None:
         resolution_ratio = EDGE_TICKS / min(target.cycles)
     instruction_ns = emulator.instruction_ns if emulator else None
@@ -78,14 +91,44 @@ def measure_windows(target: TargetRecord) -> WindowMeasurement:
         throughput_per_s=None if emulator else 1e9 / median_ns,
         instructions_per_inference=counted_ns / instruction_ns if instruction_ns else None,
         latency=None if emulator or cycles_ns is None else summarize(cycles_ns),
+        duration_s=float(times_s.sum()),
     )
 
 
+def _metered(
+    counts: NDArray[np.int64], warmup_count: int, metered_s: Sequence[float] | None
+) -> WindowMeasurement:
+    """Numbers of a target that tells no time: those of the meter's clock, or none."""
+    summary = WindowSummary(
+        count=len(counts),
+        inference_count=int(counts.sum()),
+        warmup_count=warmup_count,
+        shortest_s=None,
+        ns_per_inference=None,
+        range_ratio=None,
+        resolution_ratio=None,
+    )
+    if metered_s is None:
+        return WindowMeasurement(summary, None, None, None, None)
+    times_s = np.array(metered_s)
+    each_ns = times_s / counts * 1e9
+    median_ns = float(np.median(each_ns))
+    summary = replace(
+        summary,
+        shortest_s=float(times_s.min()),
+        ns_per_inference=median_ns,
+        range_ratio=float(np.ptp(each_ns)) / median_ns,
+        is_timed_by_meter=True,
+    )
+    return WindowMeasurement(summary, 1e9 / median_ns, None, None, float(times_s.sum()))
+
+
 def _check(window: Window) -> None:
-    if window.count < 1 or window.ticks < 1 or not 0 < window.tick_rate_hz < 1e12:
+    ticks, rate_hz = window.ticks, window.tick_rate_hz
+    is_true = ticks is None or rate_hz is None or (ticks >= 1 and 0 < rate_hz < 1e12)
+    if window.count < 1 or not is_true:
         raise MeasurementError(
-            f"window of {window.count} inferences took {window.ticks} ticks at "
-            f"{window.tick_rate_hz:g} Hz"
+            f"window of {window.count} inferences took {ticks} ticks at {rate_hz} Hz"
         )
     if window.end_ns < window.begin_ns:  # an emulator's two lines may come in one read
         raise MeasurementError(

@@ -28,6 +28,7 @@ from edgebench.host.store.files import (
     file_digests,
     read_clock,
     read_facts,
+    read_power,
     read_record,
     read_traces,
     unpack_telemetry,
@@ -80,8 +81,10 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
     made_utc, clock = created_utc(record.run_id) or now, fit_clock(probes, record)
     if record.target is not None:
         unpack_telemetry(directory, record)
-        facts = read_facts(directory)
-        run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+        if recording := _recording(directory, record, trouble):
+            write_power(directory, recording)
+        facts, power = read_facts(directory), read_power(directory)
+        run = analyse_target(record, facts, created_utc=made_utc, clock=clock, power=power)
     elif record.worker is None:
         # What a meter recorded stays under raw/: there is no inference that it could be divided by.
         unpack_telemetry(directory, record)

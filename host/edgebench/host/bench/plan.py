@@ -67,7 +67,15 @@ class Step:
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
         if self.is_target:
-            return replace(spec, runtime=self.runtime, engine=Engine.TARGET, is_checked=False)
+            # A meter sees the pulses of its pin; no idle time or load code is aligned with it.
+            return replace(
+                spec,
+                runtime=self.runtime,
+                engine=Engine.TARGET,
+                is_checked=False,
+                idle_duration_s=0.0,
+                load_code_chip_s=None,
+            )
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(

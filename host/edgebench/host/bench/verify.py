@@ -24,6 +24,7 @@ from edgebench.host.store.files import (
     file_digests,
     read_clock,
     read_facts,
+    read_power,
     read_queries,
     read_record,
     read_traces,
@@ -62,7 +63,7 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     record = read_record(directory)
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
-    if record.worker is not None and (found := _trace_differences(directory, record, version)):
+    if found := _trace_differences(directory, record, version):
         return found
     try:
         run = _recomputed(directory, record, created_utc(run_id) or _made_utc(document))
@@ -80,12 +81,14 @@ def verify(store: Store, run_id: str) -> list[Difference]:
 
 def _trace_differences(directory: Path, record: RunRecord, version: int) -> list[Difference]:
     """Differences of the traces, without which no number is worth computing again."""
-    assert record.worker is not None
-    queries = read_queries(directory)
-    rows = len(queries), queries.warmup_count
-    expected = record.worker.query_count, record.worker.warmup_query_count
-    if rows != expected:
-        return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
+    if not record.has_measured:
+        return []
+    if record.worker is not None:
+        queries = read_queries(directory)
+        rows = len(queries), queries.warmup_count
+        expected = record.worker.query_count, record.worker.warmup_query_count
+        if rows != expected:
+            return [Difference("queries.parquet (rows, warm-up rows)", rows, expected)]
     spool = directory / RAW_DIRECTORY / METER_FILE
     if version >= CHECKSUMMED_SINCE and (trouble := spool_trouble(spool, directory)):
         return [Difference("power.parquet", "as stored", trouble)]
@@ -133,8 +136,8 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
     clock = fit_clock(read_clock(directory), record)
     try:
         if record.target is not None:
-            facts = read_facts(directory)
-            run = analyse_target(record, facts, created_utc=made_utc, clock=clock)
+            facts, power = read_facts(directory), read_power(directory)
+            run = analyse_target(record, facts, created_utc=made_utc, clock=clock, power=power)
         elif record.worker is None:
             facts = read_facts(directory)
             run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)

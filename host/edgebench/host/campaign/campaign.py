@@ -90,7 +90,7 @@ class Campaign:
                     "device": name,
                     "state": _lane_state(note, is_running=is_running),
                     "reason": note.reason if note else "",
-                    "lab": (note.lab or None) if note else None,
+                    "lab": (note.at.lab or None) if note else None,
                     "since_utc": note.at_utc if note else None,
                     "measured_count": state.count(RunState.MEASURED, device=name),
                     "failed_count": state.count(RunState.FAILED, device=name),

@@ -17,6 +17,7 @@ from edgebench.host.bench.plan import Step, refuse_too_large, run_request, runti
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.run import DeviceLane, measure
 from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab
 from edgebench.host.campaign.plan import Cell, attempt_name
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
@@ -65,8 +66,8 @@ class CampaignDevice(Protocol):
     """A device while a campaign measures on it."""
 
     @property
-    def lab(self) -> str:
-        """Name of the lab by which it is reached; empty: this host."""
+    def at(self) -> DeviceAtLab:
+        """The lab by which it is reached; `NO_LAB`: this host."""
         ...
 
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
@@ -140,7 +141,7 @@ class DeviceHost:
 class PairedDevice:
     """A device that this host is connected to."""
 
-    lab = ""
+    at = NO_LAB
 
     def __init__(
         self, host: DeviceHost, lane: DeviceLane, target: Target, meter: OpenMeter | None

@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -47,6 +47,20 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class DeviceAtLab:
+    """A device of a campaign over several labs: which lab measures on it, and which one it is."""
+
+    lab: str = ""
+    """Name of the lab; empty in a campaign of one host, and before one is chosen."""
+    pin: str = ""
+    """Digest of the certificate of the device's agent; empty: not known yet."""
+    seat: str = ""
+
+
+NO_LAB = DeviceAtLab()
+
+
+@dataclass(frozen=True, slots=True)
 class LaneNote:
     """What was last written about a device."""
 
@@ -54,8 +68,8 @@ class LaneNote:
     state: str
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
-    lab: str = ""
-    """Lab by which it was measured, in a campaign over several; else empty."""
+    at: DeviceAtLab = NO_LAB
+    """By which lab it was measured, in a campaign over several."""
 
 
 @dataclass(slots=True)
@@ -128,11 +142,12 @@ class Journal:
         """
         self._write({"event": "gone", "run_id": run_id})
 
-    def note_lane(self, device: str, state: str, reason: str = "", *, lab: str = "") -> None:
+    def note_lane(
+        self, device: str, state: str, reason: str = "", *, at: DeviceAtLab = NO_LAB
+    ) -> None:
         """Say how it goes on a device, for those who look; that the disk is full stops nothing."""
         entry = {"event": "lane", "device": device, "state": state, "reason": reason}
-        if lab:
-            entry["lab"] = lab
+        entry |= {name: value for name, value in asdict(at).items() if value}
         with suppress(StoreError):
             self._write(entry)
 
@@ -210,8 +225,10 @@ def _apply(entry: dict[str, str], record: JournalRecord) -> None:
         record.gone.add(entry["run_id"])
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
-        lab = printable(entry.get("lab", ""))
-        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, lab)
+        at = DeviceAtLab(*(printable(entry.get(one.name, "")) for one in fields(DeviceAtLab)))
+        if not at.lab and entry["device"] in record.lanes:  # no lab was reached meanwhile
+            at = record.lanes[entry["device"]].at
+        record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, at)
 
 
 def begin_journal(store: Store, plan: CampaignPlan) -> Journal:

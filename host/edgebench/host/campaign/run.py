@@ -14,7 +14,7 @@ from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.campaign.device import CampaignDevice, OpenDevice, RunOrder, may_pass
 from edgebench.host.campaign.estimate import expected_run_s
-from edgebench.host.campaign.journal import Journal, Refusal
+from edgebench.host.campaign.journal import NO_LAB, Journal, Refusal
 from edgebench.host.campaign.plan import AttemptName, CampaignPlan, PlannedRun, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import METER_LOST, STOPPED
@@ -97,27 +97,27 @@ class DeviceCampaign:
         Raises:
             Interrupted: somebody cancelled.
         """
-        name, journal, lab = self._device, self._work.journal, ""
+        name, journal, at = self._device, self._work.journal, NO_LAB
         while True:
             try:
                 with self._open_device(self._watcher, self._cancellation) as device:
-                    lab = device.lab
-                    journal.note_lane(name, "measuring", lab=lab)
+                    at = device.at
+                    journal.note_lane(name, "measuring", at=at)
                     self._settle(device)
                     self._pause.reached()
                     self._make_all(device)
                     device.finish()
-                journal.note_lane(name, "ended", lab=lab)
+                journal.note_lane(name, "ended", at=at)
                 return self._runs
             except EdgebenchError as exc:
                 # A meter that was never there is a mistake; one that was may be plugged in again.
                 is_unplugged = isinstance(exc, NoSuchMeter) and self._was_measured()
                 if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
-                    journal.note_lane(name, "given_up", str(exc), lab=lab)
+                    journal.note_lane(name, "given_up", str(exc), at=at)
                     self._on_given_up(exc)
                     self._work.watcher.device_failed(name, exc)
                     return self._runs
-                journal.note_lane(name, "waiting", str(exc), lab=lab)
+                journal.note_lane(name, "waiting", str(exc), at=at)
                 self._watcher.paused(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
 

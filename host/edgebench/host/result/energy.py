@@ -108,6 +108,16 @@ class BatteryLife:
     """Expanded uncertainty of both, without that of the capacity."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeWindow:
+    """Window of inferences whose two ends are edges that the meter saw on a digital input."""
+
+    inference_count: int
+    duration_s: float
+    """Time between the edges, by the meter's own clock."""
+    energy_j_per_inference: float
+
+
 @dataclass(frozen=True, slots=True)
 class SyncAttempt:
     """One method of alignment, and what came of it."""
@@ -182,6 +192,11 @@ class EnergyResult:
     per_query: QueryEnergy | None = None
     battery: BatteryLife | None = None
     net_refused: str | None = None
+    edge_windows: tuple[EdgeWindow, ...] = ()
+    """Windows of a board in energy mode, in order of time; the gross energy is that of the window
+    with the median one. Empty where the ends of the window are those of a loop on another clock."""
+    edge_input: int | None = None
+    """Digital input that has the edges."""
     boundary: str | None = None
     """What is inside; None where there is no energy, and where nobody knows."""
     channels: tuple[str, ...] | None = None

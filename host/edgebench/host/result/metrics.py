@@ -132,8 +132,12 @@ def headline_latency(run: Run) -> LatencySummary | None:
 def headline(run: Run) -> Metric:
     """The number that a run is about; the median of its latencies, where too few bound the tail.
 
-    Of a target that times windows as a whole there is no latency of a single inference.
+    Of a target that times windows as a whole there is no latency of a single inference, and one in
+    energy mode is measured for its energy.
     """
+    energy = run.metrics.energy
+    if energy is not None and energy.edge_windows and energy.is_measured:
+        return METRICS[GROSS_ENERGY]
     if run.metrics.instructions_per_inference is not None:
         return METRICS[INSTRUCTIONS]
     if run.metrics.windows is not None and run.metrics.latency_ns is None:

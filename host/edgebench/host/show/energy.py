@@ -45,6 +45,7 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
         return [("energy", f"refused: {energy.refused}"), ("meter", energy.meter)]
     lines = [
         ("energy", _gross(energy, energy.gross_j_per_inference)),
+        *([("", _edges(energy))] if energy.edge_windows else []),
         ("", _net(energy)),
         ("power", _power(energy)),
         ("uncertainty", _uncertainty(energy)),
@@ -73,6 +74,16 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
         parts.append(f"{per_j} inferences/J")
     parts.append(f"over {energy.inference_count} in {energy.duration_s or 0:.3g} s")
     return ", ".join(parts)
+
+
+def _edges(energy: EnergyResult) -> str:
+    """Windows whose ends the meter itself saw, of which the energy is the median."""
+    each_j = [one.energy_j_per_inference for one in energy.edge_windows]
+    span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"
+    return (
+        f"median of {len(each_j)} windows between edges at input {energy.edge_input} of the meter, "
+        f"{span}"
+    )
 
 
 def _net(energy: EnergyResult) -> str:

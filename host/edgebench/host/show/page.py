@@ -274,15 +274,18 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
 
 def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[str, str]]:
     """What the device timed itself; virtual time is not shown where instructions are counted."""
+    timed = "timed by the meter" if windows.is_timed_by_meter else "timed by the device"
     line = (
-        f"{windows.count} timed by the device, {windows.inference_count} inferences, "
-        f"{windows.warmup_count} before each"
+        f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
+        f"{windows.inference_count} inferences, {windows.warmup_count} before each"
     )
+    if windows.ns_per_inference is None or windows.range_ratio is None:
+        return [("windows", line)]
     if instructions is None:
         each = f"{format_ns(windows.ns_per_inference)} per inference on average"
         line += f"; {each}, range {windows.range_ratio:.3%}"
         return [("windows", line)]
-    within = instructions * windows.resolution_ratio
+    within = instructions * (windows.resolution_ratio or 0.0)
     shown = f"{format_instructions(instructions)} per inference, within {within:.2g}"
     return [("windows", line), ("instructions", shown)]
 

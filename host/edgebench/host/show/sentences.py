@@ -88,9 +88,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "{value:.3f} s, at least {limit:g} s",
         "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",
         "counted": _COUNTED,
+        "no_time": "the device is in energy mode and tells no time, and no meter saw its pulses",
     },
     "enough_windows": {
-        "": "{value:.0f} windows timed by the device, at least {limit:.0f}",
+        "": "{value:.0f} windows, at least {limit:.0f}",
         "counted": _COUNTED,
     },
     "keeps_up": {
@@ -173,11 +174,13 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "window_range": {
         "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
         "one": "one window is too few to tell",
+        "no_time": "nobody timed the windows",
     },
     "target_clock": {
         "": "the device's counter and the clock of the machine beside it differ by {value:.3%}, "
         "limit {limit:.0%}",
         "emulated": "an emulator's counter follows no clock",
+        "no_time": "the device is in energy mode, and tells no time",
     },
     "precision_floor": _PRECISION,
     "precision": _PRECISION,
@@ -293,6 +296,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "difference {limit:.2g} W",
         "no_power": "the recording gives no power",
         "one_side": "{why}",
+        **_NO_METER,
+    },
+    "energy_windows": {
+        "": "shortest window {value:.3f} s between its edges, at least {limit:g} s",
+        "no_edges": "no window has edges that the meter saw",
         **_NO_METER,
     },
     "energy": {

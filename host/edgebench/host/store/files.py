@@ -169,8 +169,17 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
         read_facts(directory),
         log.read_text(errors="replace") if log.exists() else None,
         read_telemetry(directory, record.telemetry),
-        PowerFile.open(directory) if (directory / POWER_FILE).exists() else None,
+        read_power(directory),
     )
+
+
+def read_power(directory: Path) -> PowerFile | None:
+    """Recording of a run's meter; None where there is none.
+
+    Raises:
+        RunDamaged: the file is damaged.
+    """
+    return PowerFile.open(directory) if (directory / POWER_FILE).exists() else None
 
 
 def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:

@@ -95,6 +95,20 @@ def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
     assert not (directory / ANSWERS_FILE).exists()
 
 
+def test_worker_of_a_target_has_time_for_a_slow_line_and_a_long_window(
+    tmp_path: Path, job: Job
+) -> None:
+    """A model that takes two minutes to send is given up; so is a stop in a window of an hour."""
+    worker = WorkerProcess(tmp_path, Limits(load_timeout_s=60.0))
+    model = replace(job.model, size_bytes=240_000)
+    loading = PhaseStart(Phase.LOADING, None, 0)
+    worker._job = replace(job, model=model)
+    assert worker._timeout_s(loading) == 60.0
+    worker._job = replace(job, model=model, target="/dev/ttyACM0")
+    assert worker._timeout_s(loading) == 60.0 + 120.0
+    assert worker._timeout_s(PhaseStart(Phase.SPOOLING, 3600.0, 0)) > 3600.0
+
+
 def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
     """A stop while the answers are looked at is told as a crash of the reference."""
     found = asyncio.run(follow(tmp_path / "run", job, Phase.CHECKING, signal.SIGTERM))

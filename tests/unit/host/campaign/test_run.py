@@ -16,7 +16,7 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import OnProblem
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.device import CampaignDevice, RunOrder
-from edgebench.host.campaign.journal import begin_journal
+from edgebench.host.campaign.journal import DeviceAtLab, begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher
 from edgebench.host.campaign.plan import AttemptName, PlannedRun, new_plan
 from edgebench.host.campaign.requests import CellRequests
@@ -45,7 +45,7 @@ SPEC = CampaignSpec(
 class RefusingDevice:
     """A device that refuses every model, or is gone."""
 
-    lab = "rack-1"
+    at = DeviceAtLab("rack-1", "aa", "left")
 
     def __init__(self, error: EdgebenchError) -> None:
         self.error = error
@@ -137,7 +137,7 @@ def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> Non
     [error] = measure(work, device)
     assert isinstance(error, LinkLost)
     state = campaign_state(work.store, work.journal)
-    assert (state.lanes["local"].state, state.lanes["local"].lab) == ("given_up", "rack-1")
+    assert (state.lanes["local"].state, state.lanes["local"].at) == ("given_up", device.at)
     [intended] = [run.attempts for run in state.runs.values() if run.attempts]
     assert intended[0].is_unsettled
 

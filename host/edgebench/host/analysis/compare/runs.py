@@ -169,9 +169,8 @@ def _prepare(
 
 def _resolution_ratio(runs: Sequence[Run]) -> float:
     """Of the counts of these runs: that of the coarsest."""
-    return max(
-        (run.metrics.windows.resolution_ratio for run in runs if run.metrics.windows), default=0
-    )
+    windows = [run.metrics.windows for run in runs if run.metrics.windows]
+    return max((one.resolution_ratio or 0.0 for one in windows), default=0.0)
 
 
 def _full_name(metric: str) -> str:

@@ -3,10 +3,15 @@
 Theory of operation. In MLPerf Tiny's energy mode a board pulls a pin low before the first and after
 the last inference of an `infer`, and the pin is a digital input of the meter. So the ends of each
 window are on the meter's own clock, and nothing has to be aligned: energy between two edges over
-the number of inferences. Other pulses come before (one when the board starts, one for each
-`timestamp`), so which edges are which windows is found by the bridge's clock, roughly: the windows
-of a recording are edges in a row whose distances are those of the lines that the bridge read. Lines
-may come seconds late on a busy machine; a window is ten seconds long.
+the number of inferences.
+
+Which edges are which windows follows from their order. Every `infer` makes two; the board makes
+others when it starts, when it is asked for a `timestamp`, and in windows that are not counted, all
+before the windows that are. So the windows have the last edges of the recording, two each, or the
+ones before those of a window that was cut short, or of a board that restarts when its port is
+closed. A lost edge shifts all that come before it, so that pauses stand for windows: the edges of
+each window are as far apart as the lines that the bridge read, or the energy is refused. Lines may
+be late by seconds on a busy machine, and this is all that the bridge's clock is good for.
 
 The reported energy is that of the median window, as the benchmark's rules ask: five windows, ten
 seconds each or more.
@@ -23,26 +28,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from edgebench.host.analysis.energy.checks import check_recording
 from edgebench.host.analysis.energy.in_step import refuse_few_instants
-from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
+from edgebench.host.analysis.energy.integrate import Nanoseconds
 from edgebench.host.analysis.energy.power_trace import PowerTrace
+from edgebench.host.analysis.energy.run import (
+    ENERGY_ERRORS,
+    metered_result,
+    with_gross,
+    with_refusal,
+)
 from edgebench.host.analysis.energy.site import Site, site_in
 from edgebench.host.analysis.energy.sync.alignment import Alignment, ClockLine
-from edgebench.host.analysis.energy.uncertainty import MeterErrors, UncertainValue
+from edgebench.host.analysis.energy.uncertainty import EnergyWindow, MeterErrors, UncertainValue
 from edgebench.host.analysis.energy.windows import AlignedTrace, in_words
-from edgebench.host.result.energy import SyncMethod
+from edgebench.host.result.energy import EdgeWindow, EnergyResult, SyncMethod
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.record import RunRecord, TargetRecord
 
-RULE_WINDOWS = 5
-RULE_WINDOW_S = 10.0
-"""MLPerf Tiny's rules: the median of five windows, of ten seconds each or more."""
 LATE_S = 2.0
-"""Lateness of a line, beside the edge that it belongs to, on a machine that is busy."""
-LATE_RATIO = 0.2
-"""Share of a window by which the lines of short ones may be late at most."""
-CLEAR_FACTOR = 2.0
-"""Another place for the windows has to be worse by this; else nobody knows which one is right."""
+"""Lateness of a line, beside the edge that it belongs to, on a machine that is busy …"""
+LATE_RATIO = 0.5
+"""… but no larger share of a window: a pause is not to be taken for one."""
+MAX_TRAILING_EDGES = 4
+"""Edges behind the last whole window: two of one that was cut short, and a restart."""
 MAX_STARTS = 10_000
 """Most inferences whose starts are laid out evenly, to see whether a meter is in step with them."""
 
@@ -66,8 +75,8 @@ class PulsedEnergy:
     window: PulsedWindow
     edges_ns: tuple[int, int]
     """Its ends, meter clock."""
+    measured: EnergyWindow
     energy_j_per_inference: UncertainValue
-    power_w: UncertainValue
 
     @property
     def duration_s(self) -> float:
@@ -91,11 +100,49 @@ class PulsedResult:
         ranked = sorted(self.windows, key=lambda one: one.energy_j_per_inference.value)
         return ranked[(len(ranked) - 1) // 2]
 
-    @property
-    def is_by_rule(self) -> bool:
-        """Whether there are as many windows as the benchmark asks for, and each is long enough."""
-        is_long = all(one.duration_s >= RULE_WINDOW_S for one in self.windows)
-        return is_long and len(self.windows) >= RULE_WINDOWS
+
+def find_pulsed_energy(
+    record: RunRecord, target: TargetRecord, power: PowerTrace | None, request: EnergyRequest
+) -> EnergyResult:
+    """Energy of a run on a board in energy mode, or why there is none."""
+    result = metered_result(record, power, request)
+    if power is None or result.refused is not None:
+        return result
+    if any(one.ticks is not None for one in target.windows):
+        reason = (
+            f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
+            "see, and no clock of it is aligned with the meter's"
+        )
+        return replace(result, refused=reason, refused_by="energy")
+    windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
+    try:
+        pulsed = pulsed_energy(power, windows)
+        median = pulsed.median
+        result = replace(
+            result,
+            boundary=pulsed.site.boundary,
+            channels=pulsed.site.channels,
+            edge_input=pulsed.input_number,
+            edge_windows=tuple(
+                EdgeWindow(
+                    inference_count=one.window.count,
+                    duration_s=one.duration_s,
+                    energy_j_per_inference=one.energy_j_per_inference.value,
+                )
+                for one in pulsed.windows
+            ),
+            net_refused="nobody knows when the board was idle: it has no clock that is aligned",
+        )
+        return with_gross(
+            result,
+            MeterErrors(power.header.uncertainty),
+            median.measured,
+            median.window.count,
+            mean_s=median.duration_s / median.window.count,
+            battery_capacity_j=request.battery_capacity_j,
+        )
+    except ENERGY_ERRORS as exc:
+        return with_refusal(result, exc, record.run_id)
 
 
 def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedResult:
@@ -106,16 +153,12 @@ def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedR
         windows: Windows in order of time.
 
     Raises:
-        MeasurementError: the recording cannot be trusted, no input has the pulses, or a window has
-            no energy.
+        MeasurementError: no input has the pulses, or a window has no energy.
     """
-    checks = check_recording(power.header, power.loss, power.flags)
-    if failed := [check for check in checks if check.is_passed is False]:
-        raise MeasurementError(f"{failed[0].id}: {failed[0].detail}")
     refuse_few_instants(power.header.capability)
     site = site_in(power)
-    number, edges_ns = find_edges(windows, power.falling_edges())
     period_ns = 1e9 / power.header.capability.rate_hz
+    number, edges_ns = find_edges(windows, power.falling_edges(), period_ns)
     # Windows and trace are of one clock: all that is open is where in a sample an edge was.
     same = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), period_ns, mark_count=edges_ns.size)
     trace = AlignedTrace(power, site, same)
@@ -127,66 +170,55 @@ def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedR
         in_step_j = trace.in_step_j(starts.astype(np.int64), (begin, end))
         measured = replace(measured, in_step_j=math.hypot(measured.in_step_j, in_step_j))
         gross = errors.gross_per_inference(measured, window.count)
-        if gross.value + gross.u95_absolute < 0:
-            raise MeasurementError(
-                f"energy is negative, {gross.value:.3g} J per inference: the meter's wires are the "
-                "other way round"
-            )
-        energies.append(PulsedEnergy(window, (begin, end), gross, errors.mean_power(measured)))
+        energies.append(PulsedEnergy(window, (begin, end), measured, gross))
     return PulsedResult(site, number, tuple(energies))
 
 
 def find_edges(
-    windows: Sequence[PulsedWindow], edges: Mapping[int, Nanoseconds]
+    windows: Sequence[PulsedWindow], edges: Mapping[int, Nanoseconds], period_ns: float
 ) -> tuple[int, Nanoseconds]:
     """Digital input that has the pulses, and the edges of the windows, shape (windows, 2).
 
     Args:
         windows: Windows in order of time.
         edges: Falling edges by digital input, meter clock, ascending.
+        period_ns: Interval of the meter's samples: edges of one pin on two inputs differ by less.
 
     Raises:
-        MeasurementError: no input has them, or they may be in two places.
+        MeasurementError: no input has them, or two have others.
     """
     if not windows:
         raise MeasurementError("there was no window with pulses")
-    ends_s = np.array([(one.began_ns, one.ended_ns) for one in windows]).reshape(-1) / 1e9
-    shortest_s = float(np.min(ends_s[1::2] - ends_s[::2]))
-    allowed_s = min(LATE_S, LATE_RATIO * shortest_s)
-    places = sorted(
-        (float(off_s), number, first)
+    told_ns = np.array([one.ended_ns - one.began_ns for one in windows], np.int64)
+    fitting = {
+        number: pairs
         for number, times in edges.items()
-        for first, off_s in enumerate(_off_s(ends_s, times))
-    )
-    if not places or places[0][0] > allowed_s:
-        seen = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
-        best = (
-            f", the best by {in_words(places[0][0])}, limit {in_words(allowed_s)}" if places else ""
-        )
+        if (pairs := _last_pairs(times, told_ns)) is not None
+    }
+    if not fitting:
+        counted = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
         raise MeasurementError(
-            f"no digital input has the {len(ends_s)} pulses of {len(windows)} windows{best} "
-            f"(falling edges: {seen or 'none'})"
+            f"no digital input has the {2 * len(windows)} pulses of {len(windows)} windows, as far "
+            f"apart as the board's lines, {in_words(float(told_ns.min()) / 1e9)} or more "
+            f"(falling edges: {counted or 'none'})"
         )
-    off_s, number, first = places[0]
-    # An input that is wired to the same pin has the same edges, and is no other place.
-    rivals = [one for one in places[1:] if one[1] == number]
-    if rivals and rivals[0][0] < min(allowed_s, CLEAR_FACTOR * max(off_s, 1e-3)):
-        raise MeasurementError(
-            f"the pulses of {len(windows)} windows fit input {number} in two places: windows and "
-            "the time between them are alike"
-        )
-    return number, edges[number][first : first + len(ends_s)].reshape(-1, 2)
+    number, pairs = next(iter(fitting.items()))
+    for other, its_pairs in fitting.items():
+        if np.abs(its_pairs - pairs).max() > 2 * period_ns:
+            raise MeasurementError(
+                f"inputs {number} and {other} both have pulses that fit the windows, at other times"
+            )
+    return number, pairs
 
 
-def _off_s(ends_s: Floats, edges_ns: Nanoseconds) -> Floats:
-    """Largest difference in a distance between two ends, for each first edge in a row, shape (k,).
-
-    Differences of one sign are no difference: one line may be late, and all others then seem early.
-    So it is half of what the offsets of the ends span.
-    """
-    if len(edges_ns) < len(ends_s):
-        return np.zeros(0)
-    rows = np.lib.stride_tricks.sliding_window_view(edges_ns / 1e9, len(ends_s))
-    offsets_s = rows - ends_s
-    spans_s: Floats = (offsets_s.max(axis=1) - offsets_s.min(axis=1)) / 2
-    return spans_s
+def _last_pairs(times: Nanoseconds, told_ns: Nanoseconds) -> Nanoseconds | None:
+    """The last edges, two for each window, that are as far apart as told; None: there are none."""
+    late_ns = np.minimum(LATE_S * 1e9, LATE_RATIO * told_ns)
+    count = 2 * len(told_ns)
+    for end in range(len(times), len(times) - MAX_TRAILING_EDGES - 1, -1):
+        if end < count:
+            return None
+        pairs = times[end - count : end].reshape(-1, 2)
+        if (np.abs(pairs[:, 1] - pairs[:, 0] - told_ns) <= late_ns).all():
+            return pairs
+    return None

@@ -65,6 +65,8 @@ from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
 """Idle windows that a net energy needs: one alone does not tell how the idle power changed."""
+ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
+"""Errors that cost a run its energy, and nothing else."""
 EDGE_QUERIES = 1000
 """Fewest inferences whose ends are looked at, where there are more."""
 logger = logging.getLogger(__name__)
@@ -79,23 +81,9 @@ def find_energy(
     request: EnergyRequest,
 ) -> EnergyResult:
     """Energy of a run, or why there is none."""
-    if power is None:
-        # A meter of the host that started the run, which another host of its lab has collected.
-        reason = "its recording is not here: the meter was at the host that started the run"
-        if record.metered is not None:
-            reason = record.metered.trouble or "the meter recorded nothing"
-        return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
-    info, facts = power.header.info, power.header.facts
-    result = EnergyResult(
-        meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
-        supply_v=facts.get("supply_v"),
-        settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
-        checks=check_recording(power.header, power.loss, power.flags),
-        trace=trace_file(request.trace, power.header) if request.trace else None,
-    )
-    if failed := [check for check in result.checks if check.is_passed is False]:
-        reason = f"{failed[0].id}: {failed[0].detail}"
-        return replace(result, refused=reason, refused_by="meter")
+    result = metered_result(record, power, request)
+    if power is None or result.refused is not None:
+        return result
     try:
         refuse_few_instants(power.header.capability)
         site = site_in(power)
@@ -116,13 +104,93 @@ def find_energy(
         seen = look_at_meter(power, site.channels[0], sync.best.line, codes, idles_ns)
         trace = AlignedTrace(power, site, sync.best, seen)
         return _with_numbers(result, trace, record, timed, request.battery_capacity_j)
-    except MeasurementError as exc:
-        return replace(result, refused=str(exc), refused_by="energy")
-    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
-        # Whatever is wrong with a recording or with us: it costs no latency.
-        logger.exception("energy of run %s", record.run_id)
-        reason = f"energy cannot be computed: {type(exc).__name__}: {exc}"
-        return replace(result, refused=reason, refused_by="energy")
+    except ENERGY_ERRORS as exc:
+        return with_refusal(result, exc, record.run_id)
+
+
+def metered_result(
+    record: RunRecord, power: PowerTrace | None, request: EnergyRequest
+) -> EnergyResult:
+    """What is known of the meter without any number, or why there will be none."""
+    if power is None:
+        # A meter of the host that started the run, which another host of its lab has collected.
+        reason = "its recording is not here: the meter was at the host that started the run"
+        if record.metered is not None:
+            reason = record.metered.trouble or "the meter recorded nothing"
+        return EnergyResult(meter=request.meter, refused=reason, refused_by="meter")
+    info, facts = power.header.info, power.header.facts
+    result = EnergyResult(
+        meter=" ".join(part for part in (info.vendor, info.model, info.serial) if part),
+        supply_v=facts.get("supply_v"),
+        settings_sha256=hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest(),
+        checks=check_recording(power.header, power.loss, power.flags),
+        trace=trace_file(request.trace, power.header) if request.trace else None,
+    )
+    if failed := [check for check in result.checks if check.is_passed is False]:
+        reason = f"{failed[0].id}: {failed[0].detail}"
+        return replace(result, refused=reason, refused_by="meter")
+    return result
+
+
+def with_refusal(result: EnergyResult, error: Exception, run_id: str) -> EnergyResult:
+    """The result with one of `ENERGY_ERRORS` as the reason why there is no number."""
+    if isinstance(error, MeasurementError):
+        return replace(result, refused=str(error), refused_by="energy")
+    # Whatever is wrong with a recording or with us: it costs no latency.
+    logger.error("energy of run %s", run_id, exc_info=error)
+    reason = f"energy cannot be computed: {type(error).__name__}: {error}"
+    return replace(result, refused=reason, refused_by="energy")
+
+
+def with_gross(
+    result: EnergyResult,
+    errors: MeterErrors,
+    window: EnergyWindow,
+    inference_count: int,
+    *,
+    mean_s: float,
+    battery_capacity_j: float | None,
+) -> EnergyResult:
+    """The result with the energy of a window, gross, and what follows from it.
+
+    Args:
+        result: What is known of the meter.
+        errors: Its errors.
+        window: Window of these inferences.
+        inference_count: Their number.
+        mean_s: Mean time of an inference, for the energy-delay product.
+        battery_capacity_j: Capacity that the user stated, if any.
+
+    Raises:
+        MeasurementError: the energy is no number, or negative.
+    """
+    gross, power_w = errors.gross_per_inference(window, inference_count), errors.mean_power(window)
+    if not math.isfinite(gross.value + gross.u95_absolute):
+        raise MeasurementError("energy is not a number: the meter's samples or its errors are not")
+    if gross.value + gross.u95_absolute < 0:
+        raise MeasurementError(
+            f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "
+            "device, or the meter's wires are the other way round"
+        )
+    per_s = inference_count / window.duration_s
+    return replace(
+        result,
+        gross_j_per_inference=gross.value,
+        u95_absolute_j=gross.u95_absolute,
+        u95_comparative_j=gross.u95_comparative,
+        components_j=gross.components,
+        common_j=gross.common,
+        coverage_factor=COVERAGE,
+        power_w_mean=power_w.value,
+        power_w_mean_u95_absolute=power_w.u95_absolute,
+        inferences_per_j=1 / gross.value if gross.value > 0 else None,
+        inferences_per_s_per_w=per_s / power_w.value if power_w.value > 0 else None,
+        duration_s=window.duration_s,
+        inference_count=inference_count,
+        energy_delay_js=gross.value * mean_s,
+        energy_delay_u95_absolute_js=gross.u95_absolute * mean_s,
+        battery=_battery(gross, power_w, battery_capacity_j),
+    )
 
 
 def _with_numbers(
@@ -139,43 +207,27 @@ def _with_numbers(
     """
     errors = MeterErrors(trace.power.header.uncertainty)
     window = _steady_window(trace, timed)
-    gross = errors.gross_per_inference(window, timed.count)
-    if not math.isfinite(gross.value + gross.u95_absolute):
-        raise MeasurementError("energy is not a number: the meter's samples or its errors are not")
-    if gross.value + gross.u95_absolute < 0:
-        raise MeasurementError(
-            f"energy is negative, {gross.value:.3g} J per inference: power flows back from the "
-            "device, or the meter's wires are the other way round"
-        )
-    power_w, peak_w = errors.mean_power(window), trace.peak_w(*timed.window_ns)
-    per_s = timed.count / window.duration_s
+    result = with_gross(
+        result,
+        errors,
+        window,
+        timed.count,
+        mean_s=timed.mean_s,
+        battery_capacity_j=battery_capacity_j,
+    )
+    peak_w = trace.peak_w(*timed.window_ns)
     load_ns = phase_window(record.events, Phase.LOADING)
     warmup_starts_ns = timed.queries.start_ns[: timed.first_row]
     result = replace(
         result,
-        gross_j_per_inference=gross.value,
-        u95_absolute_j=gross.u95_absolute,
-        u95_comparative_j=gross.u95_comparative,
-        components_j=gross.components,
-        common_j=gross.common,
-        coverage_factor=COVERAGE,
-        power_w_mean=power_w.value,
-        power_w_mean_u95_absolute=power_w.u95_absolute,
-        inferences_per_j=1 / gross.value if gross.value > 0 else None,
-        inferences_per_s_per_w=per_s / power_w.value if power_w.value > 0 else None,
-        duration_s=window.duration_s,
-        inference_count=timed.count,
         power_w_peak=peak_w,
         power_w_peak_u95_absolute=None if peak_w is None else errors.sample_u95_w(peak_w, window),
-        energy_delay_js=gross.value * timed.mean_s,
-        energy_delay_u95_absolute_js=gross.u95_absolute * timed.mean_s,
         phases={
             "load": _phase(trace, errors, load_ns, np.zeros(0, np.int64)),
             "warmup": _phase(trace, errors, timed.warmup_ns, warmup_starts_ns),
             "steady": _phase_energy(errors, window),
         },
         per_query=_per_query(trace, errors, record, timed),
-        battery=_battery(gross, power_w, battery_capacity_j),
     )
     return _with_net(result, trace, errors, window, record.events)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
+    MeteredEvidence,
     Ruling,
+    at_least,
     at_most,
     holds,
     not_applicable,
@@ -17,8 +19,11 @@ IDLE_LIMIT_RATIO = 0.1
 IDLE_STEADY_RATIO = 0.02
 """… or of the idle power itself: where the model takes next to nothing, net says so."""
 
+EDGE_WINDOW_MIN_S = 10.0
+"""Source: MLPerf Tiny run rules, energy: windows of ten seconds or more."""
 
-def meter(evidence: Evidence) -> Ruling:
+
+def meter(evidence: MeteredEvidence) -> Ruling:
     """The recording is complete, calibrated, without losses and not at the end of a range."""
     energy = evidence.energy
     if energy is None:
@@ -74,7 +79,7 @@ def idle(evidence: Evidence) -> Ruling:
     )
 
 
-def energy(evidence: Evidence) -> Ruling:
+def energy(evidence: MeteredEvidence) -> Ruling:
     """There is a number, if one was asked for, and somebody measured it."""
     found = evidence.energy
     if found is None:
@@ -92,3 +97,13 @@ def energy(evidence: Evidence) -> Ruling:
         unit="j",
         facts={"u95_ratio": u95_j / gross_j},
     )
+
+
+def energy_windows(evidence: MeteredEvidence) -> Ruling:
+    """Each window between two edges of the meter is as long as the benchmark's rules ask."""
+    found = evidence.energy
+    if found is None:
+        return not_applicable("no_meter")
+    if not found.edge_windows:
+        return unknown("no_edges")
+    return at_least(min(one.duration_s for one in found.edge_windows), EDGE_WINDOW_MIN_S, "s")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.result.energy import EnergyResult
@@ -38,6 +38,15 @@ class Evidence:
     def is_scheduled(self) -> bool:
         """Whether the queries arrived by a schedule."""
         return self.record.spec.scenario.traits.is_scheduled
+
+
+class MeteredEvidence(Protocol):
+    """What the rules about energy look at, of every kind of device."""
+
+    @property
+    def energy(self) -> EnergyResult | None:
+        """Energy of the run; None: no meter was asked for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

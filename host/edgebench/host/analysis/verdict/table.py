@@ -118,6 +118,9 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     Rule("window_range", _SUSPECT, target.window_range),
     Rule("target_clock", _INVALID, target.target_clock, watches=_CLOCK),
     Rule("thermal", _SUSPECT, target.thermal, watches=_TEMPERATURE),
+    Rule("meter", _SUSPECT, energy.meter),
+    Rule("energy_windows", _SUSPECT, energy.energy_windows),
+    Rule("energy", _SUSPECT, energy.energy),
 )
 """Rules for a target that timed itself; one of the same name as above looks at the same thing."""
 

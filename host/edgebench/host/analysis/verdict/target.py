@@ -17,6 +17,7 @@ from edgebench.host.analysis.verdict.evidence import (
     unknown,
 )
 from edgebench.host.analysis.windows import WindowMeasurement
+from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
 from edgebench.protocol.record import Outcome, RunRecord, TargetRecord
 
@@ -39,6 +40,8 @@ class TargetEvidence:
     target: TargetRecord
     measured: WindowMeasurement
     facts: HostFacts
+    energy: EnergyResult | None = None
+    """None: no meter was asked for."""
 
     @property
     def is_counted(self) -> bool:
@@ -87,8 +90,9 @@ def enough_time(evidence: TargetEvidence) -> Ruling:
     """The windows took as long as was asked for, together."""
     if evidence.is_counted:
         return not_applicable("counted")
-    target = evidence.target
-    took_s = sum(one.ticks / one.tick_rate_hz for one in target.windows)
+    took_s = evidence.measured.duration_s
+    if took_s is None:
+        return holds(False, "no_time")
     return at_least(took_s, evidence.record.spec.duration_s, "s")
 
 
@@ -127,6 +131,8 @@ def window_range(evidence: TargetEvidence) -> Ruling:
     """Each window would have given the same number."""
     if evidence.measured.summary.count < 2:
         return unknown("one")
+    if evidence.measured.summary.range_ratio is None:
+        return unknown("no_time")
     return at_most(evidence.measured.summary.range_ratio, RANGE_LIMIT_RATIO, "ratio")
 
 
@@ -134,7 +140,8 @@ def target_clock(evidence: TargetEvidence) -> Ruling:
     """The target's counter runs as fast as it is said to."""
     ratio = evidence.measured.summary.clock_ratio
     if ratio is None:
-        return not_applicable("emulated")
+        is_emulated = evidence.target.firmware.emulator is not None
+        return not_applicable("emulated" if is_emulated else "no_time")
     return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio")
 
 

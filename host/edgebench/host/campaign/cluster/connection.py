@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress, configure_dask
 from edgebench.host.campaign.cluster.worker import RESOURCE_PREFIX, answer
+from edgebench.host.campaign.journal import DeviceAtLab
 from edgebench.host.this_host import software
-from edgebench.protocol.errors import LabsUnreachable, LinkLost
+from edgebench.protocol.errors import EdgebenchError, LabsUnreachable, LinkLost
 from edgebench.protocol.text import one_line
 
 CONNECT_TIMEOUT_S = 5.0
@@ -40,6 +41,11 @@ class LabPlace:
     def offer(self, device: str) -> m.DeviceOffer | None:
         """Its offer of a device, by name."""
         return next((one for one in self.devices if one.name == device), None)
+
+    def device(self, name: str) -> DeviceAtLab:
+        """A device that it offers, as the journal notes it."""
+        offer = self.offer(name)
+        return DeviceAtLab(self.name, *((offer.pin, offer.seat) if offer else ()))
 
 
 class ClusterConnection:
@@ -152,10 +158,10 @@ class ClusterConnection:
         return list(self._places.values())
 
     async def _lab(self, name: str, address: str) -> LabPlace | None:
-        """What a lab offers; None for one that is gone by now."""
+        """What a lab offers; None for one that is gone by now, or cannot say."""
         try:
             answers, _ = await self._call(name, address, [m.OffersQuery()], b"", CONNECT_TIMEOUT_S)
-        except LinkLost:
+        except EdgebenchError:  # one that is out of order keeps nobody from the others
             return None
         [offers] = answers
         if not isinstance(offers, m.Offers):

@@ -179,13 +179,19 @@ class LabLane:
             return self._reports[call.seen :]
 
     def packed(self, run_id: str, offset: int) -> tuple[int, bytes]:
-        """Size of the packed files of a stored run, and a part of them."""
+        """Size of the packed files of a stored run, and a part of them.
+
+        A call, too: over a slow link the parts of a run may come for longer than `IDLE_S`.
+        """
+        self._called_s = time.monotonic()
         if self._packed is None or self._packed[0] != run_id:
             file = cast(IO[bytes], TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
             self._packed = run_id, pack_run(self._host.store, run_id, file), file
         _, size_bytes, file = self._packed
         file.seek(offset)
-        return size_bytes, file.read(PART_BYTES)
+        part = file.read(PART_BYTES)
+        self._called_s = time.monotonic()
+        return size_bytes, part
 
     def _report(self, report: m.Report) -> None:
         with self._changed:

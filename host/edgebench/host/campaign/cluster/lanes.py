@@ -18,7 +18,7 @@ from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPla
 from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.device import RunOrder
-from edgebench.host.campaign.journal import Journal
+from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
@@ -82,6 +82,18 @@ def check_meter(meter: str | None) -> None:
         )
 
 
+def _is_offered(device: str, at: DeviceAtLab, lab: LabPlace) -> bool:
+    """Whether a lab offers this device, and no other one of its name.
+
+    The lab that measured on it decides itself which device has the name: one that was set up anew
+    has another certificate, and its operator was asked.
+    """
+    if lab.offer(device) is None:
+        return False
+    there = lab.device(device)
+    return not at.pin or there.lab == at.lab or (there.pin, there.seat) == (at.pin, at.seat)
+
+
 def _known_device(offer: m.DeviceOffer) -> KnownDevice:
     return KnownDevice(
         offer.name,
@@ -113,10 +125,8 @@ class LabTarget:
 class LaneHome:
     """The lab by which a device is measured."""
 
-    lab: str = ""
-    """Its name; empty before the first one is chosen."""
-    pin: str = ""
-    """Digest of the agent's certificate: only the same device is taken over by another lab."""
+    at: DeviceAtLab = NO_LAB
+    """The lab and the device: only the same device is taken over by another lab."""
     away_s: float | None = None
     """Time since which it does not answer; None: it does."""
 
@@ -214,20 +224,19 @@ class ClusterLanes:
         while True:
             cancellation.check()
             labs = self.connection.labs()
-            offering = [lab for lab in labs if self._is_offered(device, home, lab)]
-            others = [lab for lab in offering if lab.name != home.lab]
-            own = next((lab for lab in offering if lab.name == home.lab), None)
+            offering = [lab for lab in labs if _is_offered(device, home.at, lab)]
+            others = [lab for lab in offering if lab.name != home.at.lab]
+            own = next((lab for lab in offering if lab.name == home.at.lab), None)
             now_s = time.monotonic()
             is_late = home.away_s is not None and now_s - home.away_s >= wait_s
             if own is not None and not (is_late and others):
+                home.at = own.device(device)
                 return own
-            if others and (is_late or not home.lab):
+            if others and (is_late or not home.at.lab):
                 lab = self._preferred(home, others)
-                offer = lab.offer(device)
-                assert offer is not None
-                home.lab, home.pin, home.away_s = lab.name, offer.pin, None
+                home.at, home.away_s = lab.device(device), None
                 return lab
-            gone = f"lab {home.lab} is away" if home.lab else f"no lab offers {device}"
+            gone = f"lab {home.at.lab} is away" if home.at.lab else f"no lab offers {device}"
             if is_late:
                 raise LabsUnreachable(
                     f"{gone}, waited for {wait_s:g} s, and no other one offers {device}; "
@@ -236,18 +245,14 @@ class ClusterLanes:
             home.away_s = now_s if home.away_s is None else home.away_s
             if not is_told:
                 watcher.paused(LabsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
-                self.journal.note_lane(device, "waiting", gone, lab=home.lab)
+                self.journal.note_lane(device, "waiting", gone, at=home.at)
                 is_told = True
             cancellation.wait(LOOK_S)
 
-    def _is_offered(self, device: str, home: LaneHome, lab: LabPlace) -> bool:
-        offer = lab.offer(device)
-        return offer is not None and home.pin in ("", offer.pin)
-
     def _preferred(self, home: LaneHome, labs: Sequence[LabPlace]) -> LabPlace:
         """The lab of before, else the one with the fewest lanes."""
-        lanes = [one.lab for one in self.homes.values() if one is not home]
-        return min(labs, key=lambda lab: (lab.name != home.lab, lanes.count(lab.name), lab.name))
+        lanes = [one.at.lab for one in self.homes.values() if one is not home]
+        return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
     def _files_of(self, paths: set[str]) -> Mapping[str, m.FileRef]:
         """The files among these names; the others are built-in models and data sets.
@@ -311,6 +316,11 @@ class NoOutcomes:
         """A run failed, or the device did."""
 
 
+def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
+    """The labs that measured on the devices of a campaign before, by device."""
+    return {name: LaneHome(note.at) for name, note in journal.read().lanes.items() if note.at.lab}
+
+
 def cluster_lanes(cluster: ClusterAddress, journal: Journal, store: Store) -> OpenLanes:
     """What leads to the devices of labs.
 
@@ -327,15 +337,13 @@ def cluster_lanes(cluster: ClusterAddress, journal: Journal, store: Store) -> Op
         check_meter(plan.spec.settings.meter)
         with ClusterConnection(cluster) as connection:
             connection.connect()
-            notes = journal.read().lanes
-            homes = {name: LaneHome(note.lab) for name, note in notes.items() if note.lab}
             yield ClusterLanes(
                 connection=connection,
                 journal=journal,
                 store=store,
                 plan=plan,
                 requests=requests,
-                homes=homes,
+                homes=resumed_homes(journal),
             )
 
     return open_lanes

@@ -14,6 +14,7 @@ from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
 from edgebench.host.campaign.cluster.files import store_packed, waiting_file
 from edgebench.host.campaign.device import RunOrder
+from edgebench.host.campaign.journal import DeviceAtLab
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import (
@@ -61,9 +62,9 @@ class LabDevice:
         self._reports: deque[m.Report] = deque()
 
     @property
-    def lab(self) -> str:
-        """Name of the lab."""
-        return self._place.name
+    def at(self) -> DeviceAtLab:
+        """The lab, and the device as it offers it."""
+        return self._place.device(self._device)
 
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
         """Let the lab settle what was begun, and take over what it has stored."""
@@ -81,7 +82,7 @@ class LabDevice:
         """Let the lab make a run, and take it over."""
         made = self._do(m.MakeJob(order), order=order, new_id=new_id)
         if made is None:
-            raise RemoteProtocolError(f"lab {self.lab} made a run and did not tell which")
+            raise RemoteProtocolError(f"lab {self._place.name} made a run and did not tell which")
         return made
 
     def finish(self) -> None:
@@ -205,7 +206,9 @@ class LabDevice:
                     fetch = m.RunFetch(run_id, offset)
                     [answer], part = self._connection.call(self._place, call, fetch)
                     if not isinstance(answer, m.RunPart) or (not part and answer.size_bytes):
-                        raise RemoteProtocolError(f"lab {self.lab} sent nothing of run {run_id}")
+                        raise RemoteProtocolError(
+                            f"lab {self._place.name} sent nothing of run {run_id}"
+                        )
                     packed.write(part)
                     offset += len(part)
                     if offset >= answer.size_bytes:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 import zipfile
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.campaign.cluster.files import LabFiles, file_ref, pack_run, store_packed
+from edgebench.host.campaign.cluster.lab import IDLE_S, LabHost, LabLane
+from edgebench.host.campaign.cluster.messages import LaneOpen
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import FileChanged, RunDamaged
 
@@ -74,3 +80,20 @@ def test_packed_run_leads_to_no_other_place(tmp_path: Path) -> None:
     store_packed(store, RUN_ID, packed)
     assert (store.directory(RUN_ID) / "evil").exists()
     assert list(tmp_path.rglob("evil")) == [store.directory(RUN_ID) / "evil"]
+
+
+def test_fetching_a_run_keeps_its_lane(tmp_path: Path) -> None:
+    """A run takes minutes over a slow link, and its lane ends, as nobody has called for one."""
+    store = Store(tmp_path)
+    directory = store.directory(RUN_ID)
+    directory.mkdir(parents=True)
+    (directory / "run.json").write_text("{}")
+    host = cast(LabHost, SimpleNamespace(store=store))
+    opened = cast(LaneOpen, SimpleNamespace(device="pi5"))
+    lane = LabLane(opened, host, LabFiles(store), cast(FinishingProcess, None))
+    lane._called_s -= IDLE_S
+    size_bytes, part = lane.packed(RUN_ID, 0)
+    assert len(part) == size_bytes
+    assert time.monotonic() - lane._called_s < IDLE_S
+    assert lane._packed is not None
+    lane._packed[2].close()

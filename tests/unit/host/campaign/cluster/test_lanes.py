@@ -1,0 +1,103 @@
+"""Which lab measures on a device, before and after a campaign is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.campaign.cluster import messages as m
+from edgebench.host.campaign.cluster.connection import ClusterConnection, LabPlace
+from edgebench.host.campaign.cluster.lanes import ClusterLanes, resumed_homes
+from edgebench.host.campaign.journal import DeviceAtLab, Journal, begin_journal
+from edgebench.host.campaign.plan import CampaignPlan, new_plan
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.spec import Axes, CampaignSpec, Settings
+from edgebench.host.store.layout import Store
+
+DEVICE = "pi5"
+SPEC = CampaignSpec(
+    schema=1,
+    name="nightly",
+    axes=Axes(model=("digits_int8.tflite",)),
+    settings=Settings(preset="quick"),
+    lab_wait_s=0,
+)
+
+
+def place(lab: str, pin: str, seat: str = "") -> LabPlace:
+    """A lab that offers a device of the name."""
+    offer = m.DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
+    return LabPlace(lab, f"tcp://{lab}:1", "0", (offer,))
+
+
+class OpenedLanes:
+    """A connection to labs that open every lane."""
+
+    def __init__(self, *labs: LabPlace) -> None:
+        self.there: Sequence[LabPlace] = labs
+
+    def labs(self) -> list[LabPlace]:
+        """Those that are there."""
+        return list(self.there)
+
+    def call(
+        self, lab: LabPlace, *request: m.ClusterMessage, wait_s: float = 0.0
+    ) -> tuple[list[m.ClusterMessage], bytes]:
+        """A lane for whoever asks."""
+        if isinstance(request[0], m.FilesQuery):
+            return [m.MissingFiles(())], b""
+        return [m.LaneOpened("lane")] if isinstance(request[0], m.LaneOpen) else [], b""
+
+
+def lanes_over(
+    labs: OpenedLanes, store: Store, plan: CampaignPlan, journal: Journal
+) -> ClusterLanes:
+    """The lanes of a process that begins, or resumes, the campaign."""
+    lanes = ClusterLanes(
+        connection=cast(ClusterConnection, labs),
+        journal=journal,
+        store=store,
+        plan=plan,
+        requests=CellRequests(plan),
+        homes=resumed_homes(journal),
+    )
+    lanes.lane(DEVICE)
+    return lanes
+
+
+def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
+    """The lab that opens a lane, as it is noted."""
+    with lanes.at_lab(DEVICE, Watcher(), Cancellation()) as device:
+        lanes.journal.note_lane(DEVICE, "measuring", at=device.at)
+        return device.at
+
+
+def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
+    """Two labs have a device of one name; after a restart one campaign measures on both."""
+    store = Store(tmp_path)
+    plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
+    journal = begin_journal(store, plan)
+    labs = OpenedLanes(place("a", "11", "left"))
+    at_a = DeviceAtLab("a", "11", "left")
+    assert measured_by(lanes_over(labs, store, plan, journal)) == at_a
+    resumed = lanes_over(labs, store, plan, journal)
+    assert measured_by(resumed) == at_a
+    journal.note_lane(DEVICE, "waiting", "no scheduler answers")
+    for lanes in (resumed, lanes_over(labs, store, plan, journal)):
+        lanes.homes[DEVICE].away_s = 0.0
+        labs.there = [place("b", "22", "left"), place("c", "11", "right"), place("d", "11", "left")]
+        assert measured_by(lanes) == DeviceAtLab("d", "11", "left")
+
+
+def test_lab_of_a_device_says_which_one_it_is(tmp_path: Path) -> None:
+    """A board that was set up anew, and paired again, is waited for until the campaign ends."""
+    store = Store(tmp_path)
+    plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
+    journal = begin_journal(store, plan)
+    journal.note_lane(DEVICE, "measuring", at=DeviceAtLab("a", "11"))
+    lanes = lanes_over(OpenedLanes(place("a", "33"), place("b", "11")), store, plan, journal)
+    assert measured_by(lanes) == DeviceAtLab("a", "33")
+    assert lanes.homes[DEVICE].at.pin == "33"
