@@ -258,6 +258,8 @@ class Runner:
                     f"{self._device.name} takes no model: its firmware has {target.own_model}"
                 )
             model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
+        elif not request.model_sha256:
+            raise UsageError(f"{self._device.name} has no model in its firmware: name a file")
         else:
             path = str(await asyncio.to_thread(self._models.verified_path, request.model_sha256))
             size_bytes = os.path.getsize(path)

@@ -71,6 +71,8 @@ class KnownBoard:
     """Kind of board, by our own firmware; None: other firmware, which does not say."""
     cpu: str | None = None
     """Processor, likewise."""
+    takes_models: bool = False
+    """Whether a model can be put onto it; if not, it has one in its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +229,7 @@ def known_board(facts: BoardFacts) -> KnownBoard:
         model_name=facts.model_name,
         board=facts.firmware.board if facts.firmware else None,
         cpu=facts.firmware.cpu if facts.firmware else None,
+        takes_models=facts.firmware is not None and facts.firmware.model_max is not None,
     )
 
 
