@@ -32,11 +32,11 @@ benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
 
-# Four at a time, as most of them wait, then the ones that need the machine for themselves. A file
+# Six at a time, as most of them wait, then the ones that need the machine for themselves. A file
 # stays on one process, so that its agent is started once. TEST_OPTIONS may choose none of a half:
 # pytest then ends with 5.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -m "not alone" \
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not alone" \
 		$(TEST_OPTIONS) || [ $$? -eq 5 ]
 	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -22,11 +23,26 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import LeaseHeld
 from edgebench.protocol.record import Outcome
+from edgebench.protocol.spec import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "digits_int8.tflite"
 BOARD = "mps2-an386"
 PLACE = f"qemu:{BOARD}"
+CAMPAIGN = f"""\
+schema = 1
+name = "both"
+repeats = 2
+[axes]
+model = ["{MODEL}"]
+device = ["local", "{PLACE}"]
+[settings]
+preset = "quick"
+duration_s = 1.0                # of both runs together
+min_query_count = 8
+is_checked = false
+cooldown_timeout_s = 0
+"""
 
 
 @contextmanager
@@ -55,6 +71,25 @@ def measured(host: Host) -> Run:
 def path_of(host: Host, run: Run) -> Path:
     """Directory of a stored run."""
     return host.lab.store.directory(run.run_id)
+
+
+def gate(host: Host, action: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """The example of docs/ci-gate.md, as the job of a repository runs it."""
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    return subprocess.run(
+        [str(ROOT / "examples/instruction-gate.sh"), action, MODEL, str(folder), *options],
+        env=os.environ | host.environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+
+def instructions(directory: Path) -> float:
+    """Instructions of an inference in a run's directory."""
+    metrics = json.loads((directory / "run.json").read_bytes())["metrics"]
+    return float(metrics["instructions_per_inference"])
 
 
 def slowed(sources: Path, folder: Path, board: str, spins: int) -> None:
@@ -107,25 +142,48 @@ def test_board_is_measured_like_any_device(host: Host) -> None:
 def test_slower_kernel_is_a_regression_by_one_run_a_side(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of a kernel that costs a thousandth of the instructions passes."""
+    """A change of a kernel that costs a thousandth of the instructions passes, or every one fails.
+
+    As a job does it that guards a repository: by its script, with a base run in a folder.
+    """
     need_tool("arm-none-eabi-gcc")
-    before = measured(host)
-    count = before.metrics.instructions_per_inference
-    assert count is not None
+    guarded = tmp_path / "guarded"
+    base = guarded / "base"
+    kept = gate(host, "keep", guarded)
+    assert kept.returncode == 0, kept.stderr
+    count = instructions(base)
+    same = gate(host, "check", guarded)
+    assert (same.returncode, "exact" in same.stdout) == (0, True), same.stdout + same.stderr
     for share in (0.02, 0.001):
         spins = round(share * count / 6)  # a turn is a load, an add, a store, a branch …
         folder = tmp_path / str(share)
         slowed(tmp_path / f"sources-{share}", folder, BOARD, spins)
         monkeypatch.setenv("EDGEBENCH_FIRMWARE", str(folder))
         with own_host() as other:  # with an agent of its own, which has this variable
-            after = measured(other)
-            slower = after.metrics.instructions_per_inference
-            assert slower == pytest.approx(count * (1 + share), rel=share / 2)
-            sides = (str(path_of(host, before)), "--against", str(path_of(other, after)))
-            refused = host.run("compare", *sides)
-            assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
-            worse = host.run("compare", *sides, "--allow", "firmware")
-            assert worse.returncode == 4, worse.stdout + worse.stderr
+            worse = gate(other, "check", guarded, "--allow", "firmware")
+        assert worse.returncode == 4, worse.stdout + worse.stderr
+        [after] = (guarded / "candidate/runs").iterdir()
+        assert instructions(after) == pytest.approx(count * (1 + share), rel=share / 2)
+        refused = host.run("compare", str(base), "--against", str(after))
+        assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
+
+
+def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Path) -> None:
+    """A campaign measures a board as if it were a machine, or makes each of its runs too long."""
+    file = tmp_path / "campaign.toml"
+    file.write_text(CAMPAIGN)
+    result = host.run("campaign", "run", str(file), "--json")
+    assert result.returncode in (0, 3), result.stderr
+    table = host.lab.campaign("both").table()
+    assert list(table["device"]) == ["local", "local", f"local/{PLACE}", f"local/{PLACE}"]
+    assert list(table["state"]) == ["measured"] * 4
+    assert list(table["latency_ns_p50"].notna()) == [True, True, False, False]
+    counts = table["instructions_per_inference"]
+    assert list(counts.notna()) == [False, False, True, True]
+    assert counts[2] == pytest.approx(counts[3], abs=10)
+    for run_id in table["run_id"][2:]:
+        spec = host.lab.run(run_id).result.spec
+        assert (spec.engine, spec.duration_s) == (Engine.TARGET, 0.5)
 
 
 def test_board_that_is_none_is_told_with_those_that_are(host: Host) -> None:

@@ -230,7 +230,7 @@ def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -
     join()
     check_complete(host, campaign, kills=1)
     [lane] = campaign.lanes()
-    assert (lane["lab"], lane["state"]) == ("b", "ended")
+    assert (lane.lab, lane.state) == ("b", "ended")
     # The run in progress went on without its lab, and was followed by the other one.
     assert len(intents(campaign)) == 2
 
@@ -242,14 +242,12 @@ def test_lane_stays_with_a_lab_that_comes_back(site: Site, tmp_path: Path) -> No
     join = in_background(host, campaign, site.address, phases)
     wait_until(measuring(phases), "a run is measured")
     site.labs["a"].kill()
-    wait_until(
-        lambda: campaign.lanes()[0]["state"] == "waiting", "the campaign notices the dead lab"
-    )
+    wait_until(lambda: campaign.lanes()[0].state == "waiting", "the campaign notices the dead lab")
     site.labs["a"].start()
     join()
     check_complete(host, campaign, kills=1)
     [lane] = campaign.lanes()
-    assert (lane["lab"], lane["state"]) == ("a", "ended")
+    assert (lane.lab, lane.state) == ("a", "ended")
     assert len(intents(campaign)) == 2
 
 
@@ -306,7 +304,7 @@ def test_device_without_a_lab_ends_with_its_reason(site: Site, tmp_path: Path) -
     [reason] = phases.reasons
     assert reason.startswith("LabsUnreachable: no lab offers one-simulated")
     [lane] = campaign.lanes()
-    assert lane["state"] == "given_up"
+    assert lane.state == "given_up"
 
 
 def offers(host: Host, *, file: Path, site: Site) -> bool:

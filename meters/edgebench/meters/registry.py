@@ -5,45 +5,13 @@ An address may end in options: ppk2:/dev/ttyACM0,supply=3.3
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pkgutil import resolve_name
+from typing import cast
 
-from edgebench.meters import (
-    battery,
-    hwmon,
-    iio,
-    kasa,
-    nvml,
-    odpm,
-    otii,
-    ptdaemon,
-    rapl,
-    rpi5,
-    shelly,
-    tasmota,
-    um25c,
-)
 from edgebench.meters.base import Decoder, Header, Meter
-from edgebench.meters.fnirsi import decoder as fnirsi_decoder
-from edgebench.meters.fnirsi import device as fnirsi_device
-from edgebench.meters.joulescope import decoder as joulescope_decoder
-from edgebench.meters.joulescope import device as joulescope_device
-from edgebench.meters.km003c import decoder as km003c_decoder
-from edgebench.meters.km003c import device as km003c_device
-from edgebench.meters.lpm01a import decoder as lpm01a_decoder
-from edgebench.meters.lpm01a import device as lpm01a_device
-from edgebench.meters.monsoon import decoder as monsoon_decoder
-from edgebench.meters.monsoon import device as monsoon_device
 from edgebench.meters.options import Options, split_name
-from edgebench.meters.ppk2 import decoder as ppk2_decoder
-from edgebench.meters.ppk2 import device as ppk2_device
-from edgebench.meters.rail_decoder import RailDecoder
-from edgebench.meters.scpi import decoder as scpi_decoder
-from edgebench.meters.scpi import device as scpi_device
-from edgebench.meters.sigrok import decoder as sigrok_decoder
-from edgebench.meters.sigrok import device as sigrok_device
-from edgebench.meters.synthetic import decoder as synthetic_decoder
-from edgebench.meters.synthetic import device as synthetic_device
 from edgebench.protocol.errors import (
     MeasurementError,
     NoSuchMeter,
@@ -55,10 +23,14 @@ from edgebench.protocol.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Factories of a meter and of its decoder."""
+    """Factories of a meter and of its decoder; their modules are imported when they are called.
 
-    make: Callable[[Options], Meter]
-    make_decoder: Callable[[Header], Decoder]
+    All drivers together take a tenth of a second to import, on a Raspberry Pi several.
+    """
+
+    meter_factory: str
+    """As `module:function` below `edgebench.meters`."""
+    decoder_factory: str
     summary: str
     """Description for people, one line."""
     usage: str = ""
@@ -68,19 +40,35 @@ class Driver:
     extra: str = ""
     """Extra of pyproject.toml that brings the driver's library; empty: it needs none."""
 
+    def make_meter(self, options: Options) -> Meter:
+        """The meter, not opened yet.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        return cast(Meter, resolve_name(f"edgebench.meters.{self.meter_factory}")(options))
+
+    def make_decoder(self, header: Header) -> Decoder:
+        """The decoder for a recording.
+
+        Raises:
+            LookupError, TypeError, ValueError, RemoteProtocolError: the header is damaged.
+        """
+        return cast(Decoder, resolve_name(f"edgebench.meters.{self.decoder_factory}")(header))
+
 
 DRIVERS: dict[str, Driver] = {
     "joulescope": Driver(
-        joulescope_device.make_meter,
-        joulescope_decoder.make_decoder,
+        "joulescope.device:make_meter",
+        "joulescope.decoder:make_decoder",
         "Joulescope JS110, JS220, JS320",
         usage="[:SERIAL][,rate=100k][,inputs=0..4][,power]",
         is_external=True,
         extra="joulescope",
     ),
     "lpm01a": Driver(
-        lpm01a_device.make_meter,
-        lpm01a_decoder.make_decoder,
+        "lpm01a.device:make_meter",
+        "lpm01a.decoder:make_decoder",
         "ST X-NUCLEO-LPM01A (PowerShield)",
         usage="[:PORT][,supply=1.8..3.3][,rate=100k][,output=current|energy][,mode=dyn|stat]"
         "[,function=optim|high][,format=binary|ascii][,events=ris|fal][,power]",
@@ -88,16 +76,16 @@ DRIVERS: dict[str, Driver] = {
         extra="serial",
     ),
     "ppk2": Driver(
-        ppk2_device.make_meter,
-        ppk2_decoder.make_decoder,
+        "ppk2.device:make_meter",
+        "ppk2.decoder:make_decoder",
         "Nordic Power Profiler Kit II",
         usage="[:PORT],supply=0.8..5[,source][,power]",
         is_external=True,
         extra="serial",
     ),
     "scpi": Driver(
-        scpi_device.make_meter,
-        scpi_decoder.make_decoder,
+        "scpi.device:make_meter",
+        "scpi.decoder:make_decoder",
         "bench supplies, power meters and multimeters, by SCPI",
         usage=":VISA-ADDRESS[,channel=1][,rate=1000][,supply=3.3][,range=3] | :VISA-ADDRESS,"
         "query=MEAS:POW?[,answer=power|current|voltage+current][,rate=10][,mean=S][,supply=3.3]"
@@ -106,23 +94,23 @@ DRIVERS: dict[str, Driver] = {
         extra="scpi",
     ),
     "monsoon": Driver(
-        monsoon_device.make_meter,
-        monsoon_decoder.MonsoonDecoder,
+        "monsoon.device:make_meter",
+        "monsoon.decoder:MonsoonDecoder",
         "Monsoon HVPM (High Voltage Power Monitor)",
         usage="[:SERIAL][,supply=0.8..13.5][,power][,means]",
         is_external=True,
         extra="usb",
     ),
     "otii": Driver(
-        otii.make_meter,
-        otii.OtiiDecoder,
+        "otii:make_meter",
+        "otii:OtiiDecoder",
         "Qoitech Otii Arc and Ace, through Otii's server",
         usage="[:HOST[:1905]][,device=NAME]",
         is_external=True,
     ),
     "sigrok": Driver(
-        sigrok_device.make_meter,
-        sigrok_decoder.make_decoder,
+        "sigrok.device:make_meter",
+        "sigrok.decoder:make_decoder",
         "multimeters, supplies and oscilloscopes that sigrok drives, by its program sigrok-cli",
         usage=":DRIVER[,conn=CONNECTION][,serialcomm=9600/8n1][,rate=20k][,power=CHANNEL | "
         ",current=CHANNEL[,shunt=OHM][,voltage=CHANNEL | ,supply=3.3]][,mean=S][,gain=0.5%]"
@@ -130,102 +118,102 @@ DRIVERS: dict[str, Driver] = {
         is_external=True,
     ),
     "ptdaemon": Driver(
-        ptdaemon.make_meter,
-        ptdaemon.PtDaemonDecoder,
+        "ptdaemon:make_meter",
+        "ptdaemon:PtDaemonDecoder",
         "power analysers of SPEC PTDaemon, as MLPerf Power uses them",
         usage=":HOST[:8888]",
         is_external=True,
     ),
     "shelly": Driver(
-        shelly.make_meter,
-        shelly.ShellyDecoder,
+        "shelly:make_meter",
+        "shelly:ShellyDecoder",
         "Shelly plugs and power meters, by their web server",
         usage=":HOST[,channel=0][,rate=1]",
         is_external=True,
     ),
     "tasmota": Driver(
-        tasmota.make_meter,
-        tasmota.TasmotaDecoder,
+        "tasmota:make_meter",
+        "tasmota:TasmotaDecoder",
         "plugs with Tasmota, by their web server",
         usage=":HOST[,rate=1]",
         is_external=True,
     ),
     "kasa": Driver(
-        kasa.make_meter,
-        kasa.KasaDecoder,
+        "kasa:make_meter",
+        "kasa:KasaDecoder",
         "TP-Link Kasa plugs HS110, HS300, KP115 and alike, without an account",
         usage=":HOST[,channel=0][,rate=1]",
         is_external=True,
     ),
     "fnirsi": Driver(
-        fnirsi_device.make_meter,
-        fnirsi_decoder.make_decoder,
+        "fnirsi.device:make_meter",
+        "fnirsi.decoder:make_decoder",
         "FNIRSI USB testers FNB48, C1, FNB48S, FNB58",
         usage="[:PATH|SERIAL][,rate=100][,reversed]",
         is_external=True,
     ),
     "km003c": Driver(
-        km003c_device.make_meter,
-        km003c_decoder.make_decoder,
+        "km003c.device:make_meter",
+        "km003c.decoder:make_decoder",
         "ChargerLAB USB testers POWER-Z KM003C and KM002C",
         usage="[:SERIAL][,rate=200][,reversed][,queue]",
         is_external=True,
         extra="usb",
     ),
     "um25c": Driver(
-        um25c.make_meter,
-        um25c.Um25cDecoder,
+        "um25c:make_meter",
+        "um25c:Um25cDecoder",
         "RuiDeng USB testers UM24C, UM25C, UM34C, by Bluetooth",
         usage=":PORT[,rate=2]",
         is_external=True,
         extra="serial",
     ),
     "rapl": Driver(
-        rapl.make_meter,
-        rapl.RaplDecoder,
+        "rapl:make_meter",
+        "rapl:RaplDecoder",
         "energy counters of Intel and AMD processors",
         usage="[:ROOT]",
     ),
     "nvml": Driver(
-        nvml.make_meter,
-        nvml.NvmlDecoder,
+        "nvml:make_meter",
+        "nvml:NvmlDecoder",
         "energy counter of an NVIDIA GPU",
         usage="[:NUMBER|UUID]",
         extra="nvml",
     ),
     "hwmon": Driver(
-        hwmon.make_meter,
-        RailDecoder,
+        "hwmon:make_meter",
+        "rail_decoder:RailDecoder",
         "power monitors on the board, INA2xx and alike",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "iio": Driver(
-        iio.make_meter,
-        RailDecoder,
+        "iio:make_meter",
+        "rail_decoder:RailDecoder",
         "the same by industrial I/O, and JetPack 4",
         usage="[:CHIP|RAIL][,root=/]",
     ),
     "rpi5": Driver(
-        rpi5.make_meter,
-        rpi5.Rpi5Decoder,
+        "rpi5:make_meter",
+        "rpi5:Rpi5Decoder",
         "power chip of a Raspberry Pi 5",
         usage="[:ROOT][,rate=10][,root=/]",
     ),
     "battery": Driver(
-        battery.make_meter,
-        battery.BatteryDecoder,
+        "battery:make_meter",
+        "battery:BatteryDecoder",
         "gauge of a phone's or a laptop's battery",
         usage="[:SUPPLY][,sign=negative|positive][,unit=ua|ma][,loaded][,root=/]",
     ),
     "odpm": Driver(
-        odpm.make_meter,
-        odpm.OdpmDecoder,
+        "odpm:make_meter",
+        "odpm:OdpmDecoder",
         "rail monitors of a Google Pixel, as root",
         usage="[:ROOT][,root=/]",
     ),
     "synthetic": Driver(
-        synthetic_device.make_meter,
-        synthetic_decoder.SyntheticDecoder,
+        "synthetic.device:make_meter",
+        "synthetic.decoder:SyntheticDecoder",
         "a computed power, for demos and tests; nothing is measured",
         usage="[:follow][,low=2][,high=4] | :constant[,power=1] | :square|ramp[,low=0][,high=1]"
         "[,period=1][,duty=0.5]; each [,rate=1000][,noise=W][,seed=0][,error=PPM]",
@@ -244,7 +232,7 @@ def find_meter(text: str) -> Meter:
     name, rest = split_name(text)
     driver = _driver(name)
     try:
-        return driver.make(Options.parse(name, rest))
+        return driver.make_meter(Options.parse(name, rest))
     except UsageError as exc:
         raise WrongMeterOption(str(exc)) from exc
 

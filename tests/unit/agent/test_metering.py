@@ -18,6 +18,7 @@ from edgebench.agent.metering import MeterRecorder, require_served, why_not_ther
 from edgebench.meters import registry
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.options import Options
+from edgebench.meters.synthetic import device
 from edgebench.meters.synthetic.device import Synthetic, make_meter
 from edgebench.protocol.errors import TargetError, UsageError
 from edgebench.protocol.record import MeterFacts
@@ -59,8 +60,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> type[Broken]:
     def make(options: Options) -> Broken:
         return Broken(make_meter(options)._settings)
 
-    driver = registry.Driver(make, registry.DRIVERS["synthetic"].make_decoder, "broken")
-    monkeypatch.setitem(registry.DRIVERS, "synthetic", driver)
+    monkeypatch.setattr(device, "make_meter", make)
     return Broken
 
 

@@ -114,10 +114,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for one in EXAMPLES:
         for name, content in one.files.items():
             (root / name).write_text(content)
-        listed = r"^(from edgebench\.meters import \([^)]*)\)$"
-        text = registry_file.read_text()
-        text = re.sub(listed, rf"\1    {one.name},\n)", text, count=1, flags=re.MULTILINE)
-        registry_file.write_text(text)
         behind(registry_file, "DRIVERS: ", one.entry)
         text = bench_file.read_text()
         bench_file.write_text(text.replace("BENCHES: ", f"{one.bench}\n\nBENCHES: "))

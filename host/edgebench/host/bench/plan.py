@@ -94,7 +94,7 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
         UsageError: the wanted runtime does not exist, or does not load a model.
         RuntimeUnavailable: it is not usable there.
     """
-    targets = {report.name for report in system.runtimes if report.is_target}
+    targets = runtimes_of_targets(system)
     if request.against is None:
         steps = [
             Step(model, runtime, is_target=runtime in targets)
@@ -120,6 +120,11 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
             request.against,
         )
     ]
+
+
+def runtimes_of_targets(system: SystemDescription) -> set[str]:
+    """Names of the runtimes whose device times itself."""
+    return {report.name for report in system.runtimes if report.is_target}
 
 
 def _rounds(steps: list[Step], run_count: int) -> list[Step]:
@@ -200,7 +205,7 @@ def run_request(
     """One run of a request, held against what its reference model has achieved."""
     accuracy = request.accuracy if step.number == 0 else None
     spec = request.spec
-    if step.is_target and request.against is None:  # it repeats windows, not runs
+    if step.is_target and not (step.member or step.pair):  # it repeats windows, not runs
         spec = with_all_runs(spec, request.run_count)
     return RunRequest(
         model=step.model,

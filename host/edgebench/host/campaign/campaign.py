@@ -14,6 +14,7 @@ from edgebench.host.campaign.journal import Journal, LaneNote, find_journal
 from edgebench.host.campaign.plan import CampaignPlan, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
+from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
@@ -27,7 +28,9 @@ if TYPE_CHECKING:
 _MEASURED = tuple(
     one.name
     for one in fields(RunSummary)
-    if one.name.startswith(("latency_", "end_to_end_", "throughput", "peak_", "energy_"))
+    if one.name.startswith(
+        ("latency_", "end_to_end_", "throughput", "instructions_", "peak_", "energy_")
+    )
     or one.name in ("set_id", "verdict")
 )
 """Columns of the index that a row about a run has."""
@@ -60,43 +63,43 @@ class Campaign:
         """How far it is now."""
         return campaign_state(self._store, self.journal, self.plan)
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> CampaignSummary:
         """How far it is, in numbers."""
-        state, lanes = self.state(), self.lanes()
-        times_s = [lane["left_s"] for lane in lanes if lane["left_s"] is not None]
-        return {
-            "id": self.plan.id,
-            "name": self.plan.name,
-            "file": self.plan.file,
-            "created_utc": self.plan.created_utc,
-            "is_running": self.is_running,
-            "run_count": len(state.runs),
-            "measured_count": state.count(RunState.MEASURED),
-            "failed_count": state.count(RunState.FAILED),
-            "left_count": state.count(*_UNSETTLED),
-            "left_s": max(times_s, default=None),
-        }
+        state = self.state()
+        times_s = [lane.left_s for lane in self.lanes() if lane.left_s is not None]
+        return CampaignSummary(
+            id=self.plan.id,
+            name=self.plan.name,
+            file=self.plan.file,
+            created_utc=self.plan.created_utc,
+            is_running=self.is_running,
+            run_count=len(state.runs),
+            measured_count=state.count(RunState.MEASURED),
+            failed_count=state.count(RunState.FAILED),
+            left_count=state.count(*_UNSETTLED),
+            left_s=max(times_s, default=None),
+        )
 
-    def lanes(self) -> list[dict[str, Any]]:
+    def lanes(self) -> list[LaneStatus]:
         """How far each device is, and what was last heard of it."""
         state, left_s, is_running = self.state(), None, self.is_running
         with suppress(EdgebenchError):  # a model may be gone by now
             left_s = expected_lanes_s(state, self._requests)
-        rows: list[dict[str, Any]] = []
+        rows: list[LaneStatus] = []
         for name in self.plan.devices:
             note = state.lanes.get(name)
             rows.append(
-                {
-                    "device": name,
-                    "state": _lane_state(note, is_running=is_running),
-                    "reason": note.reason if note else "",
-                    "lab": (note.at.lab or None) if note else None,
-                    "since_utc": note.at_utc if note else None,
-                    "measured_count": state.count(RunState.MEASURED, device=name),
-                    "failed_count": state.count(RunState.FAILED, device=name),
-                    "left_count": state.count(*_UNSETTLED, device=name),
-                    "left_s": left_s[name] if left_s is not None else None,
-                }
+                LaneStatus(
+                    device=name,
+                    state=_lane_state(note, is_running=is_running),
+                    reason=note.reason if note else "",
+                    lab=(note.at.lab or None) if note else None,
+                    since_utc=note.at_utc if note else None,
+                    measured_count=state.count(RunState.MEASURED, device=name),
+                    failed_count=state.count(RunState.FAILED, device=name),
+                    left_count=state.count(*_UNSETTLED, device=name),
+                    left_s=left_s[name] if left_s is not None else None,
+                )
             )
         return rows
 

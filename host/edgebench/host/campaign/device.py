@@ -13,7 +13,13 @@ from edgebench.host.bench.finish import Finish
 from edgebench.host.bench.follow import follow
 from edgebench.host.bench.lanes import Target
 from edgebench.host.bench.lease import take_lease
-from edgebench.host.bench.plan import Step, refuse_too_large, run_request, runtimes_for
+from edgebench.host.bench.plan import (
+    Step,
+    refuse_too_large,
+    run_request,
+    runtimes_for,
+    runtimes_of_targets,
+)
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.run import DeviceLane, measure
 from edgebench.host.bench.watcher import Place, Watcher
@@ -220,9 +226,9 @@ class PairedDevice:
         lane.watcher.run(order.cell.device, model, runtime, order.place)
         newest = next(reversed(list(order.references.values())), None)
         reference = order.references.get(runtime, newest)
-        made = run_request(
-            request, Step(model, runtime, member=order.member), reference, self._meter
-        )
+        is_target = runtime in runtimes_of_targets(self._system)
+        step = Step(model, runtime, member=order.member, is_target=is_target)
+        made = run_request(request, step, reference, self._meter)
         return measure(lane, replace(made, new_id=new_id))
 
     def finish(self) -> None:

@@ -177,6 +177,7 @@ def _watch(options: argparse.Namespace) -> ExitCode:
     """Show the state until no process makes runs any more; a line for each change in documents."""
     import time
     from contextlib import suppress
+    from dataclasses import asdict
 
     from rich.live import Live
 
@@ -191,9 +192,11 @@ def _watch(options: argparse.Namespace) -> ExitCode:
             while True:
                 is_running, lanes = campaign.is_running, campaign.lanes()
                 if lanes != shown:
-                    print(
-                        json.dumps({"campaign": campaign.summary(), "devices": lanes}), flush=True
-                    )
+                    told = {
+                        "campaign": asdict(campaign.summary()),
+                        "devices": list(map(asdict, lanes)),
+                    }
+                    print(json.dumps(told), flush=True)
                     shown = lanes
                 if not is_running:
                     return ExitCode.DONE
@@ -241,10 +244,10 @@ def _report(
         for failure in watcher.failures:
             if failure.model is None:
                 say(f"error: {failure.title}: {failure.error}")
-    left = summary["left_count"]
+    left = summary.left_count
     if is_interrupted:
         say(f"interrupted: what was measured is kept; {left} runs are left")
-    if left and not summary["is_running"]:
+    if left and not summary.is_running:
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         print(
             f"next: edgebench campaign resume {campaign.plan.id}{_cluster_words(options)}{store}",
@@ -252,7 +255,7 @@ def _report(
         )
     if is_interrupted:
         return ExitCode.INTERRUPTED
-    if left or summary["failed_count"]:
+    if left or summary.failed_count:
         return ExitCode.FAILED
     is_refused = any(one.verdict.is_refused for one in sets)
     return ExitCode.INVALID if is_refused else ExitCode.DONE
@@ -277,6 +280,6 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         out.print(effects_table(METRICS[path].label, effects))
     for line in failure_lines(campaign.rows()):
         print(line)
-    counts = ", ".join(f"{summary[f'{name}_count']} {name}" for name in ("failed", "left"))
-    measured = f"{summary['measured_count']} of {summary['run_count']} runs measured, {counts}"
+    counts = f"{summary.failed_count} failed, {summary.left_count} left"
+    measured = f"{summary.measured_count} of {summary.run_count} runs measured, {counts}"
     print(printable(f"campaign {campaign.plan.id}, {campaign.plan.name}: {measured}"))

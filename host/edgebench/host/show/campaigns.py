@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.effects import FactorEffect
+from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.set_page import set_document
@@ -37,22 +38,26 @@ def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> Table:
     return table
 
 
-def lanes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
     """How far each device is."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("device", overflow="fold")
-    if has_labs := any(row["lab"] for row in rows):
+    if has_labs := any(lane.lab for lane in lanes):
         table.add_column("lab", overflow="fold")
     for name in ("measured", "failed", "left", "time left"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
-    for row in rows:
-        counts = [str(row[f"{name}_count"]) for name in ("measured", "failed", "left")]
-        left_s = row["left_s"]
-        state = ": ".join(filter(None, (row["state"], row["reason"])))
-        about = f"{format_duration(left_s)}" if left_s else ABSENT
-        lab = [text(row["lab"] or ABSENT)] if has_labs else []
-        table.add_row(text(row["device"]), *lab, *counts, about, text(state))
+    for lane in lanes:
+        state = ": ".join(filter(None, (lane.state, lane.reason)))
+        table.add_row(
+            text(lane.device),
+            *([text(lane.lab or ABSENT)] if has_labs else []),
+            str(lane.measured_count),
+            str(lane.failed_count),
+            str(lane.left_count),
+            format_duration(lane.left_s) if lane.left_s else ABSENT,
+            text(state),
+        )
     return table
 
 
@@ -98,16 +103,16 @@ def failure_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def campaign_document(
-    summary: Document,
-    lanes: Sequence[Mapping[str, Any]],
+    summary: CampaignSummary,
+    lanes: Sequence[LaneStatus],
     runs: Sequence[Mapping[str, Any]],
     sets: Sequence[RunSet],
     effects: Mapping[str, Sequence[FactorEffect]],
 ) -> Document:
     """The campaign as a document."""
     return {
-        "campaign": summary,
-        "devices": list(lanes),
+        "campaign": asdict(summary),
+        "devices": list(map(asdict, lanes)),
         "runs": list(runs),
         "sets": [set_document(one) for one in sets if one.set_id],
         "effects": {

@@ -10,8 +10,9 @@ import pytest
 from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps, refuse_too_large
+from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps, refuse_too_large, run_request
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, TooLarge, UsageError
 from edgebench.protocol.spec import MAX_SEED, SpecChanges, from_preset
@@ -165,3 +166,19 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
         return
     with pytest.raises(TooLarge, match=r"^file of 5 bytes, pi has room for 4: a\.tflite$"):
         refuse_too_large("pi", request, system)
+
+
+def test_one_run_of_a_target_is_as_long_as_all_runs_of_a_model() -> None:
+    """A campaign measures a board five times as long as it says, or `bench` a fifth of it."""
+    request = BenchRequest(models=(A,), spec=from_preset("default", duration_s=2.0), run_count=5)
+    alone = Step(A, "firmware", is_target=True)
+    lengths_s = [
+        run_request(request, step, None, None).spec.duration_s
+        for step in (
+            alone,
+            replace(alone, member=SetMember("set-1", 0, 5)),
+            replace(alone, pair=Pair("1", 0, "baseline")),
+            replace(alone, is_target=False),
+        )
+    ]
+    assert lengths_s == [10.0, 2.0, 2.0, 2.0]

@@ -1,0 +1,40 @@
+"""How far a campaign is, as it is shown and written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignSummary:
+    """How far a campaign is, in numbers."""
+
+    id: str
+    name: str
+    file: str
+    created_utc: str
+    is_running: bool
+    run_count: int
+    measured_count: int
+    failed_count: int
+    left_count: int
+    left_s: float | None
+    """Expected time of the lane that takes longest; None where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStatus:
+    """How far a device of a campaign is."""
+
+    device: str
+    state: str
+    reason: str
+    lab: str | None
+    """Lab that measures on it, in a campaign over a cluster."""
+    since_utc: str | None
+    """When that was last heard."""
+    measured_count: int
+    failed_count: int
+    left_count: int
+    left_s: float | None
+    """Expected time for what is left; None where nobody can tell."""
