@@ -5,6 +5,7 @@
     python devtools/build_firmware.py posix-checked         # with AddressSanitizer and UBSan
     python devtools/build_firmware.py                       # every board of the package
     python devtools/build_firmware.py --check               # … compared with those in the package
+    python devtools/build_firmware.py pico2 --model M.tflite  # with a model in it
 
 Boards need arm-none-eabi-gcc (Debian: gcc-arm-none-eabi); what is in the package was built with
 COMPILER, and another version makes other bytes. No C library is linked.
@@ -17,6 +18,10 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, model_id_of
+from edgebench.firmware_bridge.uf2 import uf2
+from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "firmware_bridge/firmware"
@@ -36,16 +41,17 @@ class Board:
 
     compiler: str
     options: str
-    port: str
+    folders: tuple[str, ...]
+    """Folders of the port; what is specific to the board is in the last one."""
 
     def command(self, output: Path, *definitions: str) -> list[str]:
         """The compiler's arguments, from the folder of the sources; no path of this machine."""
         files = [
             path.relative_to(SOURCES).as_posix()
-            for folder in ("core", "device", self.port)
+            for folder in ("core", "device", *self.folders)
             for path in sorted((SOURCES / folder).glob("*.c"))
         ]
-        words = f"{COMMON} {WARNINGS} -I. {self.options}".split()
+        words = f"{COMMON} {WARNINGS} -I. -I{self.folders[-1]} {self.options}".split()
         return [self.compiler, *words, *definitions, *files, "-o", str(output), *self.libraries()]
 
     def libraries(self) -> list[str]:
@@ -53,30 +59,43 @@ class Board:
         return ["-lgcc"] if self.compiler.startswith("arm") else []
 
 
-def _mps(board: str, cpu: str, floats: str, script: str) -> Board:
-    """A board of Arm's MPS2 and MPS3 series, which QEMU emulates."""
-    name = board.replace("-", "_").upper()
-    options = (
-        f"{BARE} -mcpu={cpu} {floats} -D{name} -Wl,-Tports/mps/{script}.ld -Wl,--build-id=none -s"
-    )
-    return Board("arm-none-eabi-gcc", options, "ports/mps")
+def _cortex_m(options: str, script: str, *folders: str) -> Board:
+    """A board with a Cortex-M, by its linker script."""
+    options = f"{BARE} {options} -Wl,-T{folders[-1]}/{script}.ld -Wl,--build-id=none -s"
+    return Board("arm-none-eabi-gcc", options, ("ports/cortex_m", *folders))
 
 
+M3 = "-mcpu=cortex-m3 -mfloat-abi=soft"
+M4 = "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
+M7 = "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
+M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
+M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
+COUNTER = "ports/cycle_counter"
 BOARDS = {
-    "posix": Board("gcc", "-O2", "ports/posix"),
+    "posix": Board("gcc", "-O2", ("ports/posix",)),
     "posix-checked": Board(
-        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", "ports/posix"
+        "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
     ),
-    "mps2-an385": _mps("mps2-an385", "cortex-m3", "-mfloat-abi=soft", "mps2"),
-    "mps2-an386": _mps("mps2-an386", "cortex-m4", "-mfloat-abi=hard -mfpu=fpv4-sp-d16", "mps2"),
-    "mps2-an500": _mps("mps2-an500", "cortex-m7", "-mfloat-abi=hard -mfpu=fpv5-sp-d16", "mps2"),
-    "mps3-an547": _mps("mps3-an547", "cortex-m55", "-mfloat-abi=hard", "mps3"),
+    "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", "ports/mps"),
+    "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", "ports/mps"),
+    "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", "ports/mps"),
+    "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", "ports/mps"),
+    "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
+    "pico2": _cortex_m(M33, "pico2", COUNTER, "ports/pico2"),
 }
-IN_PACKAGE = ("mps2-an385", "mps2-an386", "mps2-an500", "mps3-an547")
+IN_PACKAGE = tuple(name for name in BOARDS if not name.startswith("posix"))
 
 
-def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
-    """Compile a board's firmware, perhaps one that is in energy mode after a reset.
+def build(
+    name: str, folder: Path, *, is_energy: bool = False, model: ModelBlob | None = None
+) -> Path:
+    """Compile a board's firmware.
+
+    Args:
+        name: Board.
+        folder: Where the ELF goes.
+        is_energy: Whether it is in energy mode after a reset.
+        model: Model to link into it.
 
     Raises:
         FileNotFoundError: There is no such compiler.
@@ -84,10 +103,39 @@ def build(name: str, folder: Path, *, is_energy: bool = False) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     suffix = "-energy" if is_energy else ""
+    suffix += f"-{model.model_id}" if model else ""
     output = folder.resolve() / (name if name.startswith("posix") else f"{name}{suffix}.elf")
-    definitions = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
-    subprocess.run(BOARDS[name].command(output, *definitions), cwd=SOURCES, check=True)
+    more = ["-DSTARTS_IN_ENERGY_MODE=1"] if is_energy else []
+    if model:
+        source = output.with_suffix(".c")
+        source.write_text(model.c_source(), "utf-8")
+        more.append(str(source))
+    subprocess.run(BOARDS[name].command(output, *more), cwd=SOURCES, check=True)
+    if name == "pico2":
+        output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes()))
     return output
+
+
+def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
+    """The model that is to be linked in, if any; its flash and RAM are printed first.
+
+    Raises:
+        EdgebenchError: The firmware cannot run it, or a board has no room for it.
+        OSError: There is no such file.
+    """
+    if options.model is None:
+        return None
+    name = options.id or model_id_of(options.model.stem)
+    model = generate(options.model.read_bytes(), model_id=name, input_encoding=options.encoding)
+    print(f"{name}: flash {model.flash_bytes} bytes, RAM {model.ram_bytes} bytes", flush=True)
+    for board in names:
+        if board not in LINKED_MEMORY:
+            raise ModelRefused(f"{board} takes a model as a file, by its option --model")
+        memory = LINKED_MEMORY[board]
+        there = f"flash {memory.flash_bytes} bytes, RAM {memory.ram_bytes} bytes"
+        print(f"{board}: for a model {there}", flush=True)
+        model.check_fit(memory)
+    return model
 
 
 def main() -> int:
@@ -98,15 +146,23 @@ def main() -> int:
     )
     parser.add_argument("--energy", action="store_true", help="in energy mode after a reset")
     parser.add_argument("--check", action="store_true", help="compare with the package")
+    parser.add_argument("--model", type=Path, help=".tflite file to link into the firmware")
+    parser.add_argument("--id", help="name of the model; default: that of the file")
+    parser.add_argument("--encoding", choices=["int8", "uint8", "float32"], help="of its input")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)
-    is_local = options.boards or options.check or options.energy
+    is_local = options.boards or options.check or options.energy or options.model
     default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default
     differing: list[str] = []
+    try:
+        model = linked(options, names)
+    except (EdgebenchError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     for name in names:
         try:
-            output = build(name, folder, is_energy=options.energy)
+            output = build(name, folder, is_energy=options.energy, model=model)
         except FileNotFoundError as error:
             print(f"error: {error.filename} is not installed", file=sys.stderr)
             return 2

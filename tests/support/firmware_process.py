@@ -34,14 +34,14 @@ MODEL_ADDRESS = {"mps3-an547": 0x11000000}
 """Where QEMU's loader puts a blob; 0x100000 on the other boards."""
 
 
-def built(name: str, compiler: str) -> Path:
+def built(name: str, compiler: str, *options: str) -> Path:
     """The firmware of a board, built from these sources."""
     if shutil.which(compiler) is None:
         skip_or_fail(f"system tool missing: {compiler}")
-    command = [sys.executable, str(ROOT / "devtools/build_firmware.py"), name]
+    command = [sys.executable, str(ROOT / "devtools/build_firmware.py"), name, *options]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    return Path(result.stdout.partition(": ")[0])
+    return Path(result.stdout.splitlines()[-1].partition(": ")[0])
 
 
 def cobs(data: bytes) -> bytes:

@@ -19,9 +19,10 @@ from support.firmware_process import built, emulated, run_inference
 from support.reference_kernels import Reference, as_sent, inputs, model_files
 
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
+from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES
 from edgebench.protocol.errors import ModelRefused
 
-BOARDS = [board for board in BOARD_MEMORY if board != "posix"]
+BOARDS = list(QEMU_MACHINES)
 ICOUNT = ("-icount", "shift=0,sleep=off")
 
 

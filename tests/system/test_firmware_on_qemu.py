@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
+import sys
+import zlib
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.firmware_process import Line, built, emulated, run_inference
+from support.firmware_process import MODEL_BEGIN, NAK, Line, built, emulated, run_inference
 from support.reference_kernels import BUILT_IN, Reference, inputs
-from support.tools import need_runtime, need_tool, skip_or_fail
+from support.tools import need_runtime, need_shared, need_tool, skip_or_fail
 
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.exchange import BoardTiming
+from edgebench.firmware_bridge.frames import FrameError
 from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
+from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES, QemuBoard, QemuSetup
+from edgebench.protocol.errors import BoardRefusal
 
 BOARDS = {
     "mps2-an385": ("cortex-m3", "portable"),
@@ -19,9 +28,12 @@ BOARDS = {
     "mps2-an500": ("cortex-m7", "dsp"),
     "mps3-an547": ("cortex-m55", "mve"),
 }
+REAL_BOARDS = ("nucleo-l4r5zi", "pico2")
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
 BUILDER = ROOT / "devtools/build_firmware.py"
+PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05)
+"""No machine is so loaded that a board on it takes longer."""
 COUNTED = ("-icount", "shift=3,sleep=off")
 
 
@@ -34,7 +46,7 @@ def blob_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("board", BOARDS)
+@pytest.mark.parametrize("board", [*BOARDS, *REAL_BOARDS])
 def test_package_holds_what_the_sources_build(board: str) -> None:
     """Users measure with another firmware than the one that is tested, or nobody can tell."""
     need_tool("arm-none-eabi-gcc")
@@ -44,9 +56,9 @@ def test_package_holds_what_the_sources_build(board: str) -> None:
     )
     if wanted not in version.stdout:
         skip_or_fail(f"another arm-none-eabi-gcc than {wanted}")
-    assert (
-        built(board, "arm-none-eabi-gcc").read_bytes() == (PACKAGED / f"{board}.elf").read_bytes()
-    )
+    elf = built(board, "arm-none-eabi-gcc")
+    for path in elf.parent.glob(f"{board}.[eu][lf][f2]"):
+        assert path.read_bytes() == (PACKAGED / path.name).read_bytes()
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -108,3 +120,58 @@ def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:
         line.load_model(generate(BUILT_IN.read_bytes(), model_id="other").data)
         assert model_of(line) == "other"
         assert line.command("infer 1 0")[-1].startswith("m-results-[")
+
+
+@pytest.fixture(scope="module")
+def linked_elf() -> Path:
+    """Firmware of the AN386 with the built-in model in it."""
+    need_tool("qemu-system-arm")
+    options = ("--model", str(BUILT_IN), "--id", "digits")
+    return built("mps2-an386", "arm-none-eabi-gcc", *options)
+
+
+def test_linked_model_is_ready_at_the_reset_and_stays(linked_elf: Path) -> None:
+    """A board without room for a model in RAM cannot run it, or gives other outputs."""
+    need_runtime("ai-edge-litert")
+    reference = Reference(BUILT_IN.read_bytes())
+    blob = generate(BUILT_IN.read_bytes(), model_id="digits")
+    with emulated("mps2-an386", linked_elf) as line:
+        line.lines()
+        info = line.info()
+        assert (info["model_state"], info["model"]) == ("ready", "digits")
+        assert (info["model_place"], int(info["model_max"])) == ("firmware", blob.flash_bytes)
+        assert int(info["model_crc"], 16) == zlib.crc32(blob.data)
+        for values in inputs(tuple(reference.input["shape"]), 2):
+            assert run_inference(line, values.tobytes()) == reference.outputs(values)
+        line.command("x-frames")
+        reply = line.exchange(MODEL_BEGIN, 1, struct.pack("<II", 100, 0))
+        assert (reply.kind, FrameError(reply.error)) == (NAK, FrameError.MODEL_LINKED)
+        line.leave()
+        assert line.info()["model_state"] == "ready"
+
+
+def test_linked_model_needs_no_upload_and_lets_no_other_in(linked_elf: Path) -> None:
+    """Who measures a linked model cannot name its file, or measures another one than that."""
+    setup = QemuSetup(machine=QEMU_MACHINES["mps2-an386"], firmware=linked_elf)
+    with closing(Board(QemuBoard(setup), timing=PATIENT)) as board:
+        board.connect()
+        same = generate(BUILT_IN.read_bytes(), model_id="digits").data
+        assert board.load_model(same).model_name == "digits"
+        other = generate(BUILT_IN.read_bytes(), model_id="other").data
+        with pytest.raises(BoardRefusal, match="takes no other model than digits: it is linked"):
+            board.load_model(other)
+
+
+def test_model_that_does_not_fit_is_refused_before_anything_is_built() -> None:
+    """Who links a model waits for a compiler, and gets the words of a linker."""
+    mobile = need_shared("models/suite/05_mobilenet_v1_0.25_224") / (
+        "mobilenet_v1_0.25_224_ptq_int8.tflite"
+    )
+    command = [sys.executable, str(BUILDER), "pico2", "--model", str(mobile), "--id", "mobile"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert run.stdout.splitlines() == [
+        "mobile: flash 518736 bytes, RAM 602176 bytes",
+        "pico2: for a model flash 4128768 bytes, RAM 475136 bytes",
+    ]
+    assert "mobile needs 602176 bytes of RAM, the board has 475136" in run.stderr

@@ -148,12 +148,21 @@ class Board:
     def load_model(self, blob: bytes) -> BoardFacts:
         """Put a model into the board, by frames; what the board is then.
 
+        A model that is linked into the firmware stays, if it is this one.
+
         Raises:
             UsageError: it has no place for one, or not for so large a one.
-            BoardRefusal: it does not take the model.
+            BoardRefusal: it does not take the model, or another one is linked into its firmware.
             LineDamaged: the model does not arrive as it was sent.
         """
         info = self.facts.firmware
+        if info and info.model_place == "firmware":
+            if (info.model_bytes, info.model_crc) != (len(blob), zlib.crc32(blob)):
+                raise BoardRefusal(
+                    f"{self.facts.name} takes no other model than {info.model}: it is linked into "
+                    "its firmware"
+                )
+            return self.facts
         room = info.model_max if info else None
         if not self._has_frames or room is None:
             raise UsageError(f"{self.facts.name} takes no model over its line")

@@ -27,8 +27,9 @@ from edgebench.meters.transport import pyserial
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.text import printable
 
-DEFAULT_BAUD_RATES = (115_200, 921_600, 9600)
-"""Performance mode, the reference for anomaly detection, and energy mode."""
+DEFAULT_BAUD_RATES = (115_200, 921_600, 9600, 76_800)
+"""Performance mode, the reference for anomaly detection, energy mode, and the reference for image
+classification."""
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """A port that may have no board at all is given up sooner."""
 

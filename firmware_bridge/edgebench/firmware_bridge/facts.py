@@ -56,6 +56,8 @@ class FirmwareInfo:
     frame_window: int | None = None
     cycles_max: int | None = None
     model_address: int | None = None
+    model_place: str | None = None
+    """`memory`, where a model can be loaded, or `firmware`, which it is a part of."""
     model_max: int | None = None
     ram_max: int | None = None
     model_state: str | None = None
@@ -71,7 +73,7 @@ class FirmwareInfo:
 
 _TEXTS = (
     *("cpu", "kernels", "mode", "tick_source", "model_state", "model", "input_encoding"),
-    "rounding",
+    *("model_place", "rounding"),
 )
 _COUNTS = (
     *("tick_hz", "line_max", "input_max", "frame_max", "frame_window", "cycles_max", "model_max"),
@@ -189,6 +191,8 @@ def lap_ticks(first: int, last: int, passed_ns: int | None) -> int:
 
     >>> lap_ticks(1_000, 5_000, None), lap_ticks(4_294_967_000, 704, None)
     (4000, 1000)
+    >>> lap_ticks(2_147_483_000, -2_147_483_296, None)  # of a counter that is printed with a sign
+    1000
     >>> lap_ticks(0, 400_000, 4_295_400_000_000)  # one more turn, by the bridge's clock
     4295367296
 

@@ -59,6 +59,7 @@ class FrameError(IntEnum):
     MODEL_INCOMPLETE = 7
     MODEL_CRC = 8
     MODEL_REFUSED = 9
+    MODEL_LINKED = 10
 
     @classmethod
     def _missing_(cls, value: object) -> FrameError:

@@ -1,6 +1,8 @@
 """A model blob from a .tflite file, and what it needs before anything is sent.
 
 python -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
+
+A name that ends in `.c` gets the blob as C source, to be linked into the firmware.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
 }
 """How hosts send inputs of MLPerf Tiny's models, where not as int8."""
 _SQUARED_ERROR = {"ad01"}
-"""Models whose result is the mean squared error of the reconstruction."""
+"""Models whose result is the mean squared error of the reconstruction, if the input is floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,23 @@ BOARD_MEMORY = {
     "mps2-an386": BoardMemory(3 << 20, 3 << 20),
     "mps2-an500": BoardMemory(3 << 20, 3 << 20),
     "mps3-an547": BoardMemory(2 << 20, 2 << 20),
+    "nucleo-l4r5zi": BoardMemory(384 << 10, 208 << 10),
+    "pico2": BoardMemory(320 << 10, 144 << 10),
 }
-"""As the boards' `x-info` says (`model_max`, `ram_max`)."""
+"""As the boards' `x-info` says (`model_max`, `ram_max`). A loaded model lies in RAM on real boards,
+as the firmware writes no flash."""
+_FIRMWARE_BYTES = 64 << 10
+"""Flash that is left to the firmware itself; its linker script enforces it."""
+LINKED_MEMORY = {
+    "mps2-an385": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
+    "mps2-an386": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
+    "mps2-an500": BoardMemory((1 << 20) - _FIRMWARE_BYTES, 3 << 20),
+    "mps3-an547": BoardMemory((512 << 10) - _FIRMWARE_BYTES, 2 << 20),
+    "nucleo-l4r5zi": BoardMemory((2 << 20) - _FIRMWARE_BYTES, 592 << 10),
+    "pico2": BoardMemory((4 << 20) - _FIRMWARE_BYTES, 464 << 10),
+}
+"""What a board has for a model that is linked into its firmware. Source: the memories in the linker
+scripts of `firmware/ports/`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +116,19 @@ class ModelBlob:
                 raise ModelRefused(
                     f"model {self.model_id} needs {needed} bytes of {kind}, the board has {there}"
                 )
+
+    def c_source(self) -> str:
+        """The blob as C source, which `devtools/build_firmware.py --model` links."""
+        words = [f"0x{word:08x}u" for (word,) in struct.iter_unpack("<I", self.data)]
+        lines = [", ".join(words[at : at + 8]) for at in range(0, len(words), 8)]
+        return (
+            "#include <stdint.h>\n\n"
+            f"/* {self.model_id}: flash {self.flash_bytes} bytes, RAM {self.ram_bytes} bytes. */\n"
+            f"const uint32_t linked_model_words[{len(words)}]\n"
+            '\t__attribute__((section(".model"), used, aligned(16))) = {\n\t'
+            + ",\n\t".join(lines)
+            + "\n};\n"
+        )
 
 
 def model_id_of(name: str) -> str:
@@ -157,7 +187,7 @@ def generate(
         first,
         outputs,
         _INPUT_ENCODINGS[encoding],
-        int(model_id in _SQUARED_ERROR),
+        int(model_id in _SQUARED_ERROR and encoding == "float32"),
         _ROUNDINGS[rounding],
     )
     try:
@@ -208,7 +238,9 @@ def main() -> int:
     """Write a blob, and say what it needs."""
     parser = argparse.ArgumentParser(description="make a model blob for the firmware")
     parser.add_argument("model", type=Path)
-    parser.add_argument("--output", type=Path, help="file of the blob; without, only the sizes")
+    parser.add_argument(
+        "--output", type=Path, help="file of the blob, or with .c its source; else only the sizes"
+    )
     parser.add_argument("--id", help="name that the firmware reports; default: that of the file")
     parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="how hosts send inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")
@@ -225,10 +257,12 @@ def main() -> int:
             f"{blob.model_id}: flash {blob.flash_bytes} bytes, RAM {blob.ram_bytes} bytes", end=""
         )
         print(f" (arena {blob.arena_bytes}, input {blob.input_bytes})")
+        output: Path | None = options.output
+        is_linked = output is not None and output.suffix == ".c"
         if options.board:
-            blob.check_fit(BOARD_MEMORY[options.board])
-        if options.output:
-            options.output.write_bytes(blob.data)
+            blob.check_fit((LINKED_MEMORY if is_linked else BOARD_MEMORY)[options.board])
+        if output is not None:
+            output.write_bytes(blob.c_source().encode() if is_linked else blob.data)
     except (EdgebenchError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -19,7 +19,7 @@ class BoardHint:
     product: int | None
     """None: any of this vendor's."""
     text: str
-    baud_rates: tuple[int, ...] = (115_200, 921_600, 9600)
+    baud_rates: tuple[int, ...] = (115_200, 921_600, 9600, 76_800)
     """Speeds to ask at, in this order; never 1200, which starts bootloaders."""
     is_interface: bool = False
     """Whether it is MLPerf Tiny's interface board, with a board behind it."""

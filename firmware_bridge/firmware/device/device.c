@@ -55,6 +55,7 @@ const char *begin_input(uint32_t size)
 	if (size > device.input_max)
 		return "Supplied buffer size";
 	device.input_load = (struct load){.is_open = true, .size = size};
+	memset(device.input, 0, size);
 	return NULL;
 }
 

@@ -9,7 +9,7 @@
 enum kind { INPUT_BEGIN = 0x01, INPUT_DATA, MODEL_BEGIN, MODEL_DATA, MODEL_COMMIT, LEAVE = 0x0f, ACK = 0x80, NAK };
 enum error {
 	NONE, BAD_FRAME, UNKNOWN_KIND, BAD_PAYLOAD, TOO_LARGE, BAD_OFFSET, NOT_BEGUN, MODEL_INCOMPLETE,
-	MODEL_CRC, MODEL_REFUSED,
+	MODEL_CRC, MODEL_REFUSED, MODEL_LINKED,
 };
 enum { HEAD = 2, TAIL = 4, LONGEST_REPLY = HEAD + 6 + TAIL };
 
@@ -97,6 +97,8 @@ static struct reply model_begin(const uint8_t *payload, uint32_t size)
 
 	if (size != 8)
 		return (struct reply){BAD_PAYLOAD, 0};
+	if (port.is_model_linked)
+		return (struct reply){MODEL_LINKED, 0};
 	model_bytes = number_at(payload);
 	device.model_load = (struct load){0};
 	if (model_bytes == 0 || model_bytes > port.model_max)

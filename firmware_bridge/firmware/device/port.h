@@ -2,6 +2,7 @@
 #ifndef DEVICE_PORT_H
 #define DEVICE_PORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ struct port {
 	uint8_t *model; /* where blobs lie; a multiple of 16 */
 	size_t model_max;
 	uintptr_t model_address; /* what a debugger calls it; 0 if that is of no use */
+	bool is_model_linked;	 /* a part of the firmware: it cannot be replaced, and may be in flash */
 	uint8_t *ram; /* arena and input; a multiple of 16 */
 	size_t ram_max;
 	uint32_t *cycles; /* ring of the inferences' durations */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from support.reference_kernels import BUILT_IN
 from support.tflite_bytes import Graph, Operator, Tensor, model
 
 from edgebench.firmware_bridge.arena import Lifetime, aligned, plan
-from edgebench.firmware_bridge.generate import BoardMemory, generate, model_id_of
+from edgebench.firmware_bridge.generate import BoardMemory, InputEncoding, generate, model_id_of
 from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, rounded
 from edgebench.protocol.errors import ModelRefused
 
@@ -142,6 +143,23 @@ def test_model_id_is_what_a_line_can_carry() -> None:
     assert len(model_id_of("x" * 100)) == 31
     with pytest.raises(ModelRefused, match="model ID"):
         generate(BUILT_IN.read_bytes(), model_id="a]b")
+
+
+def test_squared_error_is_of_an_input_of_floats_alone() -> None:
+    """A file with the name of MLPerf Tiny's model for anomalies is refused by every board."""
+    cases: tuple[tuple[InputEncoding, tuple[int, int]], ...]
+    cases = (("int8", (0, 0)), ("float32", (2, 1)))
+    for encoding, expected in cases:
+        blob = generate(BUILT_IN.read_bytes(), model_id="ad01", input_encoding=encoding)
+        assert struct.unpack_from("<2I", blob.data, 76) == expected, "docs/model-blob.md"
+
+
+def test_source_of_a_linked_model_is_its_blob() -> None:
+    """A model that is linked in is another one than a loaded one."""
+    blob = generate(BUILT_IN.read_bytes(), model_id="digits")
+    words = re.findall(r"0x([0-9a-f]{8})u", blob.c_source())
+    assert b"".join(struct.pack("<I", int(word, 16)) for word in words) == blob.data
+    assert f"linked_model_words[{len(blob.data) // 4}]" in blob.c_source()
 
 
 def test_command_prints_the_sizes_and_refuses_in_one_line(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
         lambda m, _: said.TimestampMode(m[1] == "energy"),
     ),
     line_pattern(r"init-done", lambda _, __: said.InitDone()),
-    line_pattern(r"lap-us-(\d{1,20})", lambda m, _: said.LapTime(int(m[1]))),
+    # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes.
+    line_pattern(r"lap-us-(-?\d{1,20})", lambda m, _: said.LapTime(int(m[1]))),
     line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.LoadExpected(int(m[1]))),
     line_pattern(r"load-done", lambda _, __: said.LoadDone()),
     line_pattern(

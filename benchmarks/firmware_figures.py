@@ -1,0 +1,131 @@
+"""Flash, RAM and instructions per inference of the firmware, for every int8 model that is here.
+
+    python benchmarks/firmware_figures.py [--board mps2-an386]... [--model kws01]...
+
+Instructions are those of QEMU with `-icount shift=0`, on the board whose firmware is in the
+package: a count, which no load of this machine changes, and no latency. Flash and RAM are the
+generator's, beside what MLPerf Tiny's reference submissions reserve for TensorFlow Lite Micro.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import struct
+import sys
+import tempfile
+from contextlib import closing
+from importlib.resources import files
+from pathlib import Path
+
+from common import claim, claims_table, machine, parse, report, table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from support.reference_kernels import model_files
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.driver import BLOB_ADDRESS
+from edgebench.firmware_bridge.exchange import BoardTiming
+from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
+from edgebench.firmware_bridge.transports.qemu import (
+    QEMU_MACHINES,
+    QemuBoard,
+    QemuSetup,
+    qemu_version,
+)
+
+ELVES = files("edgebench.firmware_bridge") / "elf"
+PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05, frame_s=20.0)
+SHORT_MODELS = ("kws01",)
+TFLM_ARENA_BYTES = {
+    "kws01": 200 * 1024,
+    "vww01": 200 * 1024,
+    "ic01": 100 * 1024,
+    "ad01": 10 * 1024,
+    "sww01": 200 * 1024,
+}
+"""kTensorArenaSize of the reference submissions: what they reserve, more than TensorFlow Lite Micro
+needs. Source: mlcommons/tiny, benchmark/reference_submissions, submitter_implemented.cpp."""
+TFLM_CODE = "127 to 169 kB"
+"""Code of TensorFlow Lite Micro with the keyword model's operators (reference kernels; CMSIS-NN),
+without the model; measured on the AN386 while the firmware was designed, by no benchmark here."""
+BARS = {"mps2-an385": 30.0, "mps2-an386": 12.0, "mps3-an547": 6.0}
+"""10^6 instructions that the keyword model may take: portable, DSP, Helium."""
+
+
+def firmware_bytes(board: str) -> tuple[int, int]:
+    """Flash and RAM of a board's firmware without a model, and without a stack.
+
+    Source: System V ABI, chapter 5: bytes of the file and of memory of each segment.
+    """
+    elf = (ELVES / f"{board}.elf").read_bytes()
+    (at,), (size, count) = struct.unpack_from("<I", elf, 28), struct.unpack_from("<HH", elf, 42)
+    segments = [struct.unpack_from("<8I", elf, at + number * size) for number in range(count)]
+    loaded = [segment for segment in segments if segment[0] == 1]
+    return sum(one[4] for one in loaded), sum(one[5] - one[4] for one in loaded)
+
+
+def instructions(board: str, blob: ModelBlob) -> float:
+    """10^6 instructions of an inference on a random input."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.blob"
+        path.write_bytes(blob.data)
+        setup = QemuSetup(
+            machine=QEMU_MACHINES[board],
+            firmware=Path(str(ELVES / f"{board}.elf")),
+            blob=path,
+            blob_address=BLOB_ADDRESS[board],
+            shift=0,
+        )
+        with closing(Board(QemuBoard(setup), timing=PATIENT)) as opened:
+            opened.connect()
+            opened.load_input(random.Random(0).randbytes(blob.input_bytes))
+            timed = opened.window(1).inferences
+    assert timed is not None
+    assert timed.ticks[0] is not None
+    return timed.ticks[0] * 1000 / timed.tick_rate_hz
+
+
+def main() -> None:
+    """Measure, and print the tables of docs/firmware.md."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--board", action="append", choices=QEMU_MACHINES)
+    parser.add_argument("--model", action="append", choices=model_files())
+    options = parse(parser)
+    began = machine()
+    boards = options.board or list(QEMU_MACHINES)
+    names = options.model or (SHORT_MODELS if options.short else list(model_files()))
+    counts, memory, claims = [], [], []
+    for name in names:
+        path = model_files()[name]
+        data = path.read_bytes()
+        blob = generate(data, model_id=name)
+        arena = TFLM_ARENA_BYTES.get(name)
+        there = (len(data), arena or "–")
+        memory.append([name, *map(str, (blob.flash_bytes, blob.ram_bytes, *there))])
+        plain = generate(data, model_id=name, input_encoding="int8")  # as the agent's seats do
+        found = {board: instructions(board, plain) for board in boards}
+        counts.append(
+            [name, *(f"{one:.2f}" if one >= 0.01 else "< 0.01" for one in found.values())]
+        )
+        if name == "kws01":
+            claims += [
+                claim(f"{name} on {board}, 10^6 instructions", f"{found[board]:.2f}", f"≤ {bar:g}",
+                      found[board] <= bar)
+                for board, bar in BARS.items()
+                if board in found
+            ]  # fmt: skip
+    headers = ["model", "flash, bytes", "RAM, bytes", ".tflite, bytes", "TFLM arena, bytes"]
+    own = [[board, *map(str, firmware_bytes(board))] for board in BOARD_MEMORY if board != "posix"]
+    lines = [
+        *(table(headers, memory), ""),
+        *(table(["firmware", "flash, bytes", "RAM, bytes"], own), ""),
+        *(f"Code of TensorFlow Lite Micro: {TFLM_CODE}.", ""),
+        *(table(["10^6 instructions", *boards], counts), ""),
+        claims_table(claims),
+    ]
+    report(f"Firmware, QEMU {qemu_version()}", lines, began)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""UF2, the format in which the boot ROM of a Raspberry Pi Pico takes firmware as a file on a drive.
+
+Source: microsoft/uf2, README.md (blocks); RP2350 datasheet, 5.5 (families).
+"""
+
+from __future__ import annotations
+
+import struct
+
+RP2350_ARM_SECURE = 0xE48B_FF59
+"""Family of firmware for the RP2350's Arm processors."""
+PAGE_BYTES = 256
+_BLOCK = struct.Struct("<8I476sI")
+_HAS_FAMILY = 0x2000
+_LOADED = 1
+"""Type of a segment of an ELF that belongs into memory. Source: System V ABI, chapter 5."""
+
+
+def flash_pages(elf: bytes) -> dict[int, bytes]:
+    """What a 32-bit little-endian ELF puts into flash: pages of 256 bytes, by address.
+
+    What a page has of no segment is 0xff, as flash is after it was erased.
+    """
+    (headers_at,) = struct.unpack_from("<I", elf, 28)
+    size, count = struct.unpack_from("<HH", elf, 42)
+    pages: dict[int, bytearray] = {}
+    for number in range(count):
+        at = headers_at + number * size
+        kind, place, _, address, stored = struct.unpack_from("<5I", elf, at)
+        for offset in range(stored if kind == _LOADED else 0):
+            page, inside = divmod(address + offset, PAGE_BYTES)
+            content = pages.setdefault(page * PAGE_BYTES, bytearray(b"\xff" * PAGE_BYTES))
+            content[inside] = elf[place + offset]
+    return {address: bytes(pages[address]) for address in sorted(pages)}
+
+
+def uf2(elf: bytes, family: int = RP2350_ARM_SECURE) -> bytes:
+    """The UF2 file of an ELF: a block of 512 bytes for each page."""
+    pages = flash_pages(elf)
+    return b"".join(
+        _BLOCK.pack(
+            *(0x0A32_4655, 0x9E5D_5157, _HAS_FAMILY, address, PAGE_BYTES, number, len(pages)),
+            *(family, content, 0x0AB1_6F30),
+        )
+        for number, (address, content) in enumerate(pages.items())
+    )

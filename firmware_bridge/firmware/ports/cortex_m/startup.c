@@ -1,0 +1,99 @@
+/* From the reset to the main loop, for every board with a Cortex-M. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/device.h"
+#include "device/port.h"
+#include "ports/cortex_m/cortex_m.h"
+
+/* Armv7-M Architecture Reference Manual (Arm DDI 0403E), B3.2 and B3.4. */
+#define VECTOR_TABLE REGISTER(0xe000ed08u)
+#define COPROCESSORS REGISTER(0xe000ed88u)
+#define INTERRUPT_ENABLE(number) REGISTER(0xe000e100u + 4u * ((number) / 32))
+#define RECEIVED_MAX 4096u /* bytes; a power of two, and more than two frames */
+#define CYCLES_MAX 4096u
+
+extern uint8_t data_from[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
+extern uint8_t model_start[], model_size[], arena_start[], arena_size[];
+extern const uint32_t is_model_linked; /* no address: a compiler knows that those are not 0 */
+
+static volatile uint8_t received[RECEIVED_MAX];
+static volatile uint32_t received_count;
+static uint32_t taken_count;
+static uint32_t cycles[CYCLES_MAX];
+
+struct port port;
+
+/* What has no room is lost, as on a line without flow control. */
+void keep_received(uint8_t byte)
+{
+	if (received_count - taken_count < RECEIVED_MAX)
+		received[received_count++ % RECEIVED_MAX] = byte;
+}
+
+/* The next byte; waits until there is one. */
+static uint8_t take(void)
+{
+	__asm__ volatile("cpsid i" ::: "memory");
+	while (received_count == taken_count)
+		__asm__ volatile(WAIT "\n\tcpsie i\n\tisb\n\tcpsid i" ::: "memory");
+	uint8_t byte = received[taken_count++ % RECEIVED_MAX];
+
+	__asm__ volatile("cpsie i" ::: "memory");
+	return byte;
+}
+
+static void main_loop(void)
+{
+	port = (struct port){
+		.board = BOARD, .cpu = CPU, .tick_source = TICK_SOURCE, .tick_hz = CLOCK_HZ,
+		.model = model_start, .model_max = (size_t)model_size, .model_address = (uintptr_t)model_start,
+		.is_model_linked = is_model_linked != 0,
+		.ram = arena_start, .ram_max = (size_t)arena_size,
+		.cycles = cycles, .cycles_max = CYCLES_MAX,
+	};
+	board_start();
+	counter_start();
+	INTERRUPT_ENABLE(RECEIVE_INTERRUPT) = BIT(RECEIVE_INTERRUPT % 32);
+	__asm__ volatile("cpsie i");
+	device_reset(STARTS_IN_ENERGY_MODE);
+	for (;;)
+		device_receive(take());
+}
+
+typedef void (*handler)(void);
+static const handler VECTORS[16 + EXTERNAL_INTERRUPTS];
+
+void __attribute__((noreturn)) reset_handler(void)
+{
+	for (uint8_t *to = data_start, *from = data_from; to < data_end;)
+		*to++ = *from++;
+	for (uint8_t *to = bss_start; to < bss_end;)
+		*to++ = 0;
+	COPROCESSORS |= 0xfu << 20; /* floating point and vectors */
+	VECTOR_TABLE = (uintptr_t)VECTORS;
+	__asm__ volatile("dsb\n\tisb");
+	main_loop();
+	for (;;)
+		;
+}
+
+/* A fault: the name on the line, and no more. */
+static void fault_handler(void)
+{
+	static const char TEXT[] = "\r\ne-[Fault]\r\n";
+
+	port_write(TEXT, sizeof TEXT - 1);
+	for (;;)
+		__asm__ volatile("wfi");
+}
+
+#pragma GCC diagnostic ignored "-Woverride-init" /* one of the ranges below */
+static const handler VECTORS[16 + EXTERNAL_INTERRUPTS] __attribute__((section(".vectors"), used, aligned(512))) = {
+	[0] = (handler)(uintptr_t)stack_top,
+	[1] = (handler)reset_handler,
+	[2 ... 14] = fault_handler,
+	[15] = systick_handler,
+	[16 ... 16 + EXTERNAL_INTERRUPTS - 1] = fault_handler,
+	[16 + RECEIVE_INTERRUPT] = receive_handler,
+};

@@ -1,0 +1,159 @@
+/* No such board has run this yet. Source: RP2350 datasheet, by section.
+ *
+ * Serial line: UART0 on GP0 (sends) and GP1 (receives), by a serial adapter of 3.3 V or a Debug Probe;
+ * its own USB would need a stack of protocols. Timestamp pin: GP2.
+ *
+ * Clock: the crystal of 12 MHz, by the PLL 150 MHz. Flash is read as the boot ROM left it. */
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/port.h"
+#include "ports/cortex_m/cortex_m.h"
+
+/* 2.2, address map. */
+#define CLOCKS 0x40010000u
+#define RESETS 0x40020000u
+#define IO_BANK0 0x40028000u
+#define PADS_BANK0 0x40038000u
+#define XOSC 0x40048000u
+#define PLL_SYS 0x40050000u
+#define UART0 0x40070000u
+#define SIO 0xd0000000u
+/* 2.1.3: writing to these aliases sets and clears bits. */
+#define SET(address) REGISTER((address) + 0x2000u)
+#define CLEAR(address) REGISTER((address) + 0x3000u)
+
+/* 7.5, resets. */
+enum { RESET = 0x0, RESET_DONE = 0x8 };
+#define BLOCK_IO_BANK0 BIT(6)
+#define BLOCK_PADS_BANK0 BIT(9)
+#define BLOCK_PLL_SYS BIT(14)
+#define BLOCK_UART0 BIT(26)
+/* 8.2, crystal oscillator. */
+enum { XOSC_CTRL = 0x00, XOSC_STATUS = 0x04, XOSC_STARTUP = 0x0c };
+#define CRYSTAL_RANGE 0xaa0u /* 1 to 15 MHz */
+#define CRYSTAL_ENABLE (0xfabu << 12)
+#define CRYSTAL_STABLE BIT(31)
+#define CRYSTAL_STARTUP 47u /* 1 ms, in 256 cycles of 12 MHz */
+/* 8.6, PLL: 12 MHz x 125 / 5 / 2. */
+enum { PLL_CS = 0x0, PLL_PWR = 0x4, PLL_FBDIV = 0x8, PLL_PRIM = 0xc };
+#define PLL_LOCKED BIT(31)
+#define PLL_MAIN_DOWN (BIT(0) | BIT(5)) /* main power, oscillator */
+#define PLL_DIVIDERS_DOWN BIT(3)
+#define PLL_DIVIDERS (5u << 16 | 2u << 12)
+/* 8.1, clocks. Each has control, divisor, and the source that is selected, a bit for each. */
+enum { CLK_REF = 0x30, CLK_SYS = 0x3c, CLK_PERI = 0x48, CLOCK_SELECTED = 0x8 };
+#define REF_FROM_CRYSTAL 2u
+#define SYS_FROM_AUX 1u /* and AUXSRC of 0 is the PLL */
+#define PERI_ENABLE BIT(11)
+/* 9, pins and their pads. */
+#define PIN_CONTROL(pin) REGISTER(IO_BANK0 + 8u * (pin) + 4u)
+#define PAD(pin) REGISTER(PADS_BANK0 + 4u + 4u * (pin))
+#define PAD_SETTING (BIT(6) | 1u << 4 | BIT(3) | BIT(1)) /* input, 4 mA, pull-up, hysteresis; not isolated */
+enum { FUNCTION_UART = 2, FUNCTION_SIO = 5, PIN_TX = 0, PIN_RX = 1, PIN = 2 };
+/* 3.1, single-cycle I/O. */
+enum { OUT_SET = 0x18, OUT_CLEAR = 0x20, OUT_ENABLE_SET = 0x38 };
+/* 12.1, UART (Arm PL011). */
+enum { UART_DR = 0x00, UART_FR = 0x18, UART_IBRD = 0x24, UART_FBRD = 0x28, UART_LCR = 0x2c, UART_CR = 0x30 };
+enum { UART_IMSC = 0x38, UART_ICR = 0x44 };
+#define FR_BUSY BIT(3)
+#define FR_RX_EMPTY BIT(4)
+#define FR_TX_FULL BIT(5)
+#define LCR_8N1_FIFOS (3u << 5 | BIT(4))
+#define CR_ENABLE (BIT(0) | BIT(8) | BIT(9))
+#define RX_INTERRUPTS (BIT(4) | BIT(6)) /* FIFO half full; bytes in it, and none for 32 bit times */
+/* In 64ths, rounded. */
+#define UART_DIVISOR ((8u * CLOCK_HZ / LINE_SPEED + 1u) / 2u)
+
+/* 5.9.5.1: the smallest definition of an image for Arm; without it the boot ROM starts nothing. The
+ * vector table is at the begin of the flash, where it is looked for. */
+static const uint32_t IMAGE_DEFINITION[] __attribute__((section(".image_definition"), used)) = {
+	0xffffded3u, 0x10210142u, 0x000001ffu, 0x00000000u, 0xab123579u,
+};
+
+static void wait_for(uint32_t address, uint32_t bits)
+{
+	while ((REGISTER(address) & bits) != bits)
+		;
+}
+
+static void release(uint32_t blocks)
+{
+	CLEAR(RESETS + RESET) = blocks;
+	wait_for(RESETS + RESET_DONE, blocks);
+}
+
+static void start_clocks(void)
+{
+	REGISTER(XOSC + XOSC_CTRL) = CRYSTAL_RANGE;
+	REGISTER(XOSC + XOSC_STARTUP) = CRYSTAL_STARTUP;
+	SET(XOSC + XOSC_CTRL) = CRYSTAL_ENABLE;
+	wait_for(XOSC + XOSC_STATUS, CRYSTAL_STABLE);
+	CLEAR(CLOCKS + CLK_SYS) = SYS_FROM_AUX; /* away from the PLL, if the boot ROM used it */
+	wait_for(CLOCKS + CLK_SYS + CLOCK_SELECTED, BIT(0));
+	REGISTER(CLOCKS + CLK_REF) = REF_FROM_CRYSTAL;
+	wait_for(CLOCKS + CLK_REF + CLOCK_SELECTED, BIT(REF_FROM_CRYSTAL));
+	SET(RESETS + RESET) = BLOCK_PLL_SYS;
+	release(BLOCK_PLL_SYS);
+	REGISTER(PLL_SYS + PLL_CS) = 1; /* 12 MHz as it is */
+	REGISTER(PLL_SYS + PLL_FBDIV) = 125;
+	CLEAR(PLL_SYS + PLL_PWR) = PLL_MAIN_DOWN;
+	wait_for(PLL_SYS + PLL_CS, PLL_LOCKED);
+	REGISTER(PLL_SYS + PLL_PRIM) = PLL_DIVIDERS;
+	CLEAR(PLL_SYS + PLL_PWR) = PLL_DIVIDERS_DOWN;
+	REGISTER(CLOCKS + CLK_SYS) = 0; /* the source behind AUXSRC may change while it is not used */
+	REGISTER(CLOCKS + CLK_SYS) = SYS_FROM_AUX;
+	wait_for(CLOCKS + CLK_SYS + CLOCK_SELECTED, BIT(SYS_FROM_AUX));
+	REGISTER(CLOCKS + CLK_PERI) = PERI_ENABLE;
+}
+
+static void configure(uint32_t pin, uint32_t function)
+{
+	PIN_CONTROL(pin) = function;
+	PAD(pin) = PAD_SETTING;
+}
+
+void board_start(void)
+{
+	start_clocks();
+	release(BLOCK_IO_BANK0 | BLOCK_PADS_BANK0 | BLOCK_UART0);
+	REGISTER(SIO + OUT_SET) = BIT(PIN);
+	REGISTER(SIO + OUT_ENABLE_SET) = BIT(PIN);
+	configure(PIN, FUNCTION_SIO);
+	configure(PIN_TX, FUNCTION_UART);
+	configure(PIN_RX, FUNCTION_UART);
+	REGISTER(UART0 + UART_IBRD) = UART_DIVISOR >> 6;
+	REGISTER(UART0 + UART_FBRD) = UART_DIVISOR & 63;
+	REGISTER(UART0 + UART_LCR) = LCR_8N1_FIFOS; /* after the divisor, which it takes over */
+	REGISTER(UART0 + UART_IMSC) = RX_INTERRUPTS;
+	REGISTER(UART0 + UART_CR) = CR_ENABLE;
+}
+
+void port_pulse(void)
+{
+	uint64_t begin = port_ticks();
+
+	REGISTER(SIO + OUT_CLEAR) = BIT(PIN);
+	while (port_ticks() - begin < 2 * (CLOCK_HZ / 1000000u))
+		;
+	REGISTER(SIO + OUT_SET) = BIT(PIN);
+}
+
+/* Returns when the last bit is out, so that the line is at rest in a window. */
+void port_write(const char *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		while (REGISTER(UART0 + UART_FR) & FR_TX_FULL)
+			;
+		REGISTER(UART0 + UART_DR) = (uint8_t)data[i];
+	}
+	while (REGISTER(UART0 + UART_FR) & FR_BUSY)
+		;
+}
+
+void receive_handler(void)
+{
+	REGISTER(UART0 + UART_ICR) = RX_INTERRUPTS;
+	while (!(REGISTER(UART0 + UART_FR) & FR_RX_EMPTY))
+		keep_received((uint8_t)REGISTER(UART0 + UART_DR));
+}

@@ -1,0 +1,13 @@
+/* Raspberry Pi Pico 2: RP2350, one of its two Cortex-M33. */
+#ifndef BOARD_H
+#define BOARD_H
+
+#define BOARD "pico2"
+#define CPU "cortex-m33"
+#define CLOCK_HZ 150000000u
+#define TICK_SOURCE "cyccnt"
+#define RECEIVE_INTERRUPT 33 /* UART0: RP2350 datasheet, 3.2 */
+#define EXTERNAL_INTERRUPTS 52
+#define WAIT "nop"
+
+#endif

@@ -1,0 +1,104 @@
+"""Firmware of boards that nobody has connected yet: what can be seen in the files alone."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.tools import need_tool
+
+from edgebench.firmware_bridge.generate import BOARD_MEMORY, LINKED_MEMORY, BoardMemory
+from edgebench.firmware_bridge.uf2 import PAGE_BYTES, flash_pages
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGED = ROOT / "firmware_bridge/edgebench/firmware_bridge/elf"
+PORTS = ROOT / "firmware_bridge/firmware/ports"
+SCRIPTS = {
+    "mps2-an385": "mps/mps2.ld",
+    "mps2-an386": "mps/mps2.ld",
+    "mps2-an500": "mps/mps2.ld",
+    "mps3-an547": "mps/mps3.ld",
+    "nucleo-l4r5zi": "nucleo_l4r5zi/nucleo_l4r5zi.ld",
+    "pico2": "pico2/pico2.ld",
+}
+RECEIVE_INTERRUPTS = {"nucleo-l4r5zi": 70, "pico2": 33}
+"""LPUART1 (RM0432, table of vectors); UART0 (RP2350 datasheet, 3.2)."""
+IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x1FF, 0, 0xAB123579)
+"""RP2350 datasheet, 5.9.5.1."""
+_MEMORY = re.compile(r"(\w+) \(\w+\) : ORIGIN = (0x[0-9a-f]+), LENGTH = (\d+)([KM])")
+
+
+def memories(board: str) -> dict[str, range]:
+    """Memories of a board's linker script."""
+    found = _MEMORY.findall((PORTS / SCRIPTS[board]).read_text())
+    sizes = {"K": 1 << 10, "M": 1 << 20}
+    return {
+        name: range(int(origin, 16), int(origin, 16) + int(length) * sizes[unit])
+        for name, origin, length, unit in found
+    }
+
+
+def flash_of(board: str) -> bytes:
+    """What the ELF puts into flash, from its begin on."""
+    pages = flash_pages((PACKAGED / f"{board}.elf").read_bytes())
+    begin = memories(board)["CODE"].start
+    assert list(pages) == list(range(begin, begin + len(pages) * PAGE_BYTES, PAGE_BYTES))
+    return b"".join(pages.values())
+
+
+@pytest.mark.parametrize("board", SCRIPTS)
+def test_memory_of_the_generator_is_that_of_the_linker_script(board: str) -> None:
+    """A model that fits is refused, or one that does not is sent."""
+    memory = memories(board)
+    assert BOARD_MEMORY[board] == BoardMemory(len(memory["MODEL"]), len(memory["ARENA"]))
+    is_left = memory["MODEL"].stop == memory["ARENA"].start
+    assert LINKED_MEMORY[board] == BoardMemory(
+        len(memory["CODE"]) - (64 << 10),
+        len(memory["ARENA"]) + (len(memory["MODEL"]) if is_left else 0),
+    )
+
+
+@pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
+def test_vector_table_leads_into_flash_and_to_the_line(board: str) -> None:
+    """The processor starts at nothing, or never hears the line."""
+    flash, memory = flash_of(board), memories(board)
+    count = 16 + {"nucleo-l4r5zi": 95, "pico2": 52}[board]
+    stack, *handlers = struct.unpack_from(f"<{count}I", flash)
+    assert stack == memory["DATA"].stop
+    code = range(memory["CODE"].start + 4 * count, memory["CODE"].start + len(flash))
+    assert all(handler % 2 and handler in code for handler in handlers)
+    reset, fault = handlers[0], handlers[2]
+    own = {number - 15 for number, handler in enumerate(handlers) if handler not in (fault, reset)}
+    assert own == {-1, RECEIVE_INTERRUPTS[board]}, "SysTick and the line"
+
+
+def test_pico_2_has_the_definition_that_its_boot_rom_looks_for() -> None:
+    """The boot ROM takes the flash for empty, and waits for USB."""
+    assert IMAGE_DEFINITION in flash_of("pico2")[:4096]
+
+
+def test_uf2_is_the_elf() -> None:
+    """Who drags the file has other firmware than who uses a debugger."""
+    data = (PACKAGED / "pico2.uf2").read_bytes()
+    blocks = [data[at : at + 512] for at in range(0, len(data), 512)]
+    flash = flash_of("pico2")
+    for number, block in enumerate(blocks):
+        head = struct.unpack_from("<8I", block)
+        address = 0x1000_0000 + number * PAGE_BYTES
+        place = (address, PAGE_BYTES, number, len(blocks))
+        assert head == (0x0A32_4655, 0x9E5D_5157, 0x2000, *place, 0xE48B_FF59)
+        assert block[-4:] == struct.pack("<I", 0x0AB1_6F30)
+    assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
+
+
+@pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
+def test_kernels_use_the_instructions_of_the_processor(board: str) -> None:
+    """A wrong option of the compiler makes the firmware three times as slow, and it still works."""
+    need_tool("arm-none-eabi-objdump")
+    command = ["arm-none-eabi-objdump", "-d", "-Mforce-thumb", str(PACKAGED / f"{board}.elf")]
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    for instruction in ("smlad", "sxtb16", "vmul.f32", "cpsid"):
+        assert re.search(rf"\t{instruction}\b", listing), instruction
