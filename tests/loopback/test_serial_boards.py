@@ -16,9 +16,10 @@ from support.firmware_process import built
 from support.target_runs import HERE, ON_TARGET, outcome, started
 from support.terminal_board import TerminalBoard
 
+from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.verdict import RuleOutcome
-from edgebench.protocol.errors import LeaseHeld, OwnModelOnly
+from edgebench.protocol.errors import LeaseHeld, NotComparable, OwnModelOnly
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
@@ -166,6 +167,5 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     shown = desk.host.run("show", run.run_id).stdout
     assert "no file, no hash" in shown
     (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
-    sides = (run.run_id, "--against", other.result.run_id, "--allow", "device,firmware,arch")
-    refused = desk.host.run("compare", *sides)
-    assert (refused.returncode, "model_source (firmware / file)" in refused.stderr) == (2, True)
+    with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
+        check_comparable([run], [other.result], ["device", "firmware", "arch"])

@@ -41,7 +41,6 @@
     │   ├── MeterLost                an energy meter that was there is gone
     │   ├── NotPermitted             the system keeps the user from an instrument
     │   ├── BoardLost                a microcontroller that was there is gone
-    │   │   └── BoardUnplugged           its port is gone
     │   ├── BoardSilent              a microcontroller does not answer, or not in a known dialect
     │   ├── BoardRestarted           a microcontroller restarted in the middle of something
     │   ├── BoardRefusal             a microcontroller answers a command with an error of its own
@@ -384,12 +383,6 @@ class NotPermitted(TargetError):
 
 class BoardLost(TargetError):
     """A microcontroller, or the program that stands for one, is gone."""
-
-
-class BoardUnplugged(BoardLost):
-    """The port of a microcontroller is gone; it may come back, and the run be made again."""
-
-    code = ErrorCode.DEVICE_GONE
 
 
 class BoardSilent(TargetError):
