@@ -34,7 +34,7 @@ async def work_between_idling(run: ActiveRun) -> MeasuredRecord:
     await _idle(run, lambda: run.worker.is_stopping or run.worker.has_ended)
     run.enter(PhaseStart(Phase.STARTING, None, monotonic_ns()))
     run.worker.go()
-    worker = await run.worker.follow(run.enter)
+    worker = await run.worker.follow(run.enter, run.reach)
     was_stopped = worker.is_interrupted or run.worker.is_stopping
     if run.request.spec.idle_duration_s > 0 and not was_stopped:
         await asyncio.to_thread(settle_disk, run.worker.directory)

@@ -53,7 +53,7 @@ from edgebench.protocol.record import (
     TelemetryFacts,
     WorkerRecord,
 )
-from edgebench.protocol.spec import Engine
+from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.target import TargetPlace
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import (
@@ -211,10 +211,7 @@ class Runner:
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
-        dataset, inputs = [
-            await asyncio.to_thread(verified, digest) if digest else None
-            for digest in (spec.dataset_sha256, spec.inputs_sha256)
-        ]
+        dataset, inputs = await self._given_files(spec)
         size_bytes = path.stat().st_size
         model = ModelFacts(
             name=request.model_name[:200],
@@ -226,10 +223,10 @@ class Runner:
             spec=spec,
             model=model,
             model_path=str(path),
-            dataset_path=str(dataset) if dataset else None,
+            dataset_path=dataset,
             memory_bytes=spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec),
             daemon_pid=os.getpid(),
-            inputs_path=str(inputs) if inputs else None,
+            inputs_path=inputs,
             root=str(self._surroundings.root),
             speed_path=str(simulation.speed_path) if simulation else None,
             sync_line=self._wiring.sync_line,
@@ -237,6 +234,14 @@ class Runner:
                 path for accelerator in self._profile.accelerator for path in accelerator.devices
             ),
         )
+
+    async def _given_files(self, spec: RunSpec) -> tuple[str | None, str | None]:
+        """Paths of the data set and of the inputs of a run, if it has such files."""
+        dataset, inputs = [
+            str(await asyncio.to_thread(self._models.verified_path, digest)) if digest else None
+            for digest in (spec.dataset_sha256, spec.inputs_sha256)
+        ]
+        return dataset, inputs
 
     async def _target_job(self, request: RunStart, target: TargetPlace) -> Job:
         """As above, for a target."""
@@ -250,12 +255,16 @@ class Runner:
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled:
             raise ModelRefused("a microcontroller has no operator profiler")
-        if spec.dataset_sha256 or spec.inputs_sha256:
-            raise UsageError("inputs of a microcontroller are drawn by the seed; files are not yet")
+        dataset, inputs = await self._given_files(spec)
         if target.own_model is not None:
             if request.model_sha256:
                 raise ModelRefused(
                     f"{self._device.name} takes no model: its firmware has {target.own_model}"
+                )
+            if dataset or inputs or spec.is_checked:
+                raise UsageError(
+                    f"inputs of {target.own_model} are drawn by the seed, and nothing is there to "
+                    "hold its outputs against: it is part of a firmware"
                 )
             model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
         elif not request.model_sha256:
@@ -270,7 +279,8 @@ class Runner:
             spec=spec,
             model=model,
             model_path=path,
-            dataset_path=None,
+            dataset_path=dataset,
+            inputs_path=inputs,
             memory_bytes=spec.limits.memory_bytes or TARGET_MEMORY_BYTES,
             daemon_pid=os.getpid(),
             target=target.address,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from edgebench.agent.metering import MeterRecorder
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import SeatLeft, TargetError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry
-from edgebench.protocol.record import Event, ModelFacts
+from edgebench.protocol.record import Event, ModelFacts, PhaseProgress
 from edgebench.protocol.thermal import CooldownFacts
 
 logger = logging.getLogger(__name__)
@@ -61,3 +61,8 @@ class ActiveRun:
         """Record a phase that begins, and tell the watchers."""
         self.events.append(Event(began.time_ns, began.phase.value))
         self.tell(Progress(self.request.run_id, began.phase, began.expected_s))
+
+    def reach(self, reached: PhaseProgress) -> None:
+        """Tell the watchers how far the phase is."""
+        if self.progress is not None:
+            self.tell(replace(self.progress, reached=reached))

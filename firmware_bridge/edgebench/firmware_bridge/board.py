@@ -49,6 +49,7 @@ from edgebench.protocol.errors import (
     LocalProtocolError,
     UsageError,
 )
+from edgebench.protocol.target import OnBytes
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class Board:
     def __init__(self, transport: BoardTransport, *, timing: BoardTiming | None = None) -> None:
         self._exchange = BoardExchange(transport, timing=timing or BoardTiming())
         self._facts: BoardFacts | None = None
+        self.on_bytes: OnBytes = lambda _done, _total: None
+        """Is told while a model or an input is sent."""
 
     @property
     def facts(self) -> BoardFacts:
@@ -371,6 +374,7 @@ class Board:
                     f"load of {size} bytes failed at {begin}: "
                     f"{reply.error or ('its end came early' if is_done else 'bytes are missing')}"
                 )
+            self.on_bytes(begin + len(part), size)
 
     def _compare_printed(self, data: bytes) -> ReadBack:
         """Have the board print its input, and compare.
@@ -419,6 +423,7 @@ class Board:
                     upload.time_out()
                 for frame in frames or ():
                     upload.hear(frame)
+                self.on_bytes(upload.received_bytes, len(data))
         finally:
             self._leave_frames()
 

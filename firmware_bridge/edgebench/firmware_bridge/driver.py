@@ -51,7 +51,7 @@ from edgebench.protocol.record import (
     FirmwareFacts,
     Window,
 )
-from edgebench.protocol.target import TargetPlace, TimedWindow
+from edgebench.protocol.target import OnBytes, TargetPlace, TimedWindow
 from edgebench.protocol.traces import CONSOLE_FILE
 
 SCHEME = "qemu:"
@@ -104,7 +104,9 @@ class BoardDriver:
             )
         return _emulated(name)
 
-    def open(self, address: str, model: Path | None, directory: Path) -> BoardWithModel:
+    def open(
+        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
+    ) -> BoardWithModel:
         """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
@@ -116,8 +118,11 @@ class BoardDriver:
             blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
             about = sent_model(data, blob)
             if address.startswith(SCHEME):
-                return self._emulate(self.place(address), about, blob, directory)
+                made = self._emulate(self.place(address), about, blob, directory)
+                made.listen(on_bytes)
+                return made
         board = Board(open_line(address, BAUD_RATE))
+        board.on_bytes = on_bytes
         try:
             if model is not None:
                 return _on_line(board, about, blob, directory)
@@ -188,7 +193,12 @@ class BoardWithModel:
             sha256=sha256,
             clock_hz=float(info.tick_hz) if info and info.tick_hz else None,
             emulator=emulator,
+            rounding=info.rounding if info else None,
         )
+
+    def listen(self, on_bytes: OnBytes) -> None:
+        """Tell somebody while inputs are sent."""
+        self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
         """Put an input onto the board, and compare it with what was sent."""

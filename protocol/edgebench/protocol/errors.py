@@ -30,7 +30,8 @@
     │   │   │   ├── SampleShapeRefused       its samples have another shape
     │   │   │   ├── SampleTypeRefused        they are quantised, where the input takes real values
     │   │   │   ├── SamplesClipped           many of its values are out of the input's range
-    │   │   │   └── OutputsTooLarge          the outputs for all samples cannot be kept
+    │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
+    │   │   │   └── DatasetTooSlow           a slow device would take too long over it
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -120,6 +121,7 @@ class ErrorCode(IntEnum):
     OUTPUTS_TOO_LARGE = 21
     RUN_STOPPED = 22
     DEVICE_GONE = 23
+    DATASET_TOO_SLOW = 24
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -325,6 +327,12 @@ class OutputsTooLarge(DatasetRefused):
     """The outputs for all samples of a data set cannot be kept."""
 
     code = ErrorCode.OUTPUTS_TOO_LARGE
+
+
+class DatasetTooSlow(DatasetRefused):
+    """A device that times itself would take longer over a data set than was allowed."""
+
+    code = ErrorCode.DATASET_TOO_SLOW
 
 
 class InferenceFailed(ModelRefused):
@@ -580,6 +588,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     SampleTypeRefused,
     SamplesClipped,
     OutputsTooLarge,
+    DatasetTooSlow,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

@@ -24,7 +24,7 @@ from typing import Union
 
 from edgebench.protocol.device import DeviceDescription, SystemDescription
 from edgebench.protocol.pem import Pem
-from edgebench.protocol.record import Outcome, Phase
+from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
 
 PROTOCOL_VERSION = 5
@@ -252,13 +252,15 @@ class RunFollow:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A run entered a phase."""
+    """A run entered a phase, or is so far in it."""
 
     run_id: str
     phase: Phase
     expected_s: float | None = None
     """Time that the phase should take, where that is known."""
     detail: str = ""
+    reached: PhaseProgress | None = None
+    """None when the phase begins, and in phases that tell no more."""
 
 
 @dataclass(frozen=True, slots=True)

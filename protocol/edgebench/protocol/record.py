@@ -41,6 +41,25 @@ class Phase(Enum):
     """The measurement is on disk; now the model's outputs are checked."""
 
 
+class ProgressUnit(Enum):
+    """What a phase is counted in."""
+
+    BYTES = "bytes"
+    """Bytes on their way to a target."""
+    WINDOWS = "windows"
+    SAMPLES = "samples"
+    """Samples of a data set."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseProgress:
+    """How much of a phase is done."""
+
+    done: int
+    total: int
+    unit: ProgressUnit
+
+
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """Name, shape and element type of a model input or output."""
@@ -272,11 +291,16 @@ class CheckFacts:
     """Different inputs among these samples; 0 where nobody counted."""
     reference: str | None = None
     """Name of the reference kernels."""
+    reference_runtime: RuntimeFacts | None = None
+    """Runtime of these kernels, where it is another one than that of the model."""
     reference_error: str | None = None
     """Why there is no reference, one line."""
     dataset_sample_count: int = 0
+    """Samples of the data set that were answered."""
+    dataset_wanted_count: int = 0
+    """Samples of the data set that were to be answered; 0 where the agent does not tell."""
     dataset_error: str | None = None
-    """Why there are no outputs for the data set, one line."""
+    """Why there are no outputs for the data set, or for a part of it only; one line."""
     operators: tuple[OperatorTime, ...] = ()
     """Time per operator, if a profile was asked for."""
     profile_run_count: int = 0
@@ -380,6 +404,9 @@ class FirmwareFacts:
     """Rate of the counter that times single inferences; None where it has none."""
     emulator: EmulatorFacts | None = None
     """None for a real board."""
+    rounding: str | None = None
+    """Library whose reference kernels its outputs equal to the last bit, by the firmware's own
+    account: litert, tflm; None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,6 +462,9 @@ class TargetRecord:
     """Time for which the model was sent to the target; None where it was there."""
     is_read_back: bool = True
     """Whether the inputs on the target were compared with those that were sent."""
+    inputs_clipped_ratio: float | None = None
+    """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
+    check: CheckFacts = field(default_factory=CheckFacts)
 
 
 MeasuredRecord = WorkerRecord | TargetRecord

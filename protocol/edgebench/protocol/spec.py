@@ -197,7 +197,13 @@ class RunSpec:
     """Inputs to run on, an artifact on the device: arrays by the names of inputs, whose first axis
     counts the samples. Inputs that it does not have are drawn by the seed."""
     dataset_sha256: str | None = None
-    """Labelled data set, an artifact on the device: answer all of it, for the accuracy."""
+    """Labelled data set, an artifact on the device: answer it, for the accuracy."""
+    dataset_sample_count: int | None = None
+    """Answer so many samples of it, drawn by the seed; None: all. An agent of an earlier version
+    answers all."""
+    dataset_limit_s: float = 3600.0
+    """Longest time for the data set on a device that times itself; one that would take longer is
+    refused before the measurement."""
     telemetry_rate_hz: float = 10.0
     """Rate at which the device is watched beside the run; 0: not at all, but for the guard of its
     highest temperature, where its profile has one."""
@@ -294,7 +300,11 @@ class RunSpec:
             1 <= self.sample_count <= MAX_SAMPLES,
             f"sample count must be 1..{MAX_SAMPLES}, got {self.sample_count}",
         )
-
+        _require(
+            self.dataset_sample_count is None or self.dataset_sample_count >= 1,
+            f"samples of the data set must be >= 1, got {self.dataset_sample_count}",
+        )
+        _require_length("time for the data set", self.dataset_limit_s)
         _require(
             len(self.input_shapes) <= MAX_INPUTS,
             f"shapes must be of at most {MAX_INPUTS} inputs, got {len(self.input_shapes)}",
@@ -470,6 +480,8 @@ class SpecChanges(TypedDict, total=False):
     input_shapes: dict[str, tuple[int, ...]] | None
     inputs_sha256: str | None
     dataset_sha256: str | None
+    dataset_sample_count: int | None
+    dataset_limit_s: float | None
     telemetry_rate_hz: float | None
     is_sustained: bool | None
     cooldown_timeout_s: float | None

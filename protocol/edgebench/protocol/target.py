@@ -8,7 +8,7 @@ board that hangs, or an emulator that dies, ends one run and no more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,8 @@ from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, W
 ENTRY_POINT_GROUP = "edgebench.targets"
 MEMORY_FILE = "boards.json"
 """File of an agent's state in which its driver remembers the targets that said what they are."""
+OnBytes = Callable[[int, int], None]
+"""Listener to bytes that are on the target, of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +194,16 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def open(self, address: str, model: Path | None, directory: Path) -> OpenTarget:
+    def open(
+        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
+    ) -> OpenTarget:
         """Open the target and put the model onto it.
 
         Args:
             address: Address of the target.
             model: File of the model; whoever wrote it may be hostile. None: the one on it.
             directory: Directory for what is kept with the run.
+            on_bytes: Is told while a model or an input is sent.
 
         Raises:
             ModelRefused: it cannot run this model, or has no room for it.

@@ -22,6 +22,9 @@ TELEMETRY_FILE = "telemetry.bin"
 ANSWERS_FILE = "answers.npz"
 """Outputs of the model: arrays `used.N` and `reference.N` with output N for the prepared samples,
 `dataset.N` with output N for the data set; first axis: samples. Uncompressed."""
+DATASET_INDEX = "dataset_index"
+"""Array in that file: which sample of the data set each of the outputs is for. Without it, they are
+for all samples in their order."""
 RECORD_FILE = "record.json"
 METER_FILE = "meter.spool"
 """Recording of a meter beside the run, undecoded, with a header that says how to read it."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.inputs import are_finite, arrange
+from edgebench.agent.worker.inputs import are_finite, arrange, dataset_order
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
 from edgebench.protocol.record import CheckFacts, OutputFacts
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.traces import ANSWERS_FILE
+from edgebench.protocol.traces import ANSWERS_FILE, DATASET_INDEX
 
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
@@ -119,15 +120,22 @@ def _attempt(action: Callable[[], CheckFacts], failed: Callable[[str], CheckFact
 
 
 def _write(path: Path, arrays: dict[str, Tensor], facts: CheckFacts) -> CheckFacts:
-    """Write the file whole or not at all: the worker may die in the middle of it."""
-    if not arrays:
-        return facts
+    if arrays:
+        write_arrays(path, arrays)
+    return facts
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
+    """Write a file of arrays by name whole or not at all: the worker may die in the middle of it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
-        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+        np.savez(file, **dict(arrays))  # pyright: ignore[reportArgumentType]
     part.replace(path)
-    return facts
 
 
 def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor]) -> CheckFacts:
@@ -138,12 +146,16 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
         if "x" not in file:
             raise MeasurementError("data set has no array x")
         values: Tensor = file["x"]
+    wanted_count = subject.spec.dataset_sample_count
+    if wanted_count is not None:
+        index = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
+        arrays[DATASET_INDEX], values = index, values[index]
     samples = [[arrange(value, inputs[0])] for value in values]
     outputs = [_infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
         raise MeasurementError("outputs for the data set hold NaN or infinity")
-    arrays.update(_stack("dataset", outputs))
-    return replace(facts, dataset_sample_count=len(outputs))
+    arrays.update(stack_outputs("dataset", outputs))
+    return replace(facts, dataset_sample_count=len(outputs), dataset_wanted_count=len(values))
 
 
 def _run_samples(subject: Subject, facts: CheckFacts, used: list[list[Tensor]]) -> CheckFacts:
@@ -165,18 +177,43 @@ def _check_others(subject: Subject, output: OutputFacts, done: int) -> OutputFac
     return replace(output, is_finite=is_finite, sample_count=count)
 
 
-def _run_reference(
-    subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
-) -> CheckFacts:
+def reference_outputs(
+    runtime: Runtime,
+    model_path: str,
+    samples: Sequence[Sequence[Tensor]],
+    shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+) -> list[list[Tensor]]:
+    """Outputs of the reference kernels for the samples, or for as many as there is time for.
+
+    Args:
+        runtime: Runtime whose reference kernels are meant.
+        model_path: File of the model.
+        samples: One tensor per input each.
+        shapes: Shapes of inputs by name, for a model that leaves dimensions open.
+
+    Raises:
+        ModelRefused: they do not load the model.
+    """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
-    options = LoadOptions(threads=1, is_reference=True, shapes=subject.options.shapes)
-    model = subject.runtime.load(subject.model_path, options)
+    model = runtime.load(model_path, LoadOptions(threads=1, is_reference=True, shapes=shapes))
     outputs: list[list[Tensor]] = []
-    for sample in subject.samples[: len(used)]:
+    for sample in samples:
         outputs.append(_infer(model, sample))
         if time.monotonic() > deadline_s:
             break
-    arrays.update(_stack("used", used[: len(outputs)]) | _stack("reference", outputs))
+    return outputs
+
+
+def _run_reference(
+    subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor], used: list[list[Tensor]]
+) -> CheckFacts:
+    outputs = reference_outputs(
+        subject.runtime,
+        subject.model_path,
+        subject.samples[: len(used)],
+        subject.options.shapes,
+    )
+    arrays.update(stack_outputs("used", used[: len(outputs)]) | stack_outputs("reference", outputs))
     samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}
     return replace(
         facts,
@@ -206,7 +243,7 @@ def _infer(model: LoadedModel, sample: Sequence[Tensor]) -> list[Tensor]:
     return model.read_outputs()
 
 
-def _stack(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
+def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
     """The outputs for all samples, one array for each output of the model.
 
     Raises:

@@ -189,6 +189,20 @@ def _given(value: Tensor, spec: TensorSpec) -> Tensor:
         raise InputsRefused(library_line(f"{text}{list(value.shape)}")) from exc
 
 
+def dataset_order(sample_count: int, wanted_count: int | None, *, seed: int) -> NDArray[np.int64]:
+    """Samples of a data set in the order in which they are answered, drawn by the seed.
+
+    In random order, those before an interruption are a random sample of the data set, which most
+    files sort by label.
+
+    Args:
+        sample_count: Samples of the data set.
+        wanted_count: Samples to answer, at most; None: all.
+        seed: Seed of the order.
+    """
+    return np.random.default_rng(seed).permutation(sample_count)[:wanted_count]
+
+
 def refuse_misfit(path: str, specs: Sequence[TensorSpec]) -> int:
     """Refuse a data set before the measurement, if its samples do not fit; else their number.
 

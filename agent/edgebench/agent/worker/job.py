@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from edgebench.protocol.record import ModelFacts, Phase
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.record import ModelFacts, Phase, PhaseProgress, ProgressUnit
 from edgebench.protocol.spec import RunSpec
 
 WORKER_RECORD_FILE = "worker.json"
 WAITING = "waiting"
 """Key of the first line of a worker: it has started, is confined in the way that this line tells,
 and does nothing until the daemon lets it go."""
+REACHED = "reached"
+"""Key of a line that says how far the phase is."""
+REACHED_PERIOD_S = 1.0
+"""Least interval of such lines, but for the last one."""
+REPORTED_BYTES = 4096
+"""Uploads below this size take a moment, and nobody is told of them."""
 COMPLETE = "complete"
 """Key of the line after which a worker's record stands, however the worker ends."""
 
@@ -49,6 +57,8 @@ class Pipe:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._reached_s: dict[ProgressUnit, float] = {}
+        """When it was last told how far a phase is, in each unit."""
 
     def send(self, **fields: Any) -> None:
         """Write one line."""
@@ -57,3 +67,13 @@ class Pipe:
     def phase(self, phase: Phase, expected_s: float | None = None) -> None:
         """Report that a phase begins."""
         self.send(phase=phase.value, expected_s=expected_s, time_ns=time.perf_counter_ns())
+
+    def reached(self, done: int, total: int, unit: ProgressUnit) -> None:
+        """Report how far the phase is, now and then."""
+        now_s = time.monotonic()
+        if unit is ProgressUnit.BYTES and total < REPORTED_BYTES:
+            return
+        is_due = now_s - self._reached_s.get(unit, -math.inf) >= REACHED_PERIOD_S
+        if is_due or done >= total:
+            self._reached_s[unit] = now_s
+            self.send(**{REACHED: to_plain(PhaseProgress(done, total, unit))})

@@ -13,6 +13,7 @@ import signal
 import sys
 from array import array
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from edgebench.agent.confine import confine
@@ -99,7 +100,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
         # Imported here: its driver is for those who have targets.
         from edgebench.agent.worker.target import measure_target
 
-        _write_record(directory, measure_target(job, pipe, directory))
+        measure_target(job, pipe, directory, keep=partial(_write_record, directory))
         return
     pipe.phase(Phase.LOADING)
     with STOP.armed():

@@ -17,7 +17,7 @@ from typing import Any
 
 from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.job import COMPLETE, REACHED, WAITING, WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.limits import (
     DISK_LIMIT_FILES,
     MAX_FILES,
@@ -47,6 +47,7 @@ from edgebench.protocol.record import (
     Confinement,
     MeasuredRecord,
     Phase,
+    PhaseProgress,
     TargetRecord,
     WorkerRecord,
 )
@@ -155,7 +156,11 @@ class WorkerProcess:
         if self._process.stdin:
             self._process.stdin.close()
 
-    async def follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
+    async def follow(
+        self,
+        on_phase: Callable[[PhaseStart], None],
+        on_reached: Callable[[PhaseProgress], None] = lambda _: None,
+    ) -> MeasuredRecord:
         """Wait for the end; the worker's record.
 
         Raises:
@@ -165,7 +170,7 @@ class WorkerProcess:
         """
         watching = asyncio.create_task(self._watch_disk())
         try:
-            return await self._follow(on_phase)
+            return await self._follow(on_phase, on_reached)
         finally:
             watching.cancel()
 
@@ -180,12 +185,18 @@ class WorkerProcess:
                 )
                 self._end_session()
 
-    async def _follow(self, on_phase: Callable[[PhaseStart], None]) -> MeasuredRecord:
+    async def _follow(
+        self,
+        on_phase: Callable[[PhaseStart], None],
+        on_reached: Callable[[PhaseProgress], None],
+    ) -> MeasuredRecord:
         timeout_s = self._limits.load_timeout_s
         try:
             while line := await asyncio.wait_for(self._read_line(), timeout_s):
                 began = self._take(line)
-                if began is not None:
+                if isinstance(began, PhaseProgress):  # its timeout begins anew
+                    on_reached(began)
+                elif began is not None:
                     self._phase = began.phase
                     timeout_s = self._timeout_s(began)
                     on_phase(began)
@@ -197,7 +208,7 @@ class WorkerProcess:
             code = await self._end_overdue()
             if self._is_complete:
                 return self._read_record()
-            if self._phase is Phase.CHECKING:
+            if self._has_record:
                 return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
             if code != 0:
                 raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
@@ -207,7 +218,7 @@ class WorkerProcess:
                 keep_regular(self.directory)
         if self._is_complete:
             return self._read_record()
-        if self._phase is Phase.CHECKING and (self._failure or code != 0):
+        if self._has_record and (self._failure or code != 0):
             return self._unchecked(str(self._failure or self._obituary(code)))
         if self._failure:
             raise self._failure
@@ -215,11 +226,24 @@ class WorkerProcess:
             raise WorkerDied(self._obituary(code))
         return self._read_record()
 
+    @property
+    def _has_record(self) -> bool:
+        """Whether the measurement is on the disk: checks follow, or a target is let go of."""
+        is_target = self._job.target is not None
+        is_kept = is_target and (self.directory / WORKER_RECORD_FILE).exists()
+        return is_kept or self._phase is Phase.CHECKING
+
     def _unchecked(self, reason: str) -> MeasuredRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
         record = self._read_record()
-        if isinstance(record, TargetRecord):
-            return record
+        if isinstance(record, TargetRecord):  # it has kept what it had of the data set
+            check = record.check
+            check = replace(
+                check,
+                reference_error=check.reference_error or reason,
+                dataset_error=check.dataset_error or reason,
+            )
+            return replace(record, check=check)
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:
@@ -265,7 +289,7 @@ class WorkerProcess:
         except ValueError:  # longer than the limit: not one of ours
             return b""
 
-    def _take(self, line: bytes) -> PhaseStart | None:
+    def _take(self, line: bytes) -> PhaseStart | PhaseProgress | None:
         try:
             fields: dict[str, Any] = json.loads(line)
             if WAITING in fields and self.confinement is None:
@@ -279,6 +303,8 @@ class WorkerProcess:
                 text = library_line(fields["failed"])
                 self._failure = error_from_code(int(fields["code"]), text)
                 return None
+            if REACHED in fields:
+                return from_plain(fields[REACHED], PhaseProgress)
             expected_s = fields["expected_s"]
             return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
         except (ValueError, KeyError, TypeError, RemoteProtocolError):

@@ -5,31 +5,49 @@ takes the median; how many inferences a window has follows from one that is not 
 target whose instructions are counted runs one inference a window: more would give the same number,
 and the number of inferences may not depend on how busy this machine is.
 
-A stop that is requested in a window ends it, and keeps the windows before.
+A stop that is requested in a window ends it, and keeps the windows before. Before the windows, the
+first inputs of a data set tell how long all of them will take, so that one that would take too long
+is refused at once; it is answered after the windows, when their record is on the disk.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from edgebench.agent.runtimes.shapes import refuse_other_shapes, resolve_shapes
 from edgebench.agent.targets import find_driver
-from edgebench.agent.worker.inputs import make_inputs
+from edgebench.agent.worker.checks import output_facts
+from edgebench.agent.worker.inputs import clipped_ratio, make_samples, read_inputs
 from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.stop import STOP, StopRequested
+from edgebench.agent.worker.target_outputs import (
+    TargetDataset,
+    answer_dataset,
+    compare_with_reference,
+    open_dataset,
+    output_tensors,
+    sample_bytes,
+)
 from edgebench.protocol.errors import InferenceFailed
 from edgebench.protocol.record import (
-    OutputFacts,
+    CheckFacts,
     Phase,
+    ProgressUnit,
     RuntimeFacts,
     TargetRecord,
     Window,
 )
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.target import OpenTarget
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
 
 WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
@@ -46,39 +64,87 @@ FIRST_INFERENCES_S = 60.0
 """Time for the first inferences: nobody knows yet how long one takes."""
 
 
-def measure_target(job: Job, pipe: Pipe, directory: Path) -> TargetRecord:
+@dataclass(frozen=True, slots=True)
+class TargetInputs:
+    """What a target runs on."""
+
+    samples: list[list[Tensor]]
+    """Inputs of the windows, one after another, and from the first one again."""
+    clipped_ratio: float | None
+    dataset: TargetDataset | None
+
+
+def measure_target(
+    job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
+) -> None:
     """Make the run.
+
+    Args:
+        job: What to measure.
+        pipe: Pipe to the daemon.
+        directory: Directory of the run.
+        keep: Writes the record, as soon as it stands and after each check.
 
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
-        EdgebenchError: it refuses the model, or fails otherwise.
+        EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
     driver = find_driver()
     pipe.phase(Phase.LOADING)
     with STOP.armed():
-        path = Path(job.model_path) if job.model_path else None
-        target = driver.open(job.target, path, directory)
+        target = driver.open(
+            job.target,
+            Path(job.model_path) if job.model_path else None,
+            directory,
+            on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
+        )
     try:
-        return _measure(job, target, pipe, RuntimeFacts(driver.runtime, driver.version))
+        inputs = _inputs(job, target)
+        runtime = RuntimeFacts(driver.runtime, driver.version)
+        record, outputs = _measure(job, target, pipe, runtime, inputs)
+        pipe.phase(Phase.SPOOLING)
+        keep(record)
+        if record.is_interrupted:
+            return
+        if inputs.dataset is not None:
+            pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
+            answer_dataset(
+                target,
+                inputs.dataset,
+                directory,
+                keep=lambda check: keep(replace(record, check=check)),
+                on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
+            )
     finally:
         # A target that was stopped in a window goes on, and would not answer to the next run.
-        pipe.phase(Phase.SPOOLING, target.busy_s or None)
+        if target.busy_s:
+            pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
+    check = CheckFacts() if inputs.dataset is None else inputs.dataset.check
+    if job.spec.is_checked:
+        pipe.phase(Phase.CHECKING)
+        samples = inputs.samples[: len(outputs)]
+        keep(replace(record, check=compare_with_reference(job, samples, outputs, check, directory)))
 
 
-def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) -> TargetRecord:
+def _measure(
+    job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
+) -> tuple[TargetRecord, list[list[Tensor]]]:
+    """Record of the windows, and outputs for the samples."""
     spec = job.spec
     emulator = target.firmware.emulator
     is_counted = emulator is not None and emulator.instruction_ns is not None
-    samples = [_sample(job, target, number) for number in range(WINDOWS)]
+    samples = list(map(sample_bytes, inputs.samples))
     pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, spec.warmup_duration_s))
     with STOP.armed():
         target.set_input(samples[0])
         begin_s = time.monotonic()
         first = target.window(1, warmup_count=0).window
         each_s = time.monotonic() - begin_s
+        if inputs.dataset is not None:
+            inputs.dataset.rehearse(target, limit_s=spec.dataset_limit_s)
         if is_counted:
             count, warmup_count = 1, 0
         elif first.ticks is None:
@@ -97,21 +163,24 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
     pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
     windows: list[Window] = []
     cycles: list[int] = []
-    outputs: list[bytes] = []
+    outputs: list[list[Tensor]] = []
     is_interrupted = False
     try:
         with STOP.armed():
-            for sample in samples:
-                target.set_input(sample)
+            for number in range(WINDOWS):
+                pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
+                target.set_input(samples[number % len(samples)])
                 timed = target.window(count, warmup_count=warmup_count)
-                outputs.append(target.output_bytes())
+                if number < len(samples):
+                    outputs.append(output_tensors(target))
                 windows.append(timed.window)
                 cycles += timed.cycles
     except StopRequested:
         if not windows:
             raise
         is_interrupted = True
-    return TargetRecord(
+    pipe.phase(Phase.SPOOLING)
+    record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
         ),
@@ -120,25 +189,41 @@ def _measure(job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts) ->
         outputs=target.outputs,
         firmware=target.firmware,
         memory=target.memory,
-        output=OutputFacts(
-            sha256=hashlib.sha256(outputs[0]).hexdigest(),
-            is_finite=True,  # integers hold no NaN
-            sample_count=len(outputs),
-        ),
+        output=replace(output_facts(outputs[0], outputs[1:]), sample_count=len(outputs)),
         warmup_count=warmup_count,
         windows=tuple(windows),
         is_interrupted=is_interrupted,
         cycles=tuple(cycles),
         upload_s=target.upload_s,
         is_read_back=target.is_read_back,
+        inputs_clipped_ratio=inputs.clipped_ratio,
     )
+    return record, outputs
 
 
-def _sample(job: Job, target: OpenTarget, number: int) -> bytes:
-    """Bytes of an input, drawn by the seed."""
-    seed = [job.spec.seed, number] if number else job.spec.seed
-    drawn = make_inputs(target.inputs, seed=seed, memory_bytes=job.memory_bytes)
-    return b"".join(tensor.tobytes() for tensor in drawn)
+def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
+    """What the run asks for: given inputs or drawn ones, and a data set.
+
+    Raises:
+        InputsRefused: given inputs do not fit the model.
+        DatasetRefused: the data set does not.
+    """
+    spec, given = job.spec, read_inputs(job.inputs_path) if job.inputs_path else {}
+    shapes = {name: value.shape[1:] for name, value in given.items()} | spec.input_shapes
+    resolve_shapes({one.name: one.shape for one in target.inputs}, shapes)
+    refuse_other_shapes(target.inputs, spec.input_shapes)
+    samples = make_samples(
+        target.inputs,
+        given,
+        count=min(WINDOWS, spec.sample_count),
+        seed=spec.seed,
+        memory_bytes=job.memory_bytes,
+    )
+    return TargetInputs(
+        samples=samples,
+        clipped_ratio=clipped_ratio(target.inputs, given, count=len(samples)),
+        dataset=open_dataset(job.dataset_path, target, spec) if job.dataset_path else None,
+    )
 
 
 def _untimed_each_s(target: OpenTarget, spec: RunSpec) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from edgebench.host.analysis.latency.queries import Nanoseconds, Queries
 from edgebench.host.analysis.latency.stability import comes_back, find_levels, stability
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
-from edgebench.host.analysis.outputs import Outputs, accuracy, agreement
+from edgebench.host.analysis.outputs import OutputQuality, Outputs, judge_outputs
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
@@ -29,13 +28,21 @@ from edgebench.host.result.latency import (
     Outliers,
     Stability,
 )
-from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, WorkerRecord
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
-_T = TypeVar("_T")
+
+@dataclass(frozen=True, slots=True)
+class TargetTraces:
+    """Raw data beside the record of a device that timed itself."""
+
+    outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
+    labels: Outputs = field(default_factory=dict[str, NDArray[Any]])
+    """Labels of the data set as `y`, and its samples as `x` where the metric needs them."""
+    facts: HostFacts = field(default_factory=HostFacts)
+    power: PowerTrace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +51,8 @@ class Traces:
 
     queries: Queries
     outputs: Outputs = field(default_factory=dict[str, NDArray[Any]])
-    labels: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
-    """Labels of the data set as `y`, and its samples as `x` where the metric needs them."""
+    labels: Outputs = field(default_factory=dict[str, NDArray[Any]])
+    """Labels, as in `TargetTraces`."""
     facts: HostFacts = field(default_factory=HostFacts)
     loadgen_log: str | None = None
     """LoadGen's detail log, when it issued the queries."""
@@ -72,11 +79,7 @@ class Measurement:
     span_ns: int
     """Time between the first start and the last end of what counts."""
     warmup_ns: int
-    accuracy: Accuracy | None
-    agreement: Agreement | None
-    accuracy_error: str | None = None
-    """Why the outputs for the data set could not be judged."""
-    agreement_error: str | None = None
+    quality: OutputQuality
     loadgen: LoadgenResult | None = None
     throttling: ThermalResult | None = None
     """Judgement of heat; None where the run has no timeline of its own."""
@@ -117,20 +120,6 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
     # When a query of LoadGen's server scenario was due is known to LoadGen alone.
     if spec.engine is not Engine.LOADGEN or not spec.scenario.traits.is_scheduled:
         query_ns = queries.query_ns(spec, first_row)
-    reference, outputs = worker.check.reference, traces.outputs
-    found_accuracy, accuracy_error = _attempt(lambda: _accuracy(worker, traces))
-    found_agreement, agreement_error = _attempt(
-        lambda: (
-            agreement(
-                outputs,
-                worker.outputs,
-                reference,
-                distinct_count=worker.check.distinct_count,
-            )
-            if reference
-            else None
-        )
-    )
     return Measurement(
         steady=steady,
         first_row=first_row,
@@ -143,10 +132,9 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
         early_stopping=_early_stopping(queries, query_ns, spec),
         span_ns=int(queries.end_ns[-1] - queries.start_ns[first_row]),
         warmup_ns=int(queries.end_ns[first_row - 1] - queries.start_ns[0]) if first_row else 0,
-        accuracy=found_accuracy,
-        accuracy_error=accuracy_error,
-        agreement=found_agreement,
-        agreement_error=agreement_error,
+        quality=judge_outputs(
+            worker.check, worker.outputs, traces.outputs, traces.labels, traces.facts.metric
+        ),
         loadgen=_loadgen(traces.loadgen_log),
         throttling=find_throttling(
             Timeline(queries.start_ns[first_row:], invoke_ns),
@@ -156,14 +144,6 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
             placement=worker.placement,
         ),
     )
-
-
-def _attempt(judge: Callable[[], _T | None]) -> tuple[_T | None, str | None]:
-    """What the outputs are worth, or why that cannot be told: it costs no latency."""
-    try:
-        return judge(), None
-    except MeasurementError as exc:
-        return None, str(exc)
 
 
 def _loadgen(log: str | None) -> LoadgenResult | None:
@@ -213,16 +193,4 @@ def _early_stopping(queries: Queries, query_ns: Nanoseconds | None, spec: RunSpe
     return EarlyStopping(
         p90_ns=early_stopping.estimate(ordered, 0.90),
         p99_ns=early_stopping.estimate(ordered, 0.99),
-    )
-
-
-def _accuracy(worker: WorkerRecord, traces: Traces) -> Accuracy | None:
-    if traces.facts.metric is None or "y" not in traces.labels:
-        return None
-    return accuracy(
-        traces.outputs,
-        worker.outputs,
-        traces.labels["y"],
-        traces.facts.metric,
-        traces.labels.get("x"),
     )

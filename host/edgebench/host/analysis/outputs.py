@@ -4,19 +4,72 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.protocol.errors import MeasurementError
-from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.record import CheckFacts, TensorSpec
+from edgebench.protocol.traces import DATASET_INDEX
 
+_T = TypeVar("_T")
 Outputs = Mapping[str, NDArray[Any]]
-"""Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`."""
+"""Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`, `dataset_index`."""
 Values = NDArray[np.float64]
 LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class OutputQuality:
+    """What the outputs are worth, or why that cannot be told: it costs no latency."""
+
+    accuracy: Accuracy | None = None
+    agreement: Agreement | None = None
+    accuracy_error: str | None = None
+    """Why the outputs for the data set could not be judged."""
+    agreement_error: str | None = None
+
+
+def judge_outputs(
+    check: CheckFacts,
+    specs: Sequence[TensorSpec],
+    outputs: Outputs,
+    labels: Outputs,
+    metric: str | None,
+) -> OutputQuality:
+    """Accuracy and agreement, as far as the outputs are there.
+
+    Args:
+        check: What the device tells of its checks.
+        specs: Descriptions of the outputs, for scale and zero point.
+        outputs: Outputs of the model and of the reference.
+        labels: Labels of the data set as `y`, and its samples as `x` where the metric needs them.
+        metric: One of `METRICS`; None: there was no data set.
+    """
+
+    def find_accuracy() -> Accuracy | None:
+        if metric is None or "y" not in labels:
+            return None
+        return accuracy(outputs, specs, labels["y"], metric, labels.get("x"))
+
+    def find_agreement() -> Agreement | None:
+        if not check.reference:
+            return None
+        return agreement(outputs, specs, check.reference, distinct_count=check.distinct_count)
+
+    found_accuracy, accuracy_error = _attempt(find_accuracy)
+    found_agreement, agreement_error = _attempt(find_agreement)
+    return OutputQuality(found_accuracy, found_agreement, accuracy_error, agreement_error)
+
+
+def _attempt(judge: Callable[[], _T | None]) -> tuple[_T | None, str | None]:
+    try:
+        return judge(), None
+    except MeasurementError as exc:
+        return None, str(exc)
 
 
 def agreement(
@@ -112,11 +165,12 @@ def accuracy(
     """Judge the outputs for the data set by its labels; None where there are none.
 
     Args:
-        outputs: `dataset.0`, shape (n, …), is judged.
+        outputs: `dataset.0`, shape (n, …), is judged; `dataset_index`, shape (n,), names the sample
+            of each where not all were answered, or in another order.
         specs: Descriptions of the outputs, for scale and zero point.
-        labels: Shape (n,).
+        labels: Shape (m,), m = n without an index.
         metric: One of `METRICS`.
-        inputs: The data set's samples, shape (n, …); for the reconstruction error only.
+        inputs: The data set's samples, shape (m, …); for the reconstruction error only.
 
     Raises:
         MeasurementError: unknown metric, or labels that do not fit.
@@ -126,12 +180,22 @@ def accuracy(
     if metric not in METRICS:
         raise MeasurementError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}")
     real = to_real(outputs["dataset.0"], specs[0])
+    if (index := outputs.get(DATASET_INDEX)) is not None:
+        labels = labels[_checked_index(index, len(labels))]
+        inputs = None if inputs is None else inputs[index]
     if len(real) != len(labels) or not len(labels):
         raise MeasurementError(f"{len(real)} outputs for {len(labels)} labels")
     if not np.isfinite(real).all():
         raise MeasurementError("outputs for the data set hold NaN or infinity")
     value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
     return Accuracy(metric, value, interval, len(labels))
+
+
+def _checked_index(index: NDArray[Any], count: int) -> NDArray[Any]:
+    is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
+    if not is_each_once or not np.isin(index, np.arange(count)).all():
+        raise MeasurementError(f"outputs are not of {count} different samples of the data set")
+    return index
 
 
 def to_real(values: NDArray[Any], spec: TensorSpec) -> Values:

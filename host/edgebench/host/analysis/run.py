@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from edgebench.host.analysis.energy.power_trace import PowerTrace
 from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
-from edgebench.host.analysis.measurement import Measurement, Traces, measure_traces
+from edgebench.host.analysis.measurement import (
+    Measurement,
+    TargetTraces,
+    Traces,
+    measure_traces,
+)
+from edgebench.host.analysis.outputs import OutputQuality, judge_outputs
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_target
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
@@ -94,12 +99,7 @@ def analyse_run(
 
 
 def analyse_target(
-    record: RunRecord,
-    facts: HostFacts,
-    *,
-    created_utc: str,
-    clock: ClockModel | None,
-    power: PowerTrace | None = None,
+    record: RunRecord, traces: TargetTraces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
     """The result of a run of a device that timed itself, or whose pulses a meter saw.
 
@@ -109,11 +109,17 @@ def analyse_target(
     target = record.target
     if target is None:
         raise MeasurementError("the device did not time itself")
+    facts = traces.facts
     try:
         request = _energy_request(record, facts)
-        energy = find_pulsed_energy(record, target, power, request) if request else None
+        energy = find_pulsed_energy(record, target, traces.power, request) if request else None
         edges = energy.edge_windows if energy else ()
-        measured = measure_windows(target, [one.duration_s for one in edges] or None)
+        measured = replace(
+            measure_windows(target, [one.duration_s for one in edges] or None),
+            quality=judge_outputs(
+                target.check, target.outputs, traces.outputs, traces.labels, facts.metric
+            ),
+        )
         verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
     except MeasurementError:
         raise
@@ -144,6 +150,8 @@ def analyse_target(
                 flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
             ),
             upload_s=target.upload_s,
+            accuracy=_accuracy(measured.quality, facts),
+            agreement=measured.quality.agreement,
             energy=energy,
         ),
         environment=record.environment,
@@ -152,6 +160,7 @@ def analyse_target(
             sample_count=target.output.sample_count,
             output_sha256=target.output.sha256,
             inputs=target.inputs,
+            inputs_clipped_ratio=target.inputs_clipped_ratio,
             outputs=target.outputs,
             firmware=target.firmware,
         ),
@@ -276,8 +285,8 @@ def _metrics(
             harness.end_to_end_p50_ns,
             _binding(harness.binding),
         ),
-        accuracy=_accuracy(measured, facts),
-        agreement=measured.agreement,
+        accuracy=_accuracy(measured.quality, facts),
+        agreement=measured.quality.agreement,
         loadgen=measured.loadgen,
         thermal=measured.throttling,
         profile=_profile(worker, measured) if spec.is_profiled else None,
@@ -285,8 +294,8 @@ def _metrics(
     )
 
 
-def _accuracy(measured: Measurement, facts: HostFacts) -> Accuracy | None:
-    accuracy = measured.accuracy
+def _accuracy(quality: OutputQuality, facts: HostFacts) -> Accuracy | None:
+    accuracy = quality.accuracy
     if accuracy is None:
         return None
     return Accuracy(

@@ -15,12 +15,13 @@ result is the median of five windows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.summary import summarize
+from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.windows import WindowSummary
 from edgebench.protocol.errors import MeasurementError
@@ -43,6 +44,7 @@ class WindowMeasurement:
     """Of single inferences; None where none were timed, or the target is emulated."""
     duration_s: float | None
     """Sum of the windows' times; None where nobody timed them."""
+    quality: OutputQuality = field(default_factory=OutputQuality)
 
 
 def measure_windows(

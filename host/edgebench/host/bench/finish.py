@@ -28,8 +28,8 @@ from edgebench.host.store.files import (
     file_digests,
     read_clock,
     read_facts,
-    read_power,
     read_record,
+    read_target_traces,
     read_traces,
     unpack_telemetry,
     unpack_traces,
@@ -83,8 +83,8 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
         unpack_telemetry(directory, record)
         if recording := _recording(directory, record, trouble):
             write_power(directory, recording)
-        facts, power = read_facts(directory), read_power(directory)
-        run = analyse_target(record, facts, created_utc=made_utc, clock=clock, power=power)
+        target_traces = read_target_traces(directory)
+        run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
     elif record.worker is None:
         # What a meter recorded stays under raw/: there is no inference that it could be divided by.
         unpack_telemetry(directory, record)

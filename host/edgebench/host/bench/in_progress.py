@@ -23,7 +23,7 @@ def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice)
 
     def watch(notice: Progress | Telemetry) -> None:
         on_notice(notice)
-        if not isinstance(notice, Progress):
+        if not isinstance(notice, Progress) or notice.reached is not None:
             return
         has_room = (notice.expected_s or 0.0) >= PROBED_WARMUP_S
         if notice.phase is Phase.SPOOLING or (notice.phase is Phase.WARMING_UP and has_room):

@@ -66,22 +66,16 @@ class Step:
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
-        if self.is_target:
-            # A meter sees the pulses of its pin; no idle time or load code is aligned with it.
-            return replace(
-                spec,
-                runtime=self.runtime,
-                engine=Engine.TARGET,
-                is_checked=False,
-                idle_duration_s=0.0,
-                load_code_chip_s=None,
-            )
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
         return replace(
             spec,
             runtime=self.runtime,
-            is_checked=spec.is_checked and is_first,
+            engine=Engine.TARGET if self.is_target else spec.engine,
+            # A meter sees the pulses of a target's pin; no idle time or load code is aligned then.
+            idle_duration_s=0.0 if self.is_target else spec.idle_duration_s,
+            load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
+            is_checked=spec.is_checked and is_first and not self.model.is_on_device,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,
         )
@@ -96,9 +90,11 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
     """
     targets = runtimes_of_targets(system)
     if request.against is None:
+        left_out = _unmeasured_references(request, system)
         steps = [
             Step(model, runtime, is_target=runtime in targets)
             for model in request.models
+            if model not in left_out
             for runtime in runtimes_for(model, request.runtime, system)
         ]
         return _rounds(steps, 1 if targets else request.run_count)
@@ -234,7 +230,21 @@ def _steps_on(
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
-    return plan_steps(request, system)
+    steps = plan_steps(request, system)
+    if meter is not None and request.accuracy and any(step.is_target for step in steps):
+        raise UsageError(
+            "--accuracy and --meter are two runs of a microcontroller: in energy mode it makes "
+            "pulses for each answer, which the meter would take for windows"
+        )
+    for model in _unmeasured_references(request, system):
+        watcher.reference_left_out(model)
+    return steps
+
+
+def _unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
+    """References that this device does not run: nobody named them, and they are not quantised."""
+    is_target = any(report.is_target for report in system.runtimes)
+    return request.accuracy.added if is_target and request.accuracy else ()
 
 
 def refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:

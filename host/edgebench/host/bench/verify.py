@@ -24,9 +24,9 @@ from edgebench.host.store.files import (
     file_digests,
     read_clock,
     read_facts,
-    read_power,
     read_queries,
     read_record,
+    read_target_traces,
     read_traces,
 )
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
@@ -136,8 +136,8 @@ def _recomputed(directory: Path, record: RunRecord, made_utc: str) -> Run:
     clock = fit_clock(read_clock(directory), record)
     try:
         if record.target is not None:
-            facts, power = read_facts(directory), read_power(directory)
-            run = analyse_target(record, facts, created_utc=made_utc, clock=clock, power=power)
+            target_traces = read_target_traces(directory)
+            run = analyse_target(record, target_traces, created_utc=made_utc, clock=clock)
         elif record.worker is None:
             facts = read_facts(directory)
             run = analyse_failure(record, facts, created_utc=made_utc, clock=clock)

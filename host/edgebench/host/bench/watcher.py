@@ -39,6 +39,9 @@ class Watcher:
     def added(self, reference: Model) -> None:
         """A model that the user did not name is measured too: the others' accuracy needs it."""
 
+    def reference_left_out(self, reference: Model) -> None:
+        """A reference is not measured: the device runs quantised models only."""
+
     def unmetered(self, device: str) -> None:
         """The farm's meter was asked for, and none is wired to this device."""
 

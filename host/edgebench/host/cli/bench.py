@@ -122,6 +122,10 @@ def _add_scenario(add: Add) -> None:
 def _add_checks(add: Add) -> None:
     dataset = "run a labelled data set too: a .npz file, or digits"
     add("--accuracy", metavar="DATASET", help=dataset)
+    samples = "answer so many samples of the data set, drawn at random by the seed (default: all)"
+    add("--accuracy-samples", type=whole, metavar="N", help=samples)
+    limit = "microcontrollers: refuse a data set that would take longer (default: 1h)"
+    add("--accuracy-limit", type=seconds, metavar="1h", help=limit)
     reference = "unquantised model that the accuracy is compared with"
     add("--reference", metavar="MODEL", help=reference)
     unchecked = "do not compare the outputs with reference kernels"
@@ -396,6 +400,8 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         cooldown_timeout_s=options.cooldown,
         telemetry_rate_hz=options.telemetry_rate,
         is_checked=False if options.no_check else None,
+        dataset_sample_count=options.accuracy_samples,
+        dataset_limit_s=options.accuracy_limit,
         duration_s=options.duration,
         min_query_count=options.min_queries,
         max_duration_s=options.max_duration,

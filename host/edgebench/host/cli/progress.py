@@ -27,7 +27,7 @@ from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
-from edgebench.protocol.record import Phase
+from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
 from edgebench.protocol.text import printable
 
 _PHASES = {
@@ -95,6 +95,13 @@ class RunFailure:
             return str(self.device)
         run = f"{self.model} on {self.runtime}"
         return f"{self.device}: {run}" if self.is_one_of_several else run
+
+
+def _reached(reached: PhaseProgress) -> str:
+    """How far a phase is, in words."""
+    if reached.unit is ProgressUnit.BYTES:
+        return f"sending {format_bytes(reached.done)} of {format_bytes(reached.total)}"
+    return f"{reached.done} of {reached.total} {reached.unit.value}"
 
 
 class ProgressWatcher(Watcher):
@@ -248,6 +255,11 @@ class DeviceProgress(Watcher):
         install = f"; install it there with {report.install}" if report.install else ""
         self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
 
+    def reference_left_out(self, reference: Model) -> None:
+        """Say that the accuracy is not compared, and why."""
+        line = f"{reference.name} is left out: microcontrollers run quantised models only, so the "
+        self._note("note", f"{line}accuracy is not compared with it")
+
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
@@ -268,6 +280,10 @@ class DeviceProgress(Watcher):
     def progress(self, progress: m.Progress) -> None:
         """The run entered a phase."""
         if self._task is None:
+            return
+        if progress.reached is not None and self._phase.startswith(_PHASES[progress.phase]):
+            self._phase = f"{_PHASES[progress.phase]}, {_reached(progress.reached)}"
+            self._display.bar.update(self._task, what=self._phase)
             return
         self._phase = _PHASES[progress.phase]
         self._clear()

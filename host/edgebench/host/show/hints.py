@@ -92,6 +92,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "MODEL --accuracy set.npz",
     ),
     (
+        e.DatasetTooSlow,
+        "answer a part of it, drawn at random, or allow more time: edgebench bench MODEL "
+        "--accuracy set.npz --accuracy-samples 100, or --accuracy-limit 24h",
+    ),
+    (
         e.DatasetRefused,
         "store x as numbers that the input takes, or measure without it: edgebench bench MODEL",
     ),

@@ -119,6 +119,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "outputs are finite for {value:.0f} different samples",
         "not_finite": "outputs contain NaN or infinity",
     },
+    "answered": {
+        "": "{value:.0f} of {limit:.0f} samples of the data set were answered",
+        "why": "{value:.0f} of {limit:.0f} samples of the data set were answered: {why}",
+        "no_dataset": "no data set was given",
+    },
     "accuracy_floor": _ACCURACY,
     "accuracy": _ACCURACY,
     "agreement": _AGREEMENT,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from edgebench.host.analysis.latency.queries import Queries
-from edgebench.host.analysis.measurement import Traces
+from edgebench.host.analysis.measurement import TargetTraces, Traces
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
 from edgebench.host.arrays import load_arrays
 from edgebench.host.result.document import to_document
@@ -169,16 +169,26 @@ def read_traces(directory: Path, record: RunRecord, queries: Queries) -> Traces:
         read_facts(directory),
         log.read_text(errors="replace") if log.exists() else None,
         read_telemetry(directory, record.telemetry),
-        read_power(directory),
+        _read_power(directory),
     )
 
 
-def read_power(directory: Path) -> PowerFile | None:
-    """Recording of a run's meter; None where there is none.
+def read_target_traces(directory: Path) -> TargetTraces:
+    """What the numbers of a device that timed itself are computed from, beside its record.
 
     Raises:
-        RunDamaged: the file is damaged.
+        RunDamaged: a file is damaged.
     """
+    raw = directory / RAW_DIRECTORY
+    return TargetTraces(
+        _read_arrays(raw / traces.ANSWERS_FILE),
+        _read_arrays(raw / LABELS_FILE),
+        read_facts(directory),
+        _read_power(directory),
+    )
+
+
+def _read_power(directory: Path) -> PowerFile | None:
     return PowerFile.open(directory) if (directory / POWER_FILE).exists() else None
 
 

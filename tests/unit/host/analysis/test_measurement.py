@@ -234,7 +234,8 @@ def test_trace_of_warm_up_alone_is_refused() -> None:
 def test_answers_without_a_named_reference_are_not_compared() -> None:
     """A worker that died before it said who answered is judged by an unknown."""
     worker = replace(worker_record(latencies()), check=CheckFacts(reference_error="killed"))
-    assert measure(queries_of(latencies()), spec(Scenario.SINGLE_STREAM), worker).agreement is None
+    found = measure(queries_of(latencies()), spec(Scenario.SINGLE_STREAM), worker)
+    assert found.quality.agreement is None
 
 
 def test_accuracy_needs_answers_labels_and_a_metric() -> None:
@@ -245,7 +246,8 @@ def test_accuracy_needs_answers_labels_and_a_metric() -> None:
     run = run_record(worker)
 
     def found(*parts: Any) -> float | None:
-        accuracy = measure_traces(run, worker, Traces(queries_of(latencies()), *parts)).accuracy
+        traces = Traces(queries_of(latencies()), *parts)
+        accuracy = measure_traces(run, worker, traces).quality.accuracy
         return accuracy.value if accuracy else None
 
     facts = HostFacts("digits", "top1")

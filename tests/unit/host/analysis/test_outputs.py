@@ -362,3 +362,19 @@ def test_best_and_worst_output_are_told_apart() -> None:
     assert found.relative_rms is not None
     assert found.relative_rms > 1
     assert found.relative_rms_best == 0.0
+
+
+def test_answers_in_another_order_meet_their_own_labels() -> None:
+    """The accuracy of a part of a data set is judged by the labels of other samples."""
+    outputs = {"dataset.0": np.eye(4, dtype=np.int8)[[3, 1]], "dataset_index": np.array([2, 0])}
+    found = accuracy(outputs, [INT8], np.array([1, 0, 3, 0]), "top1")
+    assert found is not None
+    assert (found.value, found.sample_count) == (1.0, 2)
+
+
+@pytest.mark.parametrize("index", [[0, 0], [0, 4], [-1, 0], [[0, 1]], [0.5, 1.0]])
+def test_index_that_cannot_be_true_is_refused(index: list[Any]) -> None:
+    """A hostile agent has one sample counted twice, or ends the analysis with a traceback."""
+    outputs = {"dataset.0": np.eye(4, dtype=np.int8)[[3, 1]], "dataset_index": np.array(index)}
+    with pytest.raises(MeasurementError, match="different samples"):
+        accuracy(outputs, [INT8], np.array([1, 0, 3, 0]), "top1")

@@ -12,6 +12,8 @@ from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import compare_groups
+from edgebench.host.analysis.measurement import TargetTraces
+from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.analysis.run import analyse_target
 from edgebench.host.analysis.verdict.judge import judge_target
 from edgebench.host.analysis.verdict.table import TARGET_RULES
@@ -20,10 +22,13 @@ from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.metrics import INSTRUCTIONS, headline
+from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State, Verdict
+from edgebench.host.show.sentences import sentence
 from edgebench.protocol.errors import MeasurementError, NotComparable
 from edgebench.protocol.record import (
+    CheckFacts,
     EmulatorFacts,
     FirmwareFacts,
     ModelFacts,
@@ -39,6 +44,8 @@ from edgebench.protocol.spec import Engine, RunSpec
 
 MODEL = ModelFacts("kws.tflite", "a" * 64, "tflite", 53936, "int8")
 SPEC = RunSpec("firmware", engine=Engine.TARGET, duration_s=50.0, min_query_count=100)
+OF_OUTPUTS = ("answered", "accuracy_floor", "accuracy", "agreement", "agreement_of_all")
+"""Rules about what a run has to be asked for."""
 QEMU = EmulatorFacts("QEMU", "7.2.22", "mps2-an386", instruction_ns=8.0)
 
 
@@ -151,8 +158,8 @@ def test_good_target_is_valid_and_nobody_watched_its_heat() -> None:
     verdict = judge_target(evidence(target()))
     assert (verdict.state, verdict.unwatched) == (State.VALID, ("heat",))
     assert list(outcomes(verdict)) == [rule.id for rule in TARGET_RULES]
-    metered = {"meter", "energy_windows", "energy"}
-    rest = {found for rule, found in outcomes(verdict).items() if rule not in metered}
+    on_request = {"meter", "energy_windows", "energy", *OF_OUTPUTS}
+    rest = {found for rule, found in outcomes(verdict).items() if rule not in on_request}
     assert rest == {RuleOutcome.PASS, RuleOutcome.UNKNOWN}
 
 
@@ -198,6 +205,49 @@ def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outc
     assert verdict.state is not State.VALID
 
 
+def answered(count: int, error: str | None = None) -> TargetEvidence:
+    """Evidence of a run of which ten samples of a data set were to be answered."""
+    check = CheckFacts(dataset_sample_count=count, dataset_wanted_count=10, dataset_error=error)
+    found = evidence(replace(target(), check=check))
+    spec = replace(SPEC, dataset_sha256="d" * 64)
+    return replace(found, record=replace(found.record, spec=spec))
+
+
+def test_part_of_a_data_set_is_no_whole_one() -> None:
+    """An accuracy on four of ten samples looks like one on all of them."""
+    assert outcomes(judge_target(answered(10)))["answered"] is RuleOutcome.PASS
+    failed = {one.id: one for one in judge_target(answered(4, "the board is gone")).failures}
+    assert (failed["answered"].value, failed["answered"].limit) == (4.0, 10.0)
+    assert sentence(failed["answered"]) == (
+        "4 of 10 samples of the data set were answered: the board is gone"
+    )
+
+
+def agreeing(share: float, rounding: str | None) -> Verdict:
+    """Verdict of outputs that differ by so much from LiteRT's reference kernels."""
+    made = replace(
+        target(),
+        firmware=replace(target().firmware, rounding=rounding),
+        check=CheckFacts(reference="r", reference_runtime=RuntimeFacts("litert", "2.3.0")),
+    )
+    found = evidence(made)
+    agreement = Agreement("r", 5, share, 0.9, 1.0, share, share)
+    quality = OutputQuality(agreement=agreement)
+    return judge_target(replace(found, measured=replace(found.measured, quality=quality)))
+
+
+@pytest.mark.parametrize(
+    ("share", "rounding", "is_failed"),
+    [(0.0, "litert", False), (0.01, "litert", True), (0.01, "tflm", False), (0.01, None, False)],
+)
+def test_exact_firmware_is_held_to_the_last_bit(
+    share: float, rounding: str | None, is_failed: bool
+) -> None:
+    """A kernel with one wrong bit passes, or other firmware is blamed for another rounding."""
+    failures = [one.id for one in agreeing(share, rounding).failures]
+    assert failures == (["agreement_of_all"] if is_failed else [])
+
+
 def test_simulated_target_is_suspect() -> None:
     """A made-up board passes for a real one."""
     found = evidence(target())
@@ -209,7 +259,9 @@ def test_simulated_target_is_suspect() -> None:
 def test_run_of_a_target_is_written_and_read(emulator: EmulatorFacts | None) -> None:
     """A stored run of a microcontroller cannot be read back, or its headline is a latency."""
     record = evidence(target(emulator)).record
-    run = analyse_target(record, HostFacts(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+    run = analyse_target(
+        record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
+    )
     assert from_document(to_document(run)) == run
     assert run.emulated is (emulator is not None)
     expected = "instructions_per_inference" if emulator else "throughput_per_s"
@@ -223,7 +275,9 @@ def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
     machine = replace(ENVIRONMENT, kernel=f"Linux of {run_id}")
     device = replace(DEVICE, id=f"beside {run_id}")
     record = replace(evidence(made).record, run_id=run_id, environment=machine, device=device)
-    return analyse_target(record, HostFacts(), created_utc="2026-11-23T12:00:00+00:00", clock=None)
+    return analyse_target(
+        record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
+    )
 
 
 def test_counts_of_two_machines_are_compared() -> None:

@@ -94,6 +94,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (errors.SampleTypeRefused("x"), "bench", "x.astype('float32')"),
         (errors.SamplesClipped("x"), "bench", "scale x"),
         (errors.OutputsTooLarge("x"), "bench", "fewer samples"),
+        (errors.DatasetTooSlow("x"), "bench", "--accuracy-limit"),
         (StoreError("no space on /mnt/existing already: x"), "meters", "df -h"),
     ],
 )

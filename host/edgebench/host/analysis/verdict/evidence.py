@@ -10,7 +10,7 @@ from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.verdict import Fact, RuleOutcome
-from edgebench.protocol.record import RunRecord, WorkerRecord
+from edgebench.protocol.record import MeasuredRecord, RunRecord, WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,11 @@ class Evidence:
     facts: HostFacts
     energy: EnergyResult | None = None
     """None: no meter was asked for."""
+
+    @property
+    def account(self) -> MeasuredRecord:
+        """Record of the process that measured."""
+        return self.worker
 
     @property
     def issued_rows(self) -> int:

@@ -13,9 +13,13 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
+from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
 from edgebench.host.result.verdict import Fact
+from edgebench.protocol.record import TargetRecord
 
+OutputEvidence = Evidence | TargetEvidence
+"""Outputs are judged alike, whoever timed the inferences."""
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the outputs, of models whose
@@ -40,33 +44,33 @@ ACCURACY_INVALID_RATIO = 0.93
 rules 3.0: floors of 93 % to 98 %, by model."""
 
 
-def finite_outputs(evidence: Evidence) -> Ruling:
+def finite_outputs(evidence: OutputEvidence) -> Ruling:
     """No output is NaN or infinite."""
-    output = evidence.worker.output
+    output = evidence.account.output
     if not output.is_finite:
         return holds(False, "not_finite")
     return holds(True, value=output.sample_count, unit="count")
 
 
-def agreement(evidence: Evidence) -> Ruling:
+def agreement(evidence: OutputEvidence) -> Ruling:
     """At least one output agrees: no kernel is wrong from the first operator on.
 
     An output that never changes agrees whatever the kernels compute.
     """
-    agreement = evidence.measured.agreement
+    agreement = evidence.measured.quality.agreement
     return _agrees(evidence, None if agreement is None else agreement.relative_rms_best, "best")
 
 
-def agreement_of_all(evidence: Evidence) -> Ruling:
+def agreement_of_all(evidence: OutputEvidence) -> Ruling:
     """All outputs agree; a detector may list equal boxes in another order, and be right."""
-    agreement = evidence.measured.agreement
+    agreement = evidence.measured.quality.agreement
     return _agrees(evidence, None if agreement is None else agreement.relative_rms, "worst")
 
 
-def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
-    agreement, check = evidence.measured.agreement, evidence.worker.check
+def _agrees(evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
+    agreement, check = evidence.measured.quality.agreement, evidence.account.check
     if agreement is None:
-        why = evidence.measured.agreement_error or check.reference_error
+        why = evidence.measured.quality.agreement_error or check.reference_error
         if why is None and not evidence.record.spec.is_checked:
             return not_applicable("not_asked")
         return unknown(
@@ -76,7 +80,8 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
         return holds(False, "constant", facts={"reference": agreement.reference})
     if share is None:
         return holds(False, "unbounded", facts={"reference": agreement.reference})
-    limit = _agreement_limit(evidence)
+    is_exact = which == "worst" and _claims_exactness(evidence)
+    limit = 0.0 if is_exact else _agreement_limit(evidence)
     is_saturated = share > limit and _saturates(evidence)
     facts: dict[str, Fact] = {
         "which": which,
@@ -86,15 +91,24 @@ def _agrees(evidence: Evidence, share: float | None, which: str) -> Ruling:
     return at_most(share, limit, "ratio", "saturated" if is_saturated else None, facts)
 
 
-def _agreement_limit(evidence: Evidence) -> float:
-    model = evidence.worker.model
+def _claims_exactness(evidence: OutputEvidence) -> bool:
+    """Whether the firmware says that its outputs equal those of the reference to the last bit."""
+    account = evidence.account
+    reference = account.check.reference_runtime
+    if not isinstance(account, TargetRecord) or reference is None:
+        return False
+    return account.firmware.rounding == reference.name
+
+
+def _agreement_limit(evidence: OutputEvidence) -> float:
+    model = evidence.account.model
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
     # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
-    is_exact = all(map(is_cpu, evidence.worker.runtime.delegates_requested))
+    is_exact = all(map(is_cpu, evidence.account.runtime.delegates_requested))
     return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
-def _saturates(evidence: Evidence) -> bool:
+def _saturates(evidence: OutputEvidence) -> bool:
     """Whether this CPU's kernels for this model are known to saturate, where the device tells.
 
     With AVX2 and without VNNI, onnxruntime adds products of 8-bit activations and int8 weights in
@@ -103,7 +117,7 @@ def _saturates(evidence: Evidence) -> bool:
     Source: onnxruntime.ai/docs/performance/model-optimizations/quantization.html, "When and why do
     I need to try U8U8?"; onnxruntime, qdq_s8_to_u8.cc.
     """
-    record, runtime = evidence.record, evidence.worker.runtime
+    record, runtime = evidence.record, evidence.account.runtime
     features = record.environment.cpu.features or ()
     has_saturating_kernels = (
         runtime.name == "onnx"
@@ -116,7 +130,7 @@ def _saturates(evidence: Evidence) -> bool:
         operands.weight == "int8"
         and operands.weight_bits == 8
         and (operands.activation == "uint8" or operands.is_qdq)
-        for operands in evidence.worker.model.quantized or ()
+        for operands in evidence.account.model.quantized or ()
     )
 
 
@@ -128,18 +142,18 @@ def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> fl
     return sign * (reference.value - accuracy.value)
 
 
-def accuracy_floor(evidence: Evidence) -> Ruling:
+def accuracy_floor(evidence: OutputEvidence) -> Ruling:
     """What is left of the accuracy of the unquantised sibling is worth measuring."""
     return _accuracy(evidence, ACCURACY_INVALID_RATIO)
 
 
-def accuracy(evidence: Evidence) -> Ruling:
+def accuracy(evidence: OutputEvidence) -> Ruling:
     """Nearly all of the accuracy of the unquantised sibling is left."""
     return _accuracy(evidence, ACCURACY_SUSPECT_RATIO)
 
 
-def _accuracy(evidence: Evidence, limit: float) -> Ruling:
-    accuracy, reference = evidence.measured.accuracy, evidence.facts.reference
+def _accuracy(evidence: OutputEvidence, limit: float) -> Ruling:
+    accuracy, reference = evidence.measured.quality.accuracy, evidence.facts.reference
     if accuracy is None:
         return _without_accuracy(evidence)
     facts: dict[str, Fact] = {
@@ -158,12 +172,12 @@ def _accuracy(evidence: Evidence, limit: float) -> Ruling:
     return at_least(ratio, limit, "ratio", facts=facts)
 
 
-def _without_accuracy(evidence: Evidence) -> Ruling:
-    check = evidence.worker.check
+def _without_accuracy(evidence: OutputEvidence) -> Ruling:
+    check = evidence.account.check
     if evidence.record.spec.dataset_sha256 is None:
         return not_applicable("no_dataset")
-    if evidence.measured.accuracy_error:
-        return holds(False, "not_judged", facts={"why": evidence.measured.accuracy_error})
+    if evidence.measured.quality.accuracy_error:
+        return holds(False, "not_judged", facts={"why": evidence.measured.quality.accuracy_error})
     if check.dataset_sample_count:
         return unknown("labels_elsewhere")
     return holds(

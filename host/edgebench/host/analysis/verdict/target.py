@@ -19,7 +19,7 @@ from edgebench.host.analysis.verdict.evidence import (
 from edgebench.host.analysis.windows import WindowMeasurement
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
-from edgebench.protocol.record import Outcome, RunRecord, TargetRecord
+from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
 MIN_WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
@@ -42,6 +42,11 @@ class TargetEvidence:
     facts: HostFacts
     energy: EnergyResult | None = None
     """None: no meter was asked for."""
+
+    @property
+    def account(self) -> MeasuredRecord:
+        """Record of the process that measured."""
+        return self.target
 
     @property
     def is_counted(self) -> bool:
@@ -103,14 +108,17 @@ def enough_windows(evidence: TargetEvidence) -> Ruling:
     return at_least(evidence.measured.summary.count, MIN_WINDOWS, "count")
 
 
-def finite_outputs(evidence: TargetEvidence) -> Ruling:
-    """The outputs are numbers."""
-    output = evidence.target.output
-    return holds(
-        output.is_finite,
-        None if output.is_finite else "not_finite",
-        value=output.sample_count,
-        unit="count",
+def answered(evidence: TargetEvidence) -> Ruling:
+    """Every sample of the data set was answered that was to be."""
+    check = evidence.target.check
+    if evidence.record.spec.dataset_sha256 is None:
+        return not_applicable("no_dataset")
+    return at_least(
+        check.dataset_sample_count,
+        max(1, check.dataset_wanted_count),
+        "count",
+        "why" if check.dataset_error else None,
+        facts={"why": check.dataset_error},
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.result.facts import HostFacts
@@ -61,7 +62,9 @@ def answered(
     )
     found = Agreement("onnx, not optimised", 8, 1.0, 0.5, 0.75, relative_rms, relative_rms)
     measured = measure_traces(record, worker, traces_of(latency_ns))
-    return Evidence(record, worker, replace(measured, agreement=found), HostFacts())
+    return Evidence(
+        record, worker, replace(measured, quality=OutputQuality(agreement=found)), HostFacts()
+    )
 
 
 @pytest.mark.parametrize("features", [HASWELL, SKYLAKE_X], ids=["haswell", "skylake-x"])

@@ -141,7 +141,7 @@ def same(evidence: Evidence) -> Evidence:
 
 def not_checked(evidence: Evidence) -> Evidence:
     """Nobody asked for a comparison with the reference kernels."""
-    return spec(is_checked=False)(measured(agreement=None)(evidence))
+    return spec(is_checked=False)(quality(agreement=None)(evidence))
 
 
 def no_meter(evidence: Evidence) -> Evidence:
@@ -157,7 +157,9 @@ def good() -> Evidence:
     accuracy = Accuracy("top1", 0.97, (0.95, 0.99), 360)
     reference = ReferenceAccuracy("run-1", "digits_fp32.tflite", 0.98)
     facts = HostFacts("digits", "top1", reference)
-    measured = replace(measured, accuracy=accuracy, throttling=COOL)
+    measured = replace(
+        measured, quality=replace(measured.quality, accuracy=accuracy), throttling=COOL
+    )
     return Evidence(record, worker, measured, facts, ENERGY)
 
 
@@ -183,6 +185,11 @@ def measured(**fields: Any) -> Change:
     return lambda evidence: replace(evidence, measured=replace(evidence.measured, **fields))
 
 
+def quality(**fields: Any) -> Change:
+    """Other outputs."""
+    return lambda evidence: measured(quality=replace(evidence.measured.quality, **fields))(evidence)
+
+
 def after(**fields: Any) -> Change:
     """Other clocks and counters after the timed loop."""
     return lambda evidence: worker(after=replace(evidence.worker.after, **fields))(evidence)
@@ -198,7 +205,7 @@ def both(**fields: Any) -> Change:
 
 def accuracy(value: float, metric: str = "top1") -> Change:
     """Another accuracy."""
-    return measured(accuracy=Accuracy(metric, value, None, 360))
+    return quality(accuracy=Accuracy(metric, value, None, 360))
 
 
 def held_against(value: float) -> Change:
@@ -209,7 +216,7 @@ def held_against(value: float) -> Change:
 
 def not_judged(why: str) -> Change:
     """A data set was answered, and the answers could not be judged."""
-    return lambda evidence: measured(accuracy=None, accuracy_error=why)(
+    return lambda evidence: quality(accuracy=None, accuracy_error=why)(
         spec(dataset_sha256="0" * 64)(evidence)
     )
 
@@ -243,7 +250,7 @@ def differs(best: float | None, worst: float | None, *, is_constant: bool = Fals
     """Answers whose best and worst outputs differ so much from those of the reference."""
     largest = None if worst is None else 1.0
     found = Agreement("tflite reference kernels", 4, largest, 0.5, 0.5, worst, best, is_constant)
-    return measured(agreement=found)
+    return quality(agreement=found)
 
 
 def of_floats(evidence: Evidence, *delegates: str, **facts: Any) -> Evidence:
@@ -535,8 +542,8 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("delegation", lambda e: worker(placement=())(delegates(("cuda",), ("cuda",))(e))),
     ("latency_target", served(is_met=None)),
     ("accuracy", lambda evidence: replace(evidence, facts=HostFacts("digits", "top1", None))),
-    ("agreement", measured(agreement=None)),
-    ("agreement_of_all", measured(agreement=None)),
+    ("agreement", quality(agreement=None)),
+    ("agreement_of_all", quality(agreement=None)),
     ("steady_state", steady(None)),
     ("thermal", heat(state=ThermalState.UNKNOWN)),
     ("thermal", measured(throttling=None)),
@@ -576,7 +583,7 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("latency_target", same),
     ("latency_target", spec(scenario=Scenario.SERVER, target_qps=10.0)),
     ("loadgen", same),
-    *((name, measured(accuracy=None)) for name in ("accuracy_floor", "accuracy")),
+    *((name, quality(accuracy=None)) for name in ("accuracy_floor", "accuracy")),
     *((name, not_checked) for name in ("agreement", "agreement_of_all")),
     ("delegation", same),
     ("delegation", delegates(("none",), ())),
@@ -871,13 +878,13 @@ def test_error_is_better_when_it_is_lower() -> None:
 
 def test_data_set_that_was_not_answered_fails() -> None:
     """Accuracy was asked for, the device could not give it, and the run is valid."""
-    evidence = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    evidence = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     assert judge(evidence).state is State.INVALID
 
 
 def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
     """A run that another host asked for, and that was collected here, is called wrong."""
-    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    asked = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     answered = worker(check=replace(asked.worker.check, dataset_sample_count=360))(asked)
     verdict = judged(answered)
     assert verdict.state is State.VALID
@@ -887,7 +894,7 @@ def test_data_set_whose_labels_are_elsewhere_is_unknown() -> None:
 
 def test_reason_why_a_data_set_was_not_answered_is_told() -> None:
     """A person reads that there is no accuracy, and not that the shapes do not fit."""
-    asked = spec(dataset_sha256="ab" * 32)(measured(accuracy=None)(good()))
+    asked = spec(dataset_sha256="ab" * 32)(quality(accuracy=None)(good()))
     failed = worker(check=replace(asked.worker.check, dataset_error="shape [4]"))(asked)
     assert rule_of(judged(failed), "accuracy_floor").detail == "shape [4]"
 

@@ -1,0 +1,117 @@
+"""Reference kernels in a process of their own, for a model that a target runs.
+
+It is started as `python -m edgebench.agent.worker.reference DIRECTORY PARENT`, and confines itself
+before it reads the model of the job in this directory. It reads the samples and writes the outputs
+there. The last line that it prints is the runtime whose kernels they were; or, if it ends with
+status 1, the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebench.agent.confine import confine
+from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.limits import apply_limits, default_memory_bytes
+from edgebench.agent.worker.permissions import permissions_of
+from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.errors import EdgebenchError, RuntimeUnavailable
+from edgebench.protocol.record import RuntimeFacts
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Runtime, Tensor
+
+SAMPLES_FILE = "samples.npz"
+OUTPUTS_FILE = "reference.npz"
+RUNTIMES = ("litert", "tflite")
+"""Runtimes with reference kernels for .tflite files, the preferred one first."""
+TIMEOUT_S = 90.0
+"""Time for its start, and four times the budget of the kernels."""
+
+
+def write_samples(path: Path, samples: Sequence[Sequence[Tensor]]) -> None:
+    """Write samples, or outputs for them: one tensor for each input or output.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    # Imported here: the process confines itself before numpy starts its threads.
+    from edgebench.agent.worker.checks import write_arrays
+
+    write_arrays(
+        path,
+        {
+            f"{number}.{place}": tensor
+            for number, sample in enumerate(samples)
+            for place, tensor in enumerate(sample)
+        },
+    )
+
+
+def read_samples(path: Path) -> list[list[Tensor]]:
+    """Samples of a file, in their order.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it holds something else.
+    """
+    import numpy as np
+
+    samples: dict[int, list[Tensor]] = {}
+    with np.load(path, allow_pickle=False) as file:
+        for name in file.files:
+            samples.setdefault(int(name.partition(".")[0]), []).append(file[name])
+    return list(samples.values())
+
+
+def main(arguments: list[str]) -> int:
+    """Run the reference kernels of the job: DIRECTORY PARENT."""
+    directory, parent_pid = Path(arguments[0]), int(arguments[1])
+    job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
+    apply_limits(
+        memory_bytes=default_memory_bytes(job.model.size_bytes or 0, job.spec),
+        max_query_count=job.spec.max_query_count,
+        daemon_pid=parent_pid,
+    )
+    confine(permissions_of(job, directory))
+    from edgebench.agent.worker.checks import reference_outputs
+
+    try:
+        runtime, version = _first_usable()
+        samples = read_samples(directory / SAMPLES_FILE)
+        outputs = reference_outputs(runtime, job.model_path, samples)
+        write_samples(directory / OUTPUTS_FILE, outputs)
+    except (EdgebenchError, OSError, MemoryError) as exc:
+        print(str(exc).replace(job.model_path, job.model.name) or type(exc).__name__)
+        return 1
+    print(json.dumps(to_plain(RuntimeFacts(runtime.name, version))))
+    return 0
+
+
+def _first_usable() -> tuple[Runtime, str]:
+    """A runtime that is installed here, with its version.
+
+    Raises:
+        RuntimeUnavailable: none is.
+    """
+    from edgebench.agent.runtimes.registry import find_runtime
+
+    reasons: list[str] = []
+    for name in RUNTIMES:
+        runtime = find_runtime(name)
+        try:
+            return runtime, runtime.import_library()
+        except RuntimeUnavailable as exc:
+            reasons.append(str(exc))
+    raise RuntimeUnavailable("; ".join(reasons))
+
+
+if __name__ == "__main__":
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(exit_code)  # libraries crash in their ends

@@ -1,0 +1,256 @@
+"""Outputs of a target: for a data set, and beside those of reference kernels.
+
+The process that drives a target is not confined, as a driver needs ports and programs. So reference
+kernels, which parse the model, run in a process of their own, which is confined: `reference.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from edgebench.agent.runtimes.text import library_line
+from edgebench.agent.worker.checks import digest_of, stack_outputs, write_arrays
+from edgebench.agent.worker.inputs import are_finite, arrange, dataset_order, refuse_misfit
+from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.reference import (
+    OUTPUTS_FILE,
+    SAMPLES_FILE,
+    TIMEOUT_S,
+    read_samples,
+    write_samples,
+)
+from edgebench.agent.worker.rehearsal import refuse_outputs
+from edgebench.agent.worker.stop import STOP, StopRequested
+from edgebench.protocol.codec import from_plain
+from edgebench.protocol.errors import (
+    DatasetTooSlow,
+    EdgebenchError,
+    LineDamaged,
+    MeasurementError,
+    RemoteProtocolError,
+)
+from edgebench.protocol.record import CheckFacts, RuntimeFacts, TensorSpec
+from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.target import OpenTarget
+from edgebench.protocol.traces import ANSWERS_FILE, DATASET_INDEX
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from edgebench.protocol.runtime import Tensor
+
+REHEARSED_SAMPLES = 2
+"""Samples of a data set by which its time is estimated: the first inference may be slower."""
+KEEP_S = 30.0
+"""Interval at which the outputs for a data set are written: so much is lost with the process."""
+
+
+def sample_bytes(sample: Sequence[Tensor]) -> bytes:
+    """Bytes of the inputs of one sample, as `OpenTarget.set_input` takes them."""
+    return b"".join(tensor.tobytes() for tensor in sample)
+
+
+def output_tensors(target: OpenTarget) -> list[Tensor]:
+    """Outputs of the last inference.
+
+    Raises:
+        TargetError: there are none, or they are not those of the model.
+    """
+    data = target.output_bytes()
+    sizes = [np.dtype(spec.dtype).itemsize * int(np.prod(spec.shape)) for spec in target.outputs]
+    if sum(sizes) != len(data):
+        raise LineDamaged(f"outputs of {len(data)} bytes, the model has {sum(sizes)}")
+    tensors: list[Tensor] = []
+    for spec, size in zip(target.outputs, sizes, strict=True):
+        tensors.append(np.frombuffer(data[:size], spec.dtype).reshape(spec.shape))
+        data = data[size:]
+    return tensors
+
+
+@dataclass(slots=True)
+class TargetDataset:
+    """A labelled data set that a target answers, one inference a sample."""
+
+    spec: TensorSpec
+    """Input of the model."""
+    values: NDArray[np.generic]
+    """Samples, in the order in which they are answered."""
+    index: NDArray[np.int64]
+    """Number of each of them in the file."""
+    expected_s: float = 0.0
+    """Time that all of them should take."""
+    check: CheckFacts = field(default_factory=CheckFacts)
+    """What has been answered until now."""
+
+    def infer(self, target: OpenTarget, number: int) -> list[Tensor]:
+        """Outputs for one of the samples.
+
+        Raises:
+            TargetError: the target fails.
+        """
+        target.set_input(sample_bytes([arrange(self.values[number], self.spec)]))
+        target.window(1, warmup_count=0)
+        return output_tensors(target)
+
+    def rehearse(self, target: OpenTarget, *, limit_s: float) -> None:
+        """Answer the first samples, and estimate how long all of them will take.
+
+        Raises:
+            DatasetTooSlow: for longer than this limit.
+            OutputsTooLarge: the outputs cannot be kept.
+            TargetError: the target fails.
+        """
+        count = min(REHEARSED_SAMPLES, len(self.index))
+        begin_s = time.monotonic()
+        outputs = [self.infer(target, number) for number in range(count)]
+        each_s = (time.monotonic() - begin_s) / count
+        refuse_outputs(outputs[0], len(self.index))
+        self.expected_s = each_s * len(self.index)
+        if self.expected_s > limit_s:
+            raise DatasetTooSlow(
+                f"{len(self.index)} samples of the data set take about {self.expected_s:.0f} s on "
+                f"{target.firmware.name}, {each_s:.2g} s each; limit {limit_s:g} s, which is "
+                f"enough for {int(limit_s / each_s)}"
+            )
+
+
+def open_dataset(path: str, target: OpenTarget, spec: RunSpec) -> TargetDataset:
+    """The samples of a data set that a run asks for.
+
+    Raises:
+        DatasetRefused: they do not fit the model.
+    """
+    refuse_misfit(path, target.inputs)
+    with np.load(path, allow_pickle=False) as file:
+        values = file["x"]
+    index = dataset_order(len(values), spec.dataset_sample_count, seed=spec.seed)
+    check = CheckFacts(dataset_wanted_count=len(index))
+    return TargetDataset(target.inputs[0], values[index], index, check=check)
+
+
+def answer_dataset(
+    target: OpenTarget,
+    dataset: TargetDataset,
+    directory: Path,
+    *,
+    keep: Callable[[CheckFacts], None],
+    on_sample: Callable[[int, int], None],
+) -> None:
+    """Have all samples answered; what cannot be answered costs none of those before.
+
+    Args:
+        target: Has the model.
+        dataset: Samples; its `check` says what came of it.
+        directory: Directory of the run.
+        keep: Is told from time to time how far it is; the outputs are on the disk then.
+        on_sample: Is told of every sample.
+    """
+    outputs: list[list[Tensor]] = []
+    error: str | None = None
+
+    def write() -> None:
+        if outputs:
+            arrays = stack_outputs("dataset", outputs)
+            arrays[DATASET_INDEX] = dataset.index[: len(outputs)]
+            write_arrays(directory / ANSWERS_FILE, arrays)
+        dataset.check = replace(
+            dataset.check, dataset_sample_count=len(outputs), dataset_error=error
+        )
+        keep(dataset.check)
+
+    try:
+        kept_s = time.monotonic()
+        for number in range(len(dataset.index)):
+            with STOP.armed():
+                answered = dataset.infer(target, number)
+            if not are_finite(answered):
+                raise MeasurementError("outputs for the data set hold NaN or infinity")
+            outputs.append(answered)
+            on_sample(len(outputs), len(dataset.index))
+            if time.monotonic() - kept_s > KEEP_S:
+                write()
+                kept_s = time.monotonic()
+    except StopRequested:
+        error = "stopped before it was done"
+    except EdgebenchError as exc:
+        error = str(exc)
+    write()
+
+
+def compare_with_reference(
+    job: Job,
+    samples: Sequence[Sequence[Tensor]],
+    outputs: Sequence[list[Tensor]],
+    check: CheckFacts,
+    directory: Path,
+) -> CheckFacts:
+    """Run reference kernels on the samples, and keep their outputs beside those of the target.
+
+    Args:
+        job: Has the file of the model.
+        samples: Samples that the target ran on.
+        outputs: Outputs of the target for these.
+        check: What was checked before.
+        directory: Directory of the run.
+    """
+    try:
+        write_samples(directory / SAMPLES_FILE, samples)
+        with STOP.armed():
+            runtime = _run_reference(directory)
+        reference = read_samples(directory / OUTPUTS_FILE)
+        used = list(outputs[: len(reference)])
+        arrays = dict(_kept(directory / ANSWERS_FILE))
+        arrays |= stack_outputs("used", used) | stack_outputs("reference", reference)
+        write_arrays(directory / ANSWERS_FILE, arrays)
+    except StopRequested:
+        return replace(check, reference_error="stopped before it was done")
+    except (EdgebenchError, OSError, ValueError) as exc:
+        return replace(check, reference_error=library_line(exc) or type(exc).__name__)
+    finally:
+        for name in (SAMPLES_FILE, OUTPUTS_FILE):
+            (directory / name).unlink(missing_ok=True)
+    return replace(
+        check,
+        sample_count=len(reference),
+        distinct_count=len({digest_of(sample) for sample in samples[: len(reference)]}),
+        reference=f"{runtime.name} {runtime.version} BUILTIN_REF",
+        reference_runtime=runtime,
+    )
+
+
+def _kept(path: Path) -> dict[str, Tensor]:
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as file:
+        return dict(file)
+
+
+def _run_reference(directory: Path) -> RuntimeFacts:
+    """Run reference kernels in a process of their own; the runtime that has them.
+
+    Raises:
+        MeasurementError: they do not run.
+    """
+    command = [sys.executable, "-m", "edgebench.agent.worker.reference", directory, os.getpid()]
+    try:
+        ran = subprocess.run(
+            list(map(str, command)), stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True
+        )
+        return from_plain(json.loads(ran.stdout.splitlines()[-1]), RuntimeFacts)
+    except subprocess.TimeoutExpired as exc:
+        raise MeasurementError(f"reference kernels were not done after {TIMEOUT_S:g} s") from exc
+    except subprocess.CalledProcessError as exc:
+        text = library_line(exc.stdout.decode("utf-8", "replace")) or f"status {exc.returncode}"
+        raise MeasurementError(f"reference kernels did not run: {text}") from exc
+    except (IndexError, ValueError, RemoteProtocolError) as exc:
+        raise MeasurementError(f"reference kernels said nothing readable: {exc}") from exc

@@ -1,0 +1,172 @@
+"""Given inputs, accuracy and agreement of boards: our firmware in QEMU and on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.agents import AgentProcess, Host
+from support.firmware_process import built
+from support.tools import need_tool
+
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.dataset import open_dataset
+from edgebench.host.bench.request import new_request
+from edgebench.host.bench.verify import verify
+from edgebench.host.bench.watcher import Watcher
+from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.protocol.errors import DatasetTooSlow, InputsRefused
+from edgebench.protocol.messages import Progress
+from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
+
+if TYPE_CHECKING:
+    from edgebench.host.result.run import Run
+    from edgebench.protocol.spec import SpecChanges
+
+MODEL = "digits_int8.tflite"
+SHORT: SpecChanges = {"duration_s": 0.5, "min_query_count": 5, "warmup_query_count": 1}
+TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
+
+
+class Notes(Watcher):
+    """Remembers how far phases were, and stops a run after so many samples of its data set."""
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        self.cancellation = Cancellation()
+        self.reached: list[tuple[Phase, PhaseProgress]] = []
+        self._stop_after = stop_after
+
+    def progress(self, progress: Progress) -> None:
+        """Listen."""
+        if progress.reached is None:
+            return
+        self.reached.append((progress.phase, progress.reached))
+        is_sample = progress.reached.unit is ProgressUnit.SAMPLES
+        if self._stop_after is not None and is_sample and progress.reached.done >= self._stop_after:
+            self.cancellation.request()
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[Host]:
+    """A host with one agent, which has QEMU and a board at a port."""
+    need_tool("qemu-system-arm")
+    binary = built("posix", "gcc")
+    with TemporaryDirectory(prefix="edgebench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        command = [str(binary), "--board", "alpha", "--link", str(folder / "tty")]
+        board = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        stack.callback(board.kill)
+        assert board.stdout is not None
+        assert board.stdout.readline()
+        agent, made = AgentProcess(folder / "agent"), Host(folder / "host")
+        agent.options = ["--board", str(folder / "tty")]
+        agent.start()
+        stack.callback(agent.kill)
+        made.lab.pair(agent.pairing_string())
+        yield made
+
+
+def place(host: Host, seat: str) -> str:
+    """A seat of the agent."""
+    return f"{host.devices[0].name}/{seat}"
+
+
+def outputs_of(host: Host, run: Run) -> dict[str, NDArray[Any]]:
+    """Outputs that a run has kept."""
+    with np.load(host.lab.store.directory(run.run_id) / "raw/answers.npz") as file:
+        return dict(file)
+
+
+@pytest.mark.parametrize("seat", ["qemu:mps2-an386", "alpha"])
+def test_board_answers_a_data_set_and_agrees_with_the_reference(host: Host, seat: str) -> None:
+    """The accuracy is another library's, of other samples, or one wrong bit goes unnoticed."""
+    notes = Notes()
+    (stored,) = host.lab.bench(
+        MODEL,
+        on=[place(host, seat)],
+        accuracy="digits",
+        watcher=notes,
+        **TWELVE,
+    )
+    run = stored.result
+    accuracy, agreement = run.metrics.accuracy, run.metrics.agreement
+    assert accuracy is not None
+    assert agreement is not None
+    kept = outputs_of(host, run)
+    index = kept["dataset_index"]
+    assert len(set(index)) == accuracy.sample_count == 12
+    right = (
+        kept["dataset.0"].reshape(12, -1).argmax(axis=1)
+        == open_dataset("digits").labels["y"][index]
+    )
+    assert accuracy.value == right.mean() > 0.8
+    assert (agreement.fraction_equal, agreement.distinct_count) == (1.0, 5)
+    assert re.fullmatch(r"litert \d+\.\d+\.\d+ BUILTIN_REF", agreement.reference)
+    limits = {one.id: one.limit for one in run.verdict.rules}
+    assert (limits["agreement_of_all"], limits["answered"]) == (0.0, 12.0)
+    assert verify(host.lab.store, run.run_id) == []
+    ends = {(phase, one.unit) for phase, one in notes.reached if one.done == one.total}
+    assert (Phase.CHECKING, ProgressUnit.SAMPLES) in ends
+    assert any(one.unit is ProgressUnit.WINDOWS for _, one in notes.reached)
+    # A real board's model and inputs go over its line.
+    assert seat != "alpha" or (Phase.LOADING, ProgressUnit.BYTES) in ends
+
+
+def test_given_inputs_are_quantised_as_the_model_says(host: Host, tmp_path: Path) -> None:
+    """Real values are cut to integers, or a window runs on what was drawn."""
+    on = [place(host, "qemu:mps2-an386")]
+
+    def given(values: NDArray[Any], name: str) -> Run:
+        np.savez(tmp_path / "given.npz", **{name: values})
+        inputs = tmp_path / "given.npz"
+        (stored,) = host.lab.bench(MODEL, on=on, inputs=inputs, is_checked=False)
+        return stored.result
+
+    (drawn,) = host.lab.bench(MODEL, on=on, is_checked=False)
+    (spec,) = drawn.result.conditions.inputs
+    assert spec.scale is not None
+    numbers = np.random.default_rng(3).integers(-128, 128, (2, *spec.shape[1:]), dtype=np.int8)
+    as_they_are = given(numbers, spec.name)
+    real = given(spec.scale * (numbers.astype(np.float32) - (spec.zero_point or 0)), spec.name)
+    digests = [one.conditions.output_sha256 for one in (drawn.result, as_they_are, real)]
+    assert digests[0] != digests[1] == digests[2]
+    assert real.conditions.sample_count == 2
+    assert real.conditions.inputs_clipped_ratio == 0.0
+    assert real.metrics.agreement is None
+    with pytest.raises(InputsRefused, match="no input 'other'"):
+        given(numbers, "other")
+
+
+def test_data_set_that_takes_too_long_is_refused_before_the_windows(host: Host) -> None:
+    """A user waits for a day, and learns then that it would have been two."""
+    on = [place(host, "qemu:mps2-an386")]
+    with pytest.raises(DatasetTooSlow, match=r"360 samples .* limit 0.01 s") as refused:
+        host.lab.bench(MODEL, on=on, accuracy="digits", dataset_limit_s=0.01)
+    run = host.lab.run(refused.value.run_id or "").result
+    assert run.failure is not None
+    assert run.failure.phase is Phase.WARMING_UP
+
+
+def test_interrupted_data_set_keeps_what_was_answered(host: Host) -> None:
+    """The answers of hours are lost, or pass for those of all samples."""
+    notes = Notes(stop_after=3)
+    request = new_request([MODEL], on=[place(host, "qemu:mps2-an386")], accuracy="digits", **SHORT)
+    with pytest.raises(Interrupted) as interrupted:
+        host.lab.measure(request, notes, notes.cancellation)
+    run = interrupted.value.run
+    assert run is not None
+    assert run.metrics.accuracy is not None
+    assert 3 <= run.metrics.accuracy.sample_count < 360
+    (rule,) = [one for one in run.verdict.rules if one.id == "answered"]
+    assert (rule.outcome, rule.limit) == (RuleOutcome.FAIL, 360.0)
+    assert "stopped before it was done" in rule.detail
+    assert run.verdict.state is State.SUSPECT
+    assert verify(host.lab.store, run.run_id) == []
