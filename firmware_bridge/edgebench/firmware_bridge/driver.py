@@ -113,23 +113,19 @@ class BoardDriver:
             ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
-        if model is not None:
-            data = model.read_bytes()
-            blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
-            about = sent_model(data, blob)
-            if address.startswith(SCHEME):
-                made = self._emulate(self.place(address), about, blob, directory)
-                made.listen(on_bytes)
-                return made
-        board = Board(open_line(address, BAUD_RATE))
-        board.on_bytes = on_bytes
-        try:
-            if model is not None:
-                return _on_line(board, about, blob, directory)
-            return BoardWithModel(board, own_model(board.connect(DEFAULT_BAUD_RATES)), directory)
-        except BaseException:
-            _let_go(board, directory)
-            raise
+        if model is None:
+            with _line(address, directory, on_bytes) as board:
+                about = own_model(board.connect(DEFAULT_BAUD_RATES))
+                return BoardWithModel(board, about, directory)
+        data = model.read_bytes()
+        blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
+        about = sent_model(data, blob)
+        if address.startswith(SCHEME):
+            made = self._emulate(self.place(address), about, blob, directory)
+            made.listen(on_bytes)
+            return made
+        with _line(address, directory, on_bytes) as board:
+            return _on_line(board, about, blob, directory)
 
     def _emulate(
         self, place: TargetPlace, about: BoardModel, blob: ModelBlob, directory: Path
@@ -278,6 +274,18 @@ def _firmware(board: str) -> Iterator[Path]:
         return
     with as_file(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf") as path:
         yield path
+
+
+@contextmanager
+def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
+    """A board at a line, which is let go of if the block fails."""
+    board = Board(open_line(address, BAUD_RATE))
+    board.on_bytes = on_bytes
+    try:
+        yield board
+    except BaseException:
+        _let_go(board, directory)
+        raise
 
 
 def _on_line(board: Board, about: BoardModel, blob: ModelBlob, directory: Path) -> BoardWithModel:
