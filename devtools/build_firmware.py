@@ -70,20 +70,21 @@ M4 = "-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16"
 M7 = "-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
-COUNTER = "ports/cycle_counter"
+SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
 BOARDS = {
     "posix": Board("gcc", "-O2", ("ports/posix",)),
     "posix-checked": Board(
         "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
     ),
-    "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", "ports/mps"),
-    "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", "ports/mps"),
-    "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", "ports/mps"),
-    "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", "ports/mps"),
+    "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", SYSTICK, "ports/mps"),
+    "mps2-an386": _cortex_m(f"{M4} -DMPS2_AN386", "mps2", SYSTICK, "ports/mps"),
+    "mps2-an500": _cortex_m(f"{M7} -DMPS2_AN500", "mps2", SYSTICK, "ports/mps"),
+    "mps3-an547": _cortex_m(f"{M55} -DMPS3_AN547", "mps3", SYSTICK, "ports/mps"),
     "nucleo-l4r5zi": _cortex_m(M4, "nucleo_l4r5zi", COUNTER, "ports/nucleo_l4r5zi"),
-    "pico2": _cortex_m(M33, "pico2", COUNTER, "ports/pico2"),
+    "pico2": _cortex_m(M33, "pico2", COUNTER, PL011, "ports/pico2"),
+    "musca-b1": _cortex_m(M33, "musca", SYSTICK, PL011, "ports/musca"),
 }
-IN_PACKAGE = tuple(name for name in BOARDS if not name.startswith("posix"))
+IN_PACKAGE = tuple(name for name in BOARDS if name not in ("posix", "posix-checked", "musca-b1"))
 
 
 def build(

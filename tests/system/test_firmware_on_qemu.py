@@ -122,6 +122,19 @@ def test_upload_over_the_line_replaces_the_model(blob_file: Path) -> None:
         assert line.command("infer 1 0")[-1].startswith("m-results-[")
 
 
+def test_uart_and_kernels_of_the_pico_2_run_on_musca() -> None:
+    """The parts of the Pico 2's firmware that QEMU can run: PL011, and kernels for Cortex-M33."""
+    need_tool("qemu-system-arm")
+    need_runtime("ai-edge-litert")
+    reference = Reference(BUILT_IN.read_bytes())
+    with emulated("musca-b1", built("musca-b1", "arm-none-eabi-gcc")) as line:
+        assert line.lines()[-1] == "m-init-done"
+        line.load_model(generate(BUILT_IN.read_bytes(), model_id="digits").data)
+        assert (line.info()["cpu"], line.info()["kernels"]) == ("cortex-m33", "dsp")
+        for values in inputs(tuple(reference.input["shape"]), 2):
+            assert run_inference(line, values.tobytes()) == reference.outputs(values)
+
+
 @pytest.fixture(scope="module")
 def linked_elf() -> Path:
     """Firmware of the AN386 with the built-in model in it."""

@@ -2,7 +2,8 @@
  *
  * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, TICK_SOURCE, RECEIVE_INTERRUPT,
  * EXTERNAL_INTERRUPTS, WAIT), a linker script, and the functions below; with port_pulse and
- * port_write of device/port.h. Its counter is in ports/cycle_counter, or its own. */
+ * port_write of device/port.h. Its counter is in ports/cycle_counter, or ports/systick; its UART may be
+ * that of ports/pl011. */
 #ifndef CORTEX_M_H
 #define CORTEX_M_H
 
@@ -15,6 +16,10 @@
 #endif
 /* As MLPerf Tiny's hosts expect: mlcommons/tiny, benchmark/runner, devices.yaml. */
 #define LINE_SPEED (STARTS_IN_ENERGY_MODE ? 9600u : 115200u)
+
+/* How long a pulse is, in cycles: 100 us, ten samples of a PPK2's logic input. It lies within the window,
+ * of which it is 10 ppm or less. */
+#define PULSE_TICKS (CLOCK_HZ / 10000u)
 
 #define REGISTER(address) (*(volatile uint32_t *)(uintptr_t)(address))
 #define BIT(number) (1u << (number))

@@ -1,6 +1,5 @@
 /* Serial line: CMSDK UART 0 (Arm DDI 0479, 4.3). Timestamp pin: UART 1, which writes a line with
- * the value of the counter, as an emulated board has no pins. Counter: SysTick, which runs at the
- * clock of the processor; QEMU has no cycle counter. */
+ * the value of the counter, as an emulated board has no pins. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,43 +8,6 @@
 
 enum { UART_DATA = 0x0, UART_STATE = 0x4, UART_CONTROL = 0x8, UART_INTERRUPT = 0xc, UART_DIVIDER = 0x10 };
 enum { TX_FULL = 1, RX_FULL = 2, TX_ENABLE = 1, RX_ENABLE = 2, RX_INTERRUPT = 8, RX_INTERRUPTED = 2 };
-
-static uint64_t ticks_before; /* the counter was started for the last time */
-static volatile uint32_t overflow_count;
-
-uint64_t port_ticks(void)
-{
-	uint32_t overflows, value;
-
-	do {
-		overflows = overflow_count;
-		value = SYSTICK_VALUE;
-	} while (overflows != overflow_count);
-	return ticks_before + (uint64_t)overflows * SYSTICK_PERIOD + (SYSTICK_PERIOD - 1 - value);
-}
-
-uint64_t port_microseconds(void) { return port_ticks() / (CLOCK_HZ / 1000000u); }
-
-void systick_handler(void) { overflow_count++; }
-
-/* It is 0 until it is loaded, which is no overflow. */
-void counter_start(void)
-{
-	SYSTICK_RELOAD = SYSTICK_PERIOD - 1;
-	SYSTICK_VALUE = 0;
-	SYSTICK_CONTROL = SYSTICK_RUNS;
-	while (SYSTICK_VALUE == 0)
-		;
-	overflow_count = 0;
-}
-
-/* Every window begins at the same phase of the counter, so that its overflows fall into the same
- * inferences whenever it is repeated. */
-void port_begin_window(void)
-{
-	ticks_before = port_ticks();
-	counter_start();
-}
 
 static void uart_put(uint32_t uart, uint8_t byte)
 {

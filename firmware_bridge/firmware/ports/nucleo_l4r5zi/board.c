@@ -138,7 +138,7 @@ void port_pulse(void)
 	uint64_t begin = port_ticks();
 
 	REGISTER(GPIO('F') + GPIO_SET_RESET) = BIT(PIN) << 16;
-	while (port_ticks() - begin < 2 * (CLOCK_HZ / 1000000u))
+	while (port_ticks() - begin < PULSE_TICKS)
 		;
 	REGISTER(GPIO('F') + GPIO_SET_RESET) = BIT(PIN);
 }

@@ -4,11 +4,11 @@
  * its own USB would need a stack of protocols. Timestamp pin: GP2.
  *
  * Clock: the crystal of 12 MHz, by the PLL 150 MHz. Flash is read as the boot ROM left it. */
-#include <stddef.h>
 #include <stdint.h>
 
 #include "device/port.h"
 #include "ports/cortex_m/cortex_m.h"
+#include "ports/pl011/pl011.h"
 
 /* 2.2, address map. */
 #define CLOCKS 0x40010000u
@@ -17,7 +17,6 @@
 #define PADS_BANK0 0x40038000u
 #define XOSC 0x40048000u
 #define PLL_SYS 0x40050000u
-#define UART0 0x40070000u
 #define SIO 0xd0000000u
 /* 2.1.3: writing to these aliases sets and clears bits. */
 #define SET(address) REGISTER((address) + 0x2000u)
@@ -53,18 +52,6 @@ enum { CLK_REF = 0x30, CLK_SYS = 0x3c, CLK_PERI = 0x48, CLOCK_SELECTED = 0x8 };
 enum { FUNCTION_UART = 2, FUNCTION_SIO = 5, PIN_TX = 0, PIN_RX = 1, PIN = 2 };
 /* 3.1, single-cycle I/O. */
 enum { OUT_SET = 0x18, OUT_CLEAR = 0x20, OUT_ENABLE_SET = 0x38 };
-/* 12.1, UART (Arm PL011). */
-enum { UART_DR = 0x00, UART_FR = 0x18, UART_IBRD = 0x24, UART_FBRD = 0x28, UART_LCR = 0x2c, UART_CR = 0x30 };
-enum { UART_IMSC = 0x38, UART_ICR = 0x44 };
-#define FR_BUSY BIT(3)
-#define FR_RX_EMPTY BIT(4)
-#define FR_TX_FULL BIT(5)
-#define LCR_8N1_FIFOS (3u << 5 | BIT(4))
-#define CR_ENABLE (BIT(0) | BIT(8) | BIT(9))
-#define RX_INTERRUPTS (BIT(4) | BIT(6)) /* FIFO half full; bytes in it, and none for 32 bit times */
-/* In 64ths, rounded. */
-#define UART_DIVISOR ((8u * CLOCK_HZ / LINE_SPEED + 1u) / 2u)
-
 /* 5.9.5.1: the smallest definition of an image for Arm; without it the boot ROM starts nothing. The
  * vector table is at the begin of the flash, where it is looked for. */
 static const uint32_t IMAGE_DEFINITION[] __attribute__((section(".image_definition"), used)) = {
@@ -122,11 +109,7 @@ void board_start(void)
 	configure(PIN, FUNCTION_SIO);
 	configure(PIN_TX, FUNCTION_UART);
 	configure(PIN_RX, FUNCTION_UART);
-	REGISTER(UART0 + UART_IBRD) = UART_DIVISOR >> 6;
-	REGISTER(UART0 + UART_FBRD) = UART_DIVISOR & 63;
-	REGISTER(UART0 + UART_LCR) = LCR_8N1_FIFOS; /* after the divisor, which it takes over */
-	REGISTER(UART0 + UART_IMSC) = RX_INTERRUPTS;
-	REGISTER(UART0 + UART_CR) = CR_ENABLE;
+	uart_start();
 }
 
 void port_pulse(void)
@@ -134,26 +117,7 @@ void port_pulse(void)
 	uint64_t begin = port_ticks();
 
 	REGISTER(SIO + OUT_CLEAR) = BIT(PIN);
-	while (port_ticks() - begin < 2 * (CLOCK_HZ / 1000000u))
+	while (port_ticks() - begin < PULSE_TICKS)
 		;
 	REGISTER(SIO + OUT_SET) = BIT(PIN);
-}
-
-/* Returns when the last bit is out, so that the line is at rest in a window. */
-void port_write(const char *data, size_t size)
-{
-	for (size_t i = 0; i < size; i++) {
-		while (REGISTER(UART0 + UART_FR) & FR_TX_FULL)
-			;
-		REGISTER(UART0 + UART_DR) = (uint8_t)data[i];
-	}
-	while (REGISTER(UART0 + UART_FR) & FR_BUSY)
-		;
-}
-
-void receive_handler(void)
-{
-	REGISTER(UART0 + UART_ICR) = RX_INTERRUPTS;
-	while (!(REGISTER(UART0 + UART_FR) & FR_RX_EMPTY))
-		keep_received((uint8_t)REGISTER(UART0 + UART_DR));
 }

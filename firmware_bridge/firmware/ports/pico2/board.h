@@ -8,6 +8,8 @@
 #define TICK_SOURCE "cyccnt"
 #define RECEIVE_INTERRUPT 33 /* UART0: RP2350 datasheet, 3.2 */
 #define EXTERNAL_INTERRUPTS 52
+#define UART 0x40070000u /* UART0: 2.2, address map */
+#define UART_CLOCK_HZ CLOCK_HZ
 #define WAIT "nop"
 
 #endif
