@@ -152,22 +152,27 @@ class Agent:
         if name.startswith(ON_DEMAND) and name not in self.seats:
             async with self._opening:
                 if name not in self.seats:
-                    await asyncio.to_thread(self._open_on_demand, name)
+                    plan = await asyncio.to_thread(self._plan_on_demand, name)
+                    self.seats[name] = self._opened(plan)
+                    self.seat_changed(self.seats[name])
         return self.seat(name)
 
-    def _open_on_demand(self, name: str) -> None:
+    def _plan_on_demand(self, name: str) -> SeatPlan:
+        """The seat of a target that can be made here; called in a thread.
+
+        Raises:
+            NoSuchDevice: there is none of this name.
+            TargetDriverMissing: none can be made.
+        """
         places = {place.address: place for place in find_driver().on_demand()}
         if name in places:
             directory = self._state / SEATS_DIRECTORY / name.replace(":", "-")
-            self.seats[name] = self._opened(target_seat(name, places[name], directory))
-        elif places:
+            return target_seat(name, places[name], directory)
+        if places:
             raise NoSuchDevice(
                 f"no emulated board is called {name[:64]!r}; available: {', '.join(places)}"
             )
-        else:
-            raise TargetDriverMissing(
-                "no board can be emulated there, QEMU is not installed: apt install qemu-system-arm"
-            )
+        raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
 
     @asynccontextmanager
     async def undisturbed(self, seat: Seat) -> AsyncIterator[None]:
@@ -179,7 +184,9 @@ class Agent:
         Raises:
             LeaseHeld: such a run is in progress.
         """
-        if all(other.is_target == seat.is_target for other in self.seats.values()):
+        # A machine without targets may get one while its run starts; simulated boards get none, and
+        # start side by side.
+        if len(self.seats) > 1 and not any(other.is_target for other in self.seats.values()):
             yield
             return
         async with self._opening:

@@ -101,11 +101,11 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
             await doors.enter_async_context(_tls_door(settings, agent, connections, options))
         if agent.hotplug is not None:
             await agent.hotplug.look()
-        hotplug = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
+        following = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
         print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
         await _until_done(settings, agent, connections, local, stop)
-        if hotplug is not None:
-            hotplug.cancel()
+        if agent.hotplug is not None and following is not None:
+            await agent.hotplug.end(following)
         await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
 
 

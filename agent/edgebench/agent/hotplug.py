@@ -64,6 +64,11 @@ class Hotplug:
             except Exception:  # an odd device must not end the hot-plugging of the others
                 logger.exception("devices could not be looked for")
 
+    async def end(self, following: asyncio.Task[None]) -> None:
+        """End the task that follows, once a device that is leaving has had its run spooled."""
+        async with self._changing:
+            following.cancel()
+
     async def look(self) -> None:
         """Open the seats of devices that have come, and close those of devices that have left."""
         async with self._changing:

@@ -133,9 +133,12 @@ class SimulatedDirectory:
         name = path.name.removesuffix(SUFFIX)
         try:
             device = _read(path)
-        except UsageError as exc:
+        except FileNotFoundError:
+            raise
+        except (UsageError, OSError) as exc:
+            error = UsageError(f"{exc.strerror}: {path}") if isinstance(exc, OSError) else exc
             # It may be half written.
-            return before or (stamp, SeatOffer(name, name, partial(_refuse, exc)))
+            return before or (stamp, SeatOffer(name, name, partial(_refuse, error)))
         return stamp, SeatOffer(device.serial or name, name, partial(_open, device, name))
 
 

@@ -125,6 +125,7 @@ class Watches:
 
     def _follow(self, seat: Seat, tell: Tell) -> None:
         watched = self._watched.setdefault(seat.name, WatchedSeat(seat))
+        watched.seat = seat  # another one than before, if that was forgotten
         if not watched.tells:
             watched.told = watched.key()
             if seat.is_there:

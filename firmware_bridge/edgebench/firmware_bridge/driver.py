@@ -115,7 +115,7 @@ class BoardDriver:
         """
         if model is None:
             with _line(address, directory, on_bytes) as board:
-                about = own_model(board.connect(DEFAULT_BAUD_RATES))
+                about = own_model(connected(board))
                 return BoardWithModel(board, about, directory)
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
@@ -288,13 +288,29 @@ def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
         raise
 
 
+def connected(board: Board) -> BoardFacts:
+    """What a board is that runs inferences on demand.
+
+    Raises:
+        ModelRefused: it does not: it listens, and tells neither when an inference began nor ended.
+        TargetError: it does not answer.
+    """
+    facts = board.connect(DEFAULT_BAUD_RATES)
+    if facts.timestamps is None:
+        raise ModelRefused(
+            f"{facts.name} runs no inference on demand: its streaming firmware listens between "
+            "`start` and `stop`, and tells no time; edgebench's firmware runs the same model"
+        )
+    return facts
+
+
 def _on_line(board: Board, about: BoardModel, blob: ModelBlob, directory: Path) -> BoardWithModel:
     """Put a model onto a board at a line, which has our firmware.
 
     Raises:
         ModelRefused: it takes no model over its line, or has no room for this one.
     """
-    info = board.connect(DEFAULT_BAUD_RATES).firmware
+    info = connected(board).firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"

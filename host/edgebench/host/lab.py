@@ -558,7 +558,10 @@ class Lab:
         for target in targets:
             if request.energy is not None and target.request.energy is None:
                 watcher.unmetered(target.device.name)
-        with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
+        with (
+            index.kept_open(self.store),
+            FinishingProcess() if len(targets) > 1 else nullcontext() as other,
+        ):
             measure_on = partial(
                 self._measure_noting_health,
                 other.finish if other else finish,

@@ -122,6 +122,7 @@ class ErrorCode(IntEnum):
     RUN_STOPPED = 22
     DEVICE_GONE = 23
     DATASET_TOO_SLOW = 24
+    TARGET_DRIVER_MISSING = 25
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -448,7 +449,9 @@ class SimulationMissing(TargetError):
 
 
 class TargetDriverMissing(TargetError):
-    """The firmware bridge, which drives microcontrollers, is not part of this installation."""
+    """What drives microcontrollers is not installed there: the firmware bridge, or QEMU."""
+
+    code = ErrorCode.TARGET_DRIVER_MISSING
 
 
 class PortTaken(TargetError):
@@ -595,6 +598,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     TooHot,
     RunStopped,
     SeatLeft,
+    TargetDriverMissing,
     GovernorRefused,
     LeaseHeld,
     NoSpace,

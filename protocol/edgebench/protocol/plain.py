@@ -31,9 +31,15 @@ def make_strict(converter: Converter) -> Converter:
 
 def make_printable(converter: Converter) -> Converter:
     """Make a strict converter replace control characters in texts, which come from a peer."""
-    take, take_pem = _strict(str), _strict(str)
-    converter.register_structure_hook(str, lambda value, kind: printable(take(value, kind)))
-    converter.register_structure_hook(Pem, take_pem)
+    take = _strict(str)
+
+    def structure_text(value: Any, kind: Any) -> str:
+        if type(value) is str and value.isprintable():  # as nearly every one of hundreds
+            return value
+        return printable(take(value, kind))
+
+    converter.register_structure_hook(str, structure_text)
+    converter.register_structure_hook(Pem, take)
     return converter
 
 
@@ -72,6 +78,9 @@ def _strict_tuple(converter: Converter) -> Any:
             raise TypeError(f"expected a list, got {type(value).__name__}")
         kinds = get_args(wanted)
         if kinds[-1] is Ellipsis:
+            if not converter.detailed_validation:
+                take = converter.get_structure_hook(kinds[0])
+                return tuple([take(item, kinds[0]) for item in value])
             kinds = kinds[:1] * len(value)
         pairs = zip(value, kinds, strict=True)
         if converter.detailed_validation:

@@ -195,6 +195,31 @@ def test_nothing_is_done_while_nobody_watches(monkeypatch: pytest.MonkeyPatch) -
     assert unpack_samples(payload, notice.sample_count).temp_c == (40.0,)
 
 
+def test_seat_that_takes_the_place_of_a_forgotten_one_is_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page shows a board as gone for ever, since another board before it had its name."""
+    monkeypatch.setattr(watches, "PERIOD_S", 60.0)
+    told: list[Notice] = []
+
+    async def watch() -> None:
+        seats: Any = [FakeSeat("a"), FakeSeat("a")]
+        all_of_them = Watches()
+        all_of_them.add(seats[:1], lambda notice, _: told.append(notice), is_for_all=True)
+        seats[0].is_there = False
+        all_of_them.seat_changed(seats[0])
+        all_of_them.seat_changed(seats[1])
+        seats[1].running = "run-1"
+        seats[1].hear(LiveReading(5, 50.0, 1e9))
+
+    asyncio.run(watch())
+    *_, changed, readings = told
+    assert isinstance(changed, m.SeatChange)
+    assert changed.state.running == "run-1"
+    assert isinstance(readings, m.SeatReadings)
+    assert readings.sample_count == 1
+
+
 def test_change_of_state_comes_before_readings_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run begins without a word, or the page redraws its state each second."""
     monkeypatch.setattr(watches, "PERIOD_S", 60.0)

@@ -20,7 +20,7 @@ from support.reference_kernels import BUILT_IN
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.board_model import sent_model
 from edgebench.firmware_bridge.dialects.events import Quirk
-from edgebench.firmware_bridge.driver import BoardWithModel
+from edgebench.firmware_bridge.driver import BoardWithModel, connected
 from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
 from edgebench.firmware_bridge.generate import generate
 from edgebench.firmware_bridge.transports.base import ReceivedBytes
@@ -30,6 +30,7 @@ from edgebench.protocol.errors import (
     BoardRestarted,
     BoardSilent,
     LineDamaged,
+    ModelRefused,
     TargetError,
     UsageError,
 )
@@ -250,6 +251,12 @@ def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
     assert bytes(double.buffer) == INPUT
     with pytest.raises(UsageError, match="runs no inferences on demand"):
         board.window(1)
+
+
+def test_streaming_firmware_is_not_measured() -> None:
+    """A run is admitted that can give no number, and fails in the middle of it."""
+    with pytest.raises(ModelRefused, match="runs no inference on demand"):
+        connected(Board(VirtualLine(StreamingDouble())))
 
 
 def test_input_that_is_too_large_is_refused_by_the_board() -> None:

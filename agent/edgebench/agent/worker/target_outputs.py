@@ -203,6 +203,8 @@ def compare_with_reference(
         check: What was checked before.
         directory: Directory of the run.
     """
+    if not job.model_path:
+        return replace(check, reference_error="the model is part of the firmware: there is no file")
     try:
         write_samples(directory / SAMPLES_FILE, samples)
         with STOP.armed():

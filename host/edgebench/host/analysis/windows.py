@@ -85,7 +85,7 @@ def measure_windows(
             inference_count=int(counts.sum()),
             warmup_count=target.warmup_count,
             shortest_s=float(times_s.min()),
-            ns_per_inference=median_ns,
+            duration_ns_per_inference=median_ns,
             range_ratio=float(np.ptp(each_ns)) / median_ns,
             resolution_ratio=resolution_ratio,
             clock_ratio=None if emulator else _clock_ratio(target.windows, times_s),
@@ -106,7 +106,7 @@ def _metered(
         inference_count=int(counts.sum()),
         warmup_count=warmup_count,
         shortest_s=None,
-        ns_per_inference=None,
+        duration_ns_per_inference=None,
         range_ratio=None,
         resolution_ratio=None,
     )
@@ -118,7 +118,7 @@ def _metered(
     summary = replace(
         summary,
         shortest_s=float(times_s.min()),
-        ns_per_inference=median_ns,
+        duration_ns_per_inference=median_ns,
         range_ratio=float(np.ptp(each_ns)) / median_ns,
         is_timed_by_meter=True,
     )

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.client import Client
 from edgebench.host.result.run import Run
-from edgebench.host.store.files import write_clock
+from edgebench.host.store.files import read_clock, write_clock
 from edgebench.host.store.host_file import unpack_facts
-from edgebench.host.store.incomplete import IncompleteRun, Whereabouts, claimed, mark_lost
+from edgebench.host.store.incomplete import (
+    IncompleteRun,
+    Whereabouts,
+    claimed,
+    mark_lost,
+    read_expectation,
+)
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.protocol.clock import ClockProbe
@@ -109,6 +117,15 @@ def collect_waiting(
     return runs
 
 
+def left_probes(directory: Path) -> list[list[ClockProbe]]:
+    """Probes that an earlier process of this machine has left in a run's directory, by group."""
+    with suppress(RunDamaged):  # then it was not written to its end
+        if groups := read_clock(directory):
+            return groups
+    expectation = read_expectation(directory)
+    return [list(expectation.probes)] if expectation and expectation.probes else []
+
+
 def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     """Mark or remove the runs of this device that it no longer has; which they are.
 
@@ -147,8 +164,7 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
         unpack_facts(directory)
-        if beside.probes:  # else those that the command which started it left here, if it was ours
-            write_clock(directory, beside.probes)
+        write_clock(directory, beside.probes or left_probes(directory))
         run = finish(directory, beside.meter_trouble)
         if run.run_id != run_id:
             raise RemoteProtocolError(f"device sent run {run.run_id[:80]!r} as {run_id}")

@@ -6,15 +6,13 @@ import time
 from collections.abc import Sequence
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.collect import HostRecord, collect, failure_of
+from edgebench.host.bench.collect import HostRecord, collect, failure_of, left_probes
 from edgebench.host.bench.in_progress import probing, wait_for_end
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.client import LEASE_TTL_S, Client
 from edgebench.host.result.run import Run
-from edgebench.host.store.files import read_clock
-from edgebench.host.store.layout import Store
 from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
-from edgebench.protocol.errors import LeaseHeld, NoSuchRun, RunDamaged, SeatLeft, error_from_code
+from edgebench.protocol.errors import LeaseHeld, NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
 """Longest wait for whoever started the run: to store it, or for its lease to expire."""
@@ -59,7 +57,7 @@ def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Ru
     client, store = lane.client, lane.store
     _take_over(client, run_id, lane.cancellation)
     if run_id in client.list_runs().finished:
-        beside = HostRecord(_joined(_left_probes(store, run_id), probes))
+        beside = HostRecord(_joined(left_probes(store.unfinished / run_id), probes))
         return collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
     if store.has(run_id):
         return store.run(run_id)
@@ -88,14 +86,6 @@ def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
                 raise
         else:
             return
-
-
-def _left_probes(store: Store, run_id: str) -> list[list[ClockProbe]]:
-    """Probes that the process which started the run has left here, if it was of this machine."""
-    try:
-        return read_clock(store.unfinished / run_id)
-    except RunDamaged:
-        return []
 
 
 def _joined(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -25,11 +25,12 @@ from edgebench.host.result.document import RUN_ID_TIME
 from edgebench.host.result.facts import HostFacts, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
-from edgebench.host.store.files import write_clock, write_facts
+from edgebench.host.store.files import write_facts
 from edgebench.host.store.host_file import packed_facts
 from edgebench.host.store.incomplete import ExpectedRun, claimed, write_expectation
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
 from edgebench.meters.base import Meter, MeterSession
+from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     FileChanged,
@@ -136,8 +137,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         claimed(directory),
     ):
         write_facts(directory, request.facts, dataset.labels if dataset else {})
-        write_clock(directory, probes)
-        write_expectation(directory, _expected(client, model))
+        write_expectation(directory, _expected(client, model, probes[0]))
         host_file = packed_facts(directory)
     with ExitStack() as stack:
         stack.enter_context(claimed(directory))
@@ -191,10 +191,16 @@ def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher:
         raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
 
 
-def _expected(client: Client, model: Model) -> ExpectedRun:
+def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> ExpectedRun:
     device = client.device
     return ExpectedRun(
-        device.id, device.name, client.via, model.name, agent=client.agent, seat=client.seat
+        device.id,
+        device.name,
+        client.via,
+        model.name,
+        agent=client.agent,
+        seat=client.seat,
+        probes=tuple(probes),
     )
 
 

@@ -24,6 +24,7 @@ from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.health import Outcomes
 from edgebench.host.result.run import Run
+from edgebench.host.store import index
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
 
@@ -97,7 +98,7 @@ def make_runs(
         if not names:
             return
         budget_s = plan.spec.budget_s
-        with open_lanes(plan, requests, len(names)) as factory:
+        with index.kept_open(store), open_lanes(plan, requests, len(names)) as factory:
             lanes: dict[str, CampaignLane] = {}
             for name in names:
                 try:

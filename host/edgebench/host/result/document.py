@@ -6,7 +6,7 @@ whoever adds a tag to a run of a newer edgebench takes nothing from it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from datetime import datetime, timezone
@@ -68,7 +68,8 @@ def from_document(document: Mapping[str, Any]) -> Run:
                 f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}"
             ) from exc
         raise RunDamaged(f"run is damaged: {_fault(current, exc)}") from exc
-    return replace(run, unknown=tuple(_unknown(current, run, ())))
+    unknown = _unknown(current, run, ())
+    return replace(run, unknown=tuple(unknown)) if unknown else run
 
 
 def created_utc(run_id: str) -> str | None:
@@ -80,27 +81,34 @@ def created_utc(run_id: str) -> str | None:
     return made.replace(tzinfo=timezone.utc).isoformat()
 
 
-def _unknown(stored: object, known: object, path: Path) -> Iterator[tuple[Path, object]]:
-    """What was stored and is in no field, each at the highest place that is unknown."""
-    if isinstance(stored, dict) and is_dataclass(known) and not isinstance(known, type):
-        names = _attributes(type(known))
+def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
+    """What was stored and is in no field, each at the highest place that is unknown.
+
+    A document has a thousand values, and every run that a list or a campaign reads comes by here.
+    """
+    found: list[tuple[Path, object]] = []
+    if isinstance(stored, dict):
+        names = _attributes(known.__class__)
         for key, value in stored.items():
-            if key not in names:
-                yield (*path, key), deepcopy(value)
+            if names is not None and key not in names:
+                found.append(((*path, key), deepcopy(value)))
             elif isinstance(value, (dict, list)):  # most are plain values
-                yield from _unknown(value, getattr(known, names[key]), (*path, key))
-    elif isinstance(stored, dict) and isinstance(known, dict):
-        for key, value in stored.items():
-            yield from _unknown(value, known.get(key), (*path, key))
+                if names is not None:
+                    found += _unknown(value, getattr(known, names[key]), (*path, key))
+                elif isinstance(known, dict):
+                    found += _unknown(value, known.get(key), (*path, key))
     elif isinstance(stored, list) and isinstance(known, tuple):
         for number, (mine, other) in enumerate(zip(stored, known, strict=False)):
             if isinstance(mine, (dict, list)):
-                yield from _unknown(mine, other, (*path, number))
+                found += _unknown(mine, other, (*path, number))
+    return found
 
 
 @cache
-def _attributes(kind: type[Any]) -> dict[str, str]:
-    """Names of a dataclass's fields by their keys in a document."""
+def _attributes(kind: type[Any]) -> dict[str, str] | None:
+    """Names of a dataclass's fields by their keys in a document; None for another type."""
+    if not is_dataclass(kind):
+        return None
     return {key_of(one.metadata, one.name): one.name for one in fields(kind)}
 
 

@@ -172,7 +172,7 @@ _ALL = (
     *_latencies(),
     Metric("throughput_per_s", Quantity.RATE, Better.HIGHER, column="throughput_per_s"),
     Metric(INSTRUCTIONS, Quantity.INSTRUCTIONS, Better.LOWER, column=INSTRUCTIONS, is_exact=True),
-    Metric("windows.ns_per_inference", Quantity.DURATION_NS, Better.LOWER),
+    Metric("windows.duration_ns_per_inference", Quantity.DURATION_NS, Better.LOWER),
     *_lower(Quantity.SIZE_BYTES, "target_memory_bytes", "flash", "ram", "arena"),
     Metric("upload_s", Quantity.DURATION_S, Better.LOWER),
     *_lower(Quantity.DURATION_NS, "early_stopping", "p90_ns", "p99_ns"),

@@ -20,14 +20,15 @@ class WindowSummary:
     """Inferences before each window."""
     shortest_s: float | None
     """Shortest window on the target's counter; virtual time where the target is emulated."""
-    ns_per_inference: float | None
+    duration_ns_per_inference: float | None
     """Median over the windows of their time by their count; virtual time where the target is
     emulated: no latency, and never the time of a single inference."""
     range_ratio: float | None
     """Longest less shortest of these times, over the median."""
     resolution_ratio: float | None
-    """Two ticks of the target's counter over the shortest window: no smaller difference is one.
-    None where a meter timed the windows."""
+    """Two ticks of the target's counter over the shortest window, or over the shortest inference
+    where single ones are timed: no smaller difference is one. None where a meter timed the
+    windows."""
     clock_ratio: float | None = None
     """Time on the target's counter over that on the clock of the machine beside it; None where the
     target is emulated, or tells no time."""

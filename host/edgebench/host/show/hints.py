@@ -109,6 +109,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
     (e.SeatLeft, "plug it in again, then see whether its agent finds it: edgebench devices"),
+    (
+        e.TargetDriverMissing,
+        "install what is missing where the agent runs: pip install edgebench, for emulated boards "
+        "also apt install qemu-system-arm; then: edgebench devices",
+    ),
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
         e.GovernorRefused,

@@ -62,7 +62,7 @@ _STALL = {
     "": "a task waited for {resource} during {value:.1%} of the run, limit {limit:.0%}",
     "not_told": "the kernel has no pressure stall information",
 }
-_COUNTED = "one count of instructions is as good as many"
+_COUNTED = "counts of instructions do not vary: one is enough"
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {

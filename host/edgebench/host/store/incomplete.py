@@ -20,6 +20,7 @@ from pathlib import Path
 
 from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store
 from edgebench.meters.spool import recorded_s
+from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.record import RUN_ID
@@ -46,6 +47,8 @@ class ExpectedRun:
     this. Devices may share an id, as copies of one SD card do."""
     seat: str = ""
     """Seat of the agent; empty as for `agent`."""
+    probes: tuple[ClockProbe, ...] = ()
+    """Probes of the device's clock right before the start: one group."""
 
 
 class IncompleteState(str, Enum):
@@ -90,6 +93,13 @@ def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
     beside.replace(directory / EXPECTED_FILE)
 
 
+def read_expectation(directory: Path) -> ExpectedRun | None:
+    """What is expected in a directory of incoming/; None where that cannot be read."""
+    with suppress(OSError, ValueError, RecursionError, RemoteProtocolError):
+        return from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
+    return None
+
+
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
     """Lock the directory of a run that this process makes; the kernel frees it with the process."""
@@ -118,9 +128,7 @@ def incomplete_runs(store: Store) -> list[IncompleteRun]:
 
 
 def _read_incomplete(directory: Path) -> IncompleteRun:
-    expectation = None
-    with suppress(OSError, ValueError, RecursionError, RemoteProtocolError):
-        expectation = from_plain(json.loads((directory / EXPECTED_FILE).read_bytes()), ExpectedRun)
+    expectation = read_expectation(directory)
     raw = directory / RAW_DIRECTORY
     recording_s, files = None, []
     with suppress(OSError):  # it may be stored just now

@@ -6,9 +6,9 @@ import marshal
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from fnmatch import translate
 from pathlib import Path
@@ -173,6 +173,20 @@ def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
             _write_rows(store, [_row(store, run_id, stamp, run)], [])
 
 
+@contextmanager
+def kept_open(store: Store) -> Iterator[None]:
+    """Keep the index open while runs are stored one after another.
+
+    Whoever closes it last copies the write-ahead log into it and removes the log, which takes
+    longer than to write a row.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError, sqlite3.Error):
+            index = stack.enter_context(closing(_connected(store.root / INDEX_FILE, "mode=rwc")))
+            _prepare(index)
+        yield
+
+
 def _read_rows(store: Store) -> dict[str, Row]:
     """The rows by id, without what cannot be read."""
     path = store.root / INDEX_FILE
@@ -295,7 +309,8 @@ def _stamp(directory: str) -> str | None:
 
 
 def _row(store: Store, run_id: str, stamp: str, run: Run | None = None) -> Row:
-    cells: list[Any] = [*astuple(_summary(store, run_id, run)), stamp]
+    summary = _summary(store, run_id, run)
+    cells: list[Any] = [*(getattr(summary, name) for name in _NAMES), stamp]
     cells[_TAGS] = " ".join(cells[_TAGS])
     return (*cells, _checksum(cells))
 

@@ -237,11 +237,11 @@ def _checked(run_id: str) -> str:
 def _sync_tree(path: Path) -> None:
     for folder, _, names in os.walk(path):
         for name in names:
-            _sync(Path(folder) / name)
-        _sync(Path(folder))
+            _sync(f"{folder}{os.sep}{name}")
+        _sync(folder)
 
 
-def _sync(path: Path) -> None:
+def _sync(path: str | Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -90,7 +90,7 @@ def test_throughput_is_the_median_of_the_windows() -> None:
     made = replace(target(), windows=(window(0), window(1), window(2, ticks=42_000_000)))
     found = measure_windows(made)
     assert found.throughput_per_s == pytest.approx(100 / 10.5)
-    assert found.summary.ns_per_inference == pytest.approx(105e6)
+    assert found.summary.duration_ns_per_inference == pytest.approx(105e6)
     assert found.summary.range_ratio == pytest.approx(3.0)
     assert found.summary.resolution_ratio == pytest.approx(2 / 10_500_000)
     assert found.instructions_per_inference is None
@@ -223,12 +223,12 @@ def test_part_of_a_data_set_is_no_whole_one() -> None:
     )
 
 
-def agreeing(share: float, rounding: str | None) -> Verdict:
+def agreeing(share: float, rounding: str | None, version: str) -> Verdict:
     """Verdict of outputs that differ by so much from LiteRT's reference kernels."""
     made = replace(
         target(),
         firmware=replace(target().firmware, rounding=rounding),
-        check=CheckFacts(reference="r", reference_runtime=RuntimeFacts("litert", "2.3.0")),
+        check=CheckFacts(reference="r", reference_runtime=RuntimeFacts("litert", version)),
     )
     found = evidence(made)
     agreement = Agreement("r", 5, share, 0.9, 1.0, share, share)
@@ -237,14 +237,21 @@ def agreeing(share: float, rounding: str | None) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("share", "rounding", "is_failed"),
-    [(0.0, "litert", False), (0.01, "litert", True), (0.01, "tflm", False), (0.01, None, False)],
+    ("share", "rounding", "version", "is_failed"),
+    [
+        (0.0, "litert", "2.3.0", False),
+        (0.01, "litert", "1.4.0", True),
+        (0.01, "litert", "1.2.0", False),
+        (0.01, "litert", "unknown", False),
+        (0.01, "tflm", "2.3.0", False),
+        (0.01, None, "2.3.0", False),
+    ],
 )
 def test_exact_firmware_is_held_to_the_last_bit(
-    share: float, rounding: str | None, is_failed: bool
+    share: float, rounding: str | None, version: str, is_failed: bool
 ) -> None:
     """A kernel with one wrong bit passes, or other firmware is blamed for another rounding."""
-    failures = [one.id for one in agreeing(share, rounding).failures]
+    failures = [one.id for one in agreeing(share, rounding, version).failures]
     assert failures == (["agreement_of_all"] if is_failed else [])
 
 

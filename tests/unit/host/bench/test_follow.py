@@ -9,11 +9,13 @@ import pytest
 from support.records import DEVICE, RUN_ID, latencies, run_record, spool_files, worker_record
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.collect import left_probes
 from edgebench.host.bench.follow import follow
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.host.store.files import read_clock, write_clock
+from edgebench.host.store.incomplete import ExpectedRun, write_expectation
 from edgebench.host.store.layout import Store
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import LeaseHeld
@@ -91,11 +93,22 @@ def test_probes_of_two_processes_are_of_one_clock(
     """After a restart of the machine, a line is drawn through two clocks, and energy laid on it."""
     store, client = Store(tmp_path), FakeClient(probe)
     with store.expecting(RUN_ID) as directory:
-        write_clock(directory, [[LEFT]])
+        write_expectation(directory, ExpectedRun("1", "pi", "tls", "m.tflite", probes=(LEFT,)))
     assert follow(lane_of(store, client), RUN_ID).run_id == RUN_ID
     assert client.acknowledged == [RUN_ID]
     kept = read_clock(store.directory(RUN_ID))
     assert kept == ([[LEFT], [probe]] if is_kept else [[LEFT]])
+
+
+def test_all_probes_that_were_left_count_before_those_of_the_start(tmp_path: Path) -> None:
+    """A host that is killed while it stores a run loses the probes of the run's end."""
+    probe = later(10**10)
+    write_expectation(tmp_path, ExpectedRun("1", "pi", "tls", "m.tflite", probes=(LEFT,)))
+    assert left_probes(tmp_path) == [[LEFT]]
+    write_clock(tmp_path, [[LEFT], [probe]])
+    assert left_probes(tmp_path) == [[LEFT], [probe]]
+    (tmp_path / "clock.parquet").write_bytes(b"")
+    assert left_probes(tmp_path) == [[LEFT]]
 
 
 def test_run_that_another_keeps_is_not_waited_for_without_end(

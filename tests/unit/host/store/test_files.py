@@ -95,12 +95,12 @@ def test_host_that_is_killed_while_it_writes_loses_no_clock_probes(
 ) -> None:
     """The file is empty when the next command reads it, and the run never leaves its device."""
 
-    def killed(_: object, path: Path) -> None:
-        path.write_bytes(b"")
+    def killed(path: Path, _: object) -> None:
+        path.open("wb").close()
         raise KeyboardInterrupt
 
     files.write_clock(tmp_path, clock_probes())
-    monkeypatch.setattr("edgebench.host.store.files.pq.write_table", killed)
+    monkeypatch.setattr(Path, "write_bytes", killed)
     with pytest.raises(KeyboardInterrupt):
         files.write_clock(tmp_path, clock_probes()[:1])
     assert files.read_clock(tmp_path) == clock_probes()

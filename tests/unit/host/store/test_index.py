@@ -31,6 +31,7 @@ from edgebench.host.store.index import (
     RunFilter,
     RunSummary,
     as_created_utc,
+    kept_open,
     list_runs,
     note_run,
     summary_of,
@@ -371,3 +372,16 @@ def test_document_with_a_wrong_type_does_not_hide_the_others(store: Store) -> No
     document["device"]["name"] = ["a", "list"]
     path.write_text(json.dumps(document))
     assert OTHER_ID in ids(store)
+
+
+def test_index_that_is_kept_open_is_whole_afterwards(store: Store) -> None:
+    """The rows of a night are in a log beside the index, which the next user cannot read."""
+    wal = store.root / f"{INDEX_FILE}-wal"
+    with kept_open(store):
+        note_run(store, RUN_ID)
+        assert wal.exists()
+        assert ids(store) == store.run_ids()
+    assert not wal.exists()
+    assert ids(store) == store.run_ids()
+    with kept_open(Store(store.root / "none")):
+        assert not (store.root / "none").exists()

@@ -82,7 +82,7 @@ NO_NUMBERS = (
 
 def has_no_number(found: EnergyResult) -> bool:
     """Whether no number is told, only the recording and the reason."""
-    told = [field.name for field in fields(found) if getattr(found, field.name) is not None]
+    told = [field.name for field in fields(found) if getattr(found, field.name) not in (None, ())]
     return set(told) <= set(NO_NUMBERS)
 
 

@@ -1,0 +1,56 @@
+"""Seats of one agent, and which of their runs may start beside each other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from support.tools import need_tool
+
+from edgebench.agent.agent import Agent, AgentSettings
+from edgebench.protocol import messages as m
+
+BOARD = "qemu:mps2-an386"
+
+
+def test_board_is_not_opened_while_a_run_of_the_machine_starts(tmp_path: Path) -> None:
+    """Neither of two runs that start at the same time sees the other, and both are disturbed."""
+    need_tool("qemu-system-arm")
+    told: list[str] = []
+
+    def tell(notice: m.Message, _payload: bytes) -> None:
+        if isinstance(notice, m.SeatChange):
+            told.append(notice.state.name)
+
+    async def story() -> None:
+        agent = Agent(AgentSettings(config=tmp_path, state=tmp_path))
+        agent.watches.add(list(agent.seats.values()), tell, is_for_all=True)
+        async with agent.undisturbed(agent.first):
+            opening = asyncio.create_task(agent.opened_seat(BOARD))
+            assert not (await asyncio.wait([opening], timeout=0.5))[0]
+        assert (await opening).is_target
+        assert list(agent.seats) == ["machine", BOARD]
+        agent.watches.remove(tell)
+        await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
+
+    asyncio.run(story())
+    assert told == [BOARD]
+
+
+def test_simulated_boards_start_side_by_side(tmp_path: Path) -> None:
+    """Thirty boards of a farm wait for each other."""
+
+    async def story() -> None:
+        boards = ("imx8mp-evk:1", "imx8mp-evk:2")
+        agent = Agent(AgentSettings(config=tmp_path, state=tmp_path, simulate=boards))
+        one, other = agent.seats.values()
+
+        async def start_other() -> None:
+            async with agent.undisturbed(other):
+                return
+
+        async with agent.undisturbed(one):
+            await asyncio.wait_for(start_other(), 60.0)
+        await asyncio.gather(one.end(), other.end())
+
+    asyncio.run(story())
