@@ -71,6 +71,7 @@ def test_board_has_the_outputs_of_the_reference_kernels(board: str, blob_file: P
         assert [banner[0], banner[2]] == ["m-timestamp-mode-performance", "m-init-done"]
         info = line.info()
         assert (info["cpu"], info["kernels"]) == BOARDS[board]
+        assert "port" not in info, "it is tested here"
         assert (int(info["model_max"]), int(info["ram_max"])) == (
             BOARD_MEMORY[board].flash_bytes,
             BOARD_MEMORY[board].ram_bytes,

@@ -94,6 +94,13 @@ def test_uf2_is_the_elf() -> None:
     assert b"".join(block[32 : 32 + PAGE_BYTES] for block in blocks) == flash
 
 
+def test_firmware_says_that_nobody_has_run_it() -> None:
+    """A user takes the first number of a port for one that was checked."""
+    for board in SCRIPTS:
+        source = (PORTS / SCRIPTS[board]).with_name("board.h").read_text()
+        assert f"#define IS_UNTESTED {int(board in RECEIVE_INTERRUPTS)}\n" in source
+
+
 @pytest.mark.parametrize("board", RECEIVE_INTERRUPTS)
 def test_kernels_use_the_instructions_of_the_processor(board: str) -> None:
     """A wrong option of the compiler makes the firmware three times as slow, and it still works."""

@@ -164,6 +164,31 @@ def test_inference_has_the_lines_of_the_protocol(
         assert re.fullmatch(pattern, text), (pattern, text)
 
 
+@pytest.mark.parametrize("chunk_bytes", [31, 26])
+def test_runner_of_mlperf_tiny_gets_what_it_parses(loaded: Line, chunk_bytes: int) -> None:
+    """A runner that knows nothing of this firmware finds no name, no throughput, or no results.
+
+    Its steps, chunks and patterns: mlcommons/tiny, benchmark/runner, device_under_test.py.
+    """
+    (name,) = loaded.command("name")
+    assert re.fullmatch(r"m-name-dut-\[([^]]+)]", name)
+    profile = loaded.command("profile")
+    kinds = [re.fullmatch(r"m-(model|profile)-\[([^]]+)]", line) for line in profile]
+    assert [kind and kind[1] for kind in kinds] == ["profile", "model"]
+    data = bytes(range(64))
+    for _ in range(2):
+        loaded.command(f"db load {len(data)}")
+        for at in range(0, len(data), chunk_bytes):
+            replies = loaded.command(f"db {data[at : at + chunk_bytes].hex()}")
+        assert replies == ["m-load-done"]
+        said = loaded.command("infer 20 5")
+        laps = [int(line.removeprefix("m-lap-us-")) for line in said if "m-lap-us-" in line]
+        assert len(laps) == 2
+        assert laps[1] > laps[0]
+        results = [line for line in said if re.match(r"m-results-\[", line)]
+        assert len(last_values(results)) == 10
+
+
 def test_energy_mode_pulses_instead_of_printing(
     binary: Path, blob: ModelBlob, tmp_path: Path
 ) -> None:

@@ -101,7 +101,8 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Who serves others has said so; a command that starts an agent must restart no boards.
         asks = settings.listen is not None
-        yield TargetSource(settings.boards, settings.state, asks=asks)
+        meters = settings.wiring.meters
+        yield TargetSource(settings.boards, settings.state, asks=asks, meters=meters)
 
 
 class Agent:

@@ -29,8 +29,10 @@ _USB_TERMINALS = ("ttyACM", "ttyUSB")
 """Names of serial ports on USB. Source: Linux, Documentation/admin-guide/devices.txt."""
 
 
-def target_seat(name: str, place: TargetPlace, state: Path) -> SeatPlan:
-    """The seat of a target, with its state in this directory."""
+def target_seat(
+    name: str, place: TargetPlace, state: Path, meters: tuple[str, ...] = ()
+) -> SeatPlan:
+    """The seat of a target, with its state in this directory, and the meters its runs may use."""
     make_private_directory(state)
     profile = find_profile(place.profile) or find_profile(GENERIC_PROFILE)
     assert profile is not None
@@ -44,7 +46,7 @@ def target_seat(name: str, place: TargetPlace, state: Path) -> SeatPlan:
         os="none",
     )
     surroundings = TargetSurroundings(place)
-    return SeatPlan(name, device, profile, surroundings, state, Wiring())
+    return SeatPlan(name, device, profile, surroundings, state, Wiring(meters=meters))
 
 
 class TargetSource:
@@ -57,7 +59,13 @@ class TargetSource:
     """A list of the ports takes about a millisecond."""
 
     def __init__(
-        self, named: Sequence[str], state: Path, *, asks: bool, terminals: Path = _TERMINALS
+        self,
+        named: Sequence[str],
+        state: Path,
+        *,
+        asks: bool,
+        meters: Sequence[str] = (),
+        terminals: Path = _TERMINALS,
     ) -> None:
         """Look at nothing yet, but check the addresses.
 
@@ -65,6 +73,8 @@ class TargetSource:
             named: Addresses at which there is a target, as `TargetDriver.ports` takes them.
             state: Directory of the agent's state.
             asks: Whether to open ports that may have a target and are not named.
+            meters: Meters of the agent. Those with wires of their own may be a target's: a run that
+                names one says so, and without the target's pulses it has no energy.
             terminals: Where the system lists its terminals.
 
         Raises:
@@ -73,6 +83,7 @@ class TargetSource:
         """
         self._memory = state / MEMORY_FILE
         self._asks = asks
+        self._meters = _external(meters)
         self._terminals = terminals
         self._is_missing = False
         self._ports: TargetPorts | None = None
@@ -96,10 +107,15 @@ class TargetSource:
             SeatOffer(
                 one.place.identity,
                 one.place.name,
-                partial(_open, one.place) if one.error is None else partial(_refuse, one.error),
+                partial(self._open, one.place)
+                if one.error is None
+                else partial(_refuse, one.error),
             )
             for one in self._ports.look()
         ]
+
+    def _open(self, place: TargetPlace, name: str, state: Path) -> SeatPlan:
+        return target_seat(name, place, state, self._meters)
 
     def _has_usb_terminal(self) -> bool:
         try:
@@ -108,8 +124,14 @@ class TargetSource:
             return False
 
 
-def _open(place: TargetPlace, name: str, state: Path) -> SeatPlan:
-    return target_seat(name, place, state)
+def _external(meters: Sequence[str]) -> tuple[str, ...]:
+    """Meters that do not measure the machine they are plugged into."""
+    if not meters:
+        return ()
+    # Imported here: an idle agent has no use for drivers.
+    from edgebench.meters.registry import is_external
+
+    return tuple(one for one in meters if is_external(one))
 
 
 def _refuse(error: EdgebenchError, _name: str, _state: Path) -> SeatPlan:

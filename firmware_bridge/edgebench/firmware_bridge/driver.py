@@ -28,7 +28,7 @@ from edgebench.firmware_bridge.board_model import (
 )
 from edgebench.firmware_bridge.board_ports import BoardPorts
 from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
-from edgebench.firmware_bridge.facts import BoardFacts, ReadBack
+from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     BoardMemory,
@@ -119,13 +119,13 @@ class BoardDriver:
                 return BoardWithModel(board, about, directory)
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
-        about = sent_model(data, blob)
         if address.startswith(SCHEME):
+            about = sent_model(data, blob)
             made = self._emulate(self.place(address), about, blob, directory)
             made.listen(on_bytes)
             return made
         with _line(address, directory, on_bytes) as board:
-            return _on_line(board, about, blob, directory)
+            return _on_line(board, data, blob, directory)
 
     def _emulate(
         self, place: TargetPlace, about: BoardModel, blob: ModelBlob, directory: Path
@@ -304,7 +304,7 @@ def connected(board: Board) -> BoardFacts:
     return facts
 
 
-def _on_line(board: Board, about: BoardModel, blob: ModelBlob, directory: Path) -> BoardWithModel:
+def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
     """Put a model onto a board at a line, which has our firmware.
 
     Raises:
@@ -316,14 +316,25 @@ def _on_line(board: Board, about: BoardModel, blob: ModelBlob, directory: Path) 
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
-    if info.model_crc == zlib.crc32(blob.data) and info.model_bytes == len(blob.data):
-        _check_model(board.facts, blob)
-        return BoardWithModel(board, about, directory)  # it has the model, upload and all
+    if _has_model(info, data):
+        return BoardWithModel(board, sent_model(data, blob), directory)
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s
     _check_model(facts, blob)
-    return BoardWithModel(board, about, directory, upload_s=upload_s)
+    return BoardWithModel(board, sent_model(data, blob), directory, upload_s=upload_s)
+
+
+def _has_model(info: FirmwareInfo, data: bytes) -> bool:
+    """Whether this model is on the board already, under whatever id; then nothing is sent.
+
+    Behind an interface board there is no other way: frames do not pass it.
+    """
+    model_id = info.model or ""
+    if info.model_state != "ready" or model_id != model_id_of(model_id):
+        return False
+    blob = generate(data, model_id=model_id, input_encoding="int8")
+    return (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data))
 
 
 def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:

@@ -47,6 +47,8 @@ class FirmwareInfo:
     board: str
     cpu: str | None = None
     kernels: str | None = None
+    port: str | None = None
+    """`untested` of a port that has never run on hardware."""
     mode: str | None = None
     tick_hz: int | None = None
     tick_source: str | None = None
@@ -72,7 +74,7 @@ class FirmwareInfo:
 
 
 _TEXTS = (
-    *("cpu", "kernels", "mode", "tick_source", "model_state", "model", "input_encoding"),
+    *("cpu", "kernels", "port", "mode", "tick_source", "model_state", "model", "input_encoding"),
     *("model_place", "rounding"),
 )
 _COUNTS = (

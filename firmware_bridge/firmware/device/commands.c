@@ -214,6 +214,8 @@ static void command_info(void)
 	info("board", port.board);
 	info("cpu", port.cpu);
 	info("kernels", KERNELS_NAME);
+	if (port.is_untested)
+		info("port", "untested");
 	info("mode", device.is_energy_mode ? "energy" : "performance");
 	info_number("tick_hz", port.tick_hz);
 	info("tick_source", port.tick_source);

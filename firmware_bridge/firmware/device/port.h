@@ -9,6 +9,7 @@
 struct port {
 	const char *board, *cpu;
 	const char *tick_source;
+	bool is_untested; /* nobody has run this port on hardware */
 	uint64_t tick_hz;
 	uint8_t *model; /* where blobs lie; a multiple of 16 */
 	size_t model_max;

@@ -47,6 +47,7 @@ PERFORMANCE: Conversation = [
         ],
     ),
     ("timestamp", "m-lap-us-4294967295\r\nm-ready\r\n", [said.LapTime(4294967295), READY]),
+    ("timestamp", "m-lap-us--2147483296\r\nm-ready\r\n", [said.LapTime(-2147483296), READY]),
     ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [said.LoadExpected(10), READY]),
     ("db 0001020304", "m-ready\r\n", [READY]),
     ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [said.LoadDone(), READY]),

@@ -359,6 +359,22 @@ def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> 
     assert joined(blocks, "digital").tolist() == levels
 
 
+@pytest.mark.parametrize(
+    ("numbers", "trouble"),
+    [
+        ((4, 5, 6), None),
+        ((98, 99, 0), None),
+        ((0, 1, 3), "edge 3 of input D7 came behind edge 1: one was lost between them"),
+    ],
+)
+def test_edge_that_was_lost_is_missed(numbers: tuple[int, ...], trouble: str | None) -> None:
+    """Windows between the edges of a board are others, and nobody knows."""
+    chosen = Lpm01aSettings(setup=replace(ASCII.setup, events=EventEdge.FALLING), supply_v=3.0)
+    events = tuple((10 * n, b"event %02d fal\r\n" % number) for n, number in enumerate(numbers, 1))
+    _, loss = decode(chosen, emulate(chosen, seconds(1)[:50], Faults(records=events)))
+    assert loss.trouble == trouble
+
+
 @FORMATS
 @given(st.lists(st.binary(max_size=400), max_size=8))
 @settings(max_examples=80)

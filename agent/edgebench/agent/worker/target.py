@@ -34,7 +34,7 @@ from edgebench.agent.worker.target_outputs import (
     output_tensors,
     sample_bytes,
 )
-from edgebench.protocol.errors import InferenceFailed
+from edgebench.protocol.errors import InferenceFailed, UsageError
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
@@ -73,6 +73,11 @@ class TargetInputs:
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
+    @property
+    def check(self) -> CheckFacts:
+        """What is known of the data set until now."""
+        return CheckFacts() if self.dataset is None else self.dataset.check
+
 
 def measure_target(
     job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
@@ -88,6 +93,7 @@ def measure_target(
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
+        UsageError: it is in energy mode, and a data set is to be answered.
         EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -122,11 +128,11 @@ def measure_target(
         if target.busy_s:
             pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
-    check = CheckFacts() if inputs.dataset is None else inputs.dataset.check
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        keep(replace(record, check=compare_with_reference(job, samples, outputs, check, directory)))
+        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
+        keep(replace(record, check=check))
 
 
 def _measure(
@@ -143,6 +149,11 @@ def _measure(
         begin_s = time.monotonic()
         first = target.window(1, warmup_count=0).window
         each_s = time.monotonic() - begin_s
+        if first.ticks is None and inputs.dataset is not None:
+            raise UsageError(
+                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                "mode, as its pulses would be taken for those of the windows"
+            )
         if inputs.dataset is not None:
             inputs.dataset.rehearse(target, limit_s=spec.dataset_limit_s)
         if is_counted:
@@ -197,6 +208,7 @@ def _measure(
         upload_s=target.upload_s,
         is_read_back=target.is_read_back,
         inputs_clipped_ratio=inputs.clipped_ratio,
+        check=inputs.check,
     )
     return record, outputs
 

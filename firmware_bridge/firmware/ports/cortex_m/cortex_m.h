@@ -1,6 +1,6 @@
 /* What boards with a Cortex-M share, and what each of them brings.
  *
- * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, TICK_SOURCE, RECEIVE_INTERRUPT,
+ * A board's folder has board.h (BOARD, CPU, CLOCK_HZ, IS_UNTESTED, TICK_SOURCE, RECEIVE_INTERRUPT,
  * EXTERNAL_INTERRUPTS, WAIT), a linker script, and the functions below; with port_pulse and
  * port_write of device/port.h. Its counter is in ports/cycle_counter, or ports/systick; its UART may be
  * that of ports/pl011. */

@@ -47,6 +47,7 @@ static void main_loop(void)
 {
 	port = (struct port){
 		.board = BOARD, .cpu = CPU, .tick_source = TICK_SOURCE, .tick_hz = CLOCK_HZ,
+		.is_untested = IS_UNTESTED,
 		.model = model_start, .model_max = (size_t)model_size, .model_address = (uintptr_t)model_start,
 		.is_model_linked = is_model_linked != 0,
 		.ram = arena_start, .ram_max = (size_t)arena_size,

@@ -28,6 +28,7 @@
 #define CLOCK_HZ 25000000u
 #endif
 
+#define IS_UNTESTED 0
 #define TICK_SOURCE "systick"
 #define EXTERNAL_INTERRUPTS 48
 #define WAIT "wfi" /* an emulator that waits leaves its processor to others */

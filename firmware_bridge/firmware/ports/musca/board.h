@@ -6,6 +6,7 @@
 #define BOARD "musca-b1"
 #define CPU "cortex-m33"
 #define CLOCK_HZ 40000000u /* QEMU, hw/arm/musca.c: SYSCLK_FRQ */
+#define IS_UNTESTED 0
 #define TICK_SOURCE "systick"
 #define RECEIVE_INTERRUPT 44 /* UART 0, all of its interrupts: hw/arm/musca.c, make_uart */
 #define EXTERNAL_INTERRUPTS 96

@@ -5,6 +5,7 @@
 #define BOARD "pico2"
 #define CPU "cortex-m33"
 #define CLOCK_HZ 150000000u
+#define IS_UNTESTED 1
 #define TICK_SOURCE "cyccnt"
 #define RECEIVE_INTERRUPT 33 /* UART0: RP2350 datasheet, 3.2 */
 #define EXTERNAL_INTERRUPTS 52

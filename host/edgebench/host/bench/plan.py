@@ -72,8 +72,7 @@ class Step:
             spec,
             runtime=self.runtime,
             engine=Engine.TARGET if self.is_target else spec.engine,
-            # A meter sees the pulses of a target's pin; no idle time or load code is aligned then.
-            idle_duration_s=0.0 if self.is_target else spec.idle_duration_s,
+            # A meter sees the pulses of a target's pin; nobody plays a load code on one.
             load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
             is_checked=spec.is_checked and is_first and not self.model.is_on_device,
             dataset_sha256=spec.dataset_sha256 if is_first else None,

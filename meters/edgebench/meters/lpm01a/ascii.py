@@ -2,7 +2,7 @@ r"""The text stream of a PowerShield: a sample a line.
 
     6409-07                            sample: 6409e-7
     TimeStamp: 001s 000ms, buff 07%    once a second; a space may be < or >, a NUL may follow
-    event 00 ris                       the event input
+    event 00 ris                       the event input; events are counted
     error: Overcurrent >59mA, …        what went wrong
     summary … end                      behind the last sample
 
@@ -38,7 +38,7 @@ _SAMPLE_CHARS = 7
 _LINE_MAX_BYTES = 4096
 _POWERS = np.array([float(f"1e{exponent}") for exponent in range(100)])
 _STAMP = re.compile(rb"TimeStamp\D{1,4}(\d+)s\D{1,3}(\d+)ms\D{1,4}buff\D{1,3}(\d+)\D{0,2}%")
-_EVENT = re.compile(rb"event\s+\d+\s+(ris|fal)")
+_EVENT = re.compile(rb"event\s+(\d+)\s+(?:ris|fal)")
 _ERROR = re.compile(rb"(?:PowerShield > )?err(?:or)?\b[: ]*(.*)")
 _END = re.compile(rb"(?:PowerShield > )?(?:summary\b|end\b|Acquisition completed)")
 _REMAINS = re.compile(rb"[0-9+-]+")
@@ -86,8 +86,8 @@ class AsciiReader:
         if stamp := _STAMP.search(line):
             seconds, milliseconds, percent = (int(number) for number in stamp.groups())
             return [Stamp(seconds * 1000 + milliseconds, percent / 100)]
-        if _EVENT.match(line):
-            return [Edge()]
+        if event := _EVENT.match(line):
+            return [Edge(int(event[1]))]
         if error := _ERROR.match(line):
             text = error[1].decode("ascii", "replace").strip()
             is_current = "overcurrent" in text.lower()

@@ -43,6 +43,8 @@ class Lpm01aDecoder(UniformDecoder):
         self._is_begun = False
         """The first stamp came: what is before it is the answer to a command."""
         self._trouble: str | None = None
+        self._edge_number: int | None = None
+        """Number of the last edge."""
         self._held: PlacedValues | None = None
         """The last sample, until it is known whether an edge comes right behind it."""
 
@@ -82,12 +84,24 @@ class Lpm01aDecoder(UniformDecoder):
             elif isinstance(item, Hole):
                 stamps.add_hole(item.count)
             elif isinstance(item, Edge):
+                self._check_number(item)
                 stamps.mark_edge()
             elif isinstance(item, Overcurrent):
                 stamps.mark_neighbours(Flag.SATURATED)
             else:
                 stamps.standing = self._flag_of(item.voltage_v)
         return blocks
+
+    def _check_number(self, edge: Edge) -> None:
+        """Notice an edge that was lost: every window behind it would have other ends.
+
+        Source: MLPerf Tiny, benchmark/runner: event counters must be consecutive.
+        """
+        last, self._edge_number = self._edge_number, edge.number
+        if last is not None and edge.number not in (0, last + 1):
+            self._trouble = self._trouble or (
+                f"edge {edge.number} of input D7 came behind edge {last}: one was lost between them"
+            )
 
     def _flag_of(self, voltage_v: float) -> Flag:
         """Flag of powers computed with the voltage that was set, at this one."""

@@ -44,6 +44,9 @@ class Hole:
 class Edge:
     """The event input D7 changed here, as it was asked to report."""
 
+    number: int
+    """Count of such events; it begins anew at 0 after the last one of two digits or more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Overcurrent:

@@ -20,6 +20,7 @@ from edgebench.host.analysis.verdict.table import TARGET_RULES
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.document import from_document, to_document
+from edgebench.host.result.energy import EdgeWindow, EnergyResult, MeterCheck
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.metrics import INSTRUCTIONS, headline
 from edgebench.host.result.outputs import Agreement
@@ -203,6 +204,64 @@ def test_rule_fails_on_its_evidence(rule: str, made: TargetRecord, outcome: Outc
     failed = {one.id: one.severity for one in verdict.failures}
     assert failed[rule] is severity
     assert verdict.state is not State.VALID
+
+
+def untimed() -> TargetRecord:
+    """A board in energy mode: windows without ticks."""
+    windows = (replace(one, ticks=None, tick_rate_hz=None) for one in target().windows)
+    return replace(target(), windows=tuple(windows))
+
+
+def edge_window(duration_s: float) -> EdgeWindow:
+    """A window of 100 inferences between two edges."""
+    return EdgeWindow(inference_count=100, duration_s=duration_s, energy_j_per_inference=1e-6)
+
+
+METERED = EnergyResult(
+    meter="LPM01A",
+    checks=(MeterCheck("complete", True, "all samples"),),
+    gross_j_per_inference=1e-6,
+    u95_absolute_j=1e-8,
+    boundary="what the meter supplies",
+    edge_windows=(edge_window(10.5),) * 5,
+)
+
+
+def metered(energy: EnergyResult | None) -> TargetEvidence:
+    """A board in energy mode, beside a meter or not."""
+    found, made = evidence(target()), untimed()
+    edges = energy.edge_windows if energy else ()
+    measured = measure_windows(made, [one.duration_s for one in edges] or None)
+    return replace(found, target=made, measured=measured, energy=energy)
+
+
+def test_board_in_energy_mode_is_timed_by_the_edges_of_a_meter() -> None:
+    """A board that tells no time is invalid, or has a time that nobody measured."""
+    found = metered(METERED)
+    verdict = judge_target(found)
+    assert verdict.state is State.VALID, verdict.failures
+    assert outcomes(verdict)["target_clock"] is RuleOutcome.NOT_APPLICABLE
+    assert found.measured.throughput_per_s == pytest.approx(100 / 10.5)
+    assert found.measured.summary.is_timed_by_meter
+
+
+def test_board_in_energy_mode_without_edges_has_no_time() -> None:
+    """Its run is valid without any number in it."""
+    for energy in (None, replace(METERED, edge_windows=(), gross_j_per_inference=None)):
+        verdict = judge_target(metered(energy))
+        assert verdict.state is State.INVALID
+        assert "enough_time" in {one.id for one in verdict.failures}
+    record = replace(evidence(target()).record, target=untimed())
+    made_utc = "2026-11-23T12:00:00+00:00"
+    run = analyse_target(record, TargetTraces(), created_utc=made_utc, clock=None)
+    assert from_document(to_document(run)) == run
+    assert run.metrics.throughput_per_s is None
+
+
+def test_windows_below_ten_seconds_are_marked() -> None:
+    """An energy over a second looks like one that may be submitted."""
+    short = replace(METERED, edge_windows=(*METERED.edge_windows[:4], edge_window(9.9)))
+    assert "energy_windows" in {one.id for one in judge_target(metered(short)).failures}
 
 
 def answered(count: int, error: str | None = None) -> TargetEvidence:

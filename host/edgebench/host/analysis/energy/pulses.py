@@ -7,11 +7,10 @@ the number of inferences.
 
 Which edges are which windows follows from their order. Every `infer` makes two; the board makes
 others when it starts, when it is asked for a `timestamp`, and in windows that are not counted, all
-before the windows that are. So the windows have the last edges of the recording, two each, or the
-ones before those of a window that was cut short, or of a board that restarts when its port is
-closed. A lost edge shifts all that come before it, so that pauses stand for windows: the edges of
-each window are as far apart as the lines that the bridge read, or the energy is refused. Lines may
-be late by seconds on a busy machine, and this is all that the bridge's clock is good for.
+before the windows that are. So the windows have the last edges of the recording, two each. A lost
+edge shifts all that come before it, so that pauses stand for windows. So most windows are as long
+as the lines that the bridge read are apart, or the energy is refused. Single lines may be late by
+seconds on a busy machine, and this is all that the bridge's clock is good for.
 
 The reported energy is that of the median window, as the benchmark's rules ask: five windows, ten
 seconds each or more.
@@ -47,11 +46,9 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import RunRecord, TargetRecord
 
 LATE_S = 2.0
-"""Lateness of a line, beside the edge that it belongs to, on a machine that is busy …"""
+"""Lateness of most lines, beside the edges that they belong to, on a machine that is busy …"""
 LATE_RATIO = 0.5
 """… but no larger share of a window: a pause is not to be taken for one."""
-MAX_TRAILING_EDGES = 4
-"""Edges behind the last whole window: two of one that was cut short, and a restart."""
 MAX_STARTS = 10_000
 """Most inferences whose starts are laid out evenly, to see whether a meter is in step with them."""
 
@@ -113,6 +110,9 @@ def find_pulsed_energy(
             f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
             "see, and no clock of it is aligned with the meter's"
         )
+        return replace(result, refused=reason, refused_by="energy")
+    if target.is_interrupted:
+        reason = "the run was stopped in a window, whose pulses nobody can tell from the others"
         return replace(result, refused=reason, refused_by="energy")
     windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
     try:
@@ -199,7 +199,7 @@ def find_edges(
         counted = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
         raise MeasurementError(
             f"no digital input has the {2 * len(windows)} pulses of {len(windows)} windows, as far "
-            f"apart as the board's lines, {in_words(float(told_ns.min()) / 1e9)} or more "
+            f"apart as most of the board's lines, {in_words(float(np.median(told_ns)) / 1e9)} "
             f"(falling edges: {counted or 'none'})"
         )
     number, pairs = next(iter(fitting.items()))
@@ -212,13 +212,14 @@ def find_edges(
 
 
 def _last_pairs(times: Nanoseconds, told_ns: Nanoseconds) -> Nanoseconds | None:
-    """The last edges, two for each window, that are as far apart as told; None: there are none."""
-    late_ns = np.minimum(LATE_S * 1e9, LATE_RATIO * told_ns)
+    """The last edges, two for each window; None: there are fewer, or they are not the windows'."""
     count = 2 * len(told_ns)
-    for end in range(len(times), len(times) - MAX_TRAILING_EDGES - 1, -1):
-        if end < count:
-            return None
-        pairs = times[end - count : end].reshape(-1, 2)
-        if (np.abs(pairs[:, 1] - pairs[:, 0] - told_ns) <= late_ns).all():
-            return pairs
-    return None
+    if len(times) < count:
+        return None
+    pairs = times[len(times) - count :].reshape(-1, 2)
+    durations_ns = pairs[:, 1] - pairs[:, 0]
+    longest_ns = max(float(np.median(durations_ns)), float(np.median(told_ns)))
+    is_alike = np.median(np.abs(durations_ns - told_ns)) <= min(
+        LATE_S * 1e9, LATE_RATIO * longest_ns
+    )
+    return pairs if is_alike else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -101,16 +101,6 @@ def test_gain_of_the_meter_is_inside_the_interval(seed: int, tmp_path: Path) -> 
     check(pulsed_energy(recording_of(bench, tmp_path), bench.windows), bench)
 
 
-def test_pulses_behind_the_last_window_belong_to_none(tmp_path: Path) -> None:
-    """A board that restarts when its port is closed makes a pause a window."""
-    bench = bench_of(1, window_s=2.0)
-    late_s = float(bench.edges_s[-1, 1]) + np.array([0.2, 0.9])
-    behind = replace(bench, other_s=np.concatenate([bench.other_s, late_s]))
-    result = pulsed_energy(recording_of(behind, tmp_path), bench.windows)
-    found_s = np.array([one.edges_ns for one in result.windows]) / SECOND_NS
-    assert np.abs(found_s - bench.edges_s).max() <= 1 / RATE_HZ
-
-
 def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> None:
     """The pulses are looked for on an input that carries something else."""
     rate_hz = 20_000
@@ -172,7 +162,7 @@ def ns(*seconds: float) -> NDArray[np.int64]:
 def test_edges_of_windows_are_found_behind_and_before_others() -> None:
     """A pulse at the start of the board shifts every window by one edge."""
     windows = windows_at((10, 20), (21, 31))
-    found = {0: ns(1, 2), 7: ns(0.2, 1.5, 5, 15, 16, 26, 40)}
+    found = {0: ns(1, 2), 7: ns(0.2, 1.5, 5, 15, 16, 26)}
     number, edges = find_edges(windows, found, PERIOD_NS)
     assert number == 7
     assert (edges / SECOND_NS).tolist() == [[5, 15], [16, 26]]
@@ -183,9 +173,10 @@ def test_edges_of_windows_are_found_behind_and_before_others() -> None:
     [
         ({}, r"no digital input has the 4 pulses of 2 windows.*\(falling edges: none\)"),
         ({3: ns(1, 2, 3)}, r"falling edges: input 3: 3"),
-        ({3: ns(5, 9, 16, 26)}, r"as far apart as the board's lines, 10 s or more"),
+        ({3: ns(5, 9, 16, 22)}, r"as far apart as most of the board's lines, 10 s"),
         ({3: ns(0.2, 5, 15, 16)}, r"no digital input has the 4 pulses"),
-        ({3: ns(5, 15, 15.5, 16, 26)}, r"no digital input has the 4 pulses"),
+        ({3: ns(0.2, 4, 5, 15, 16)}, r"no digital input has the 4 pulses"),
+        ({3: ns(5, 15, 16, 26, 26.5)}, r"no digital input has the 4 pulses"),
         ({1: ns(5, 15, 16, 26), 2: ns(5, 15, 16, 26.5)}, r"inputs 1 and 2 both have pulses"),
     ],
 )
@@ -199,10 +190,10 @@ def test_edges_that_fit_no_windows_are_refused(
 
 def test_lines_that_are_late_choose_no_other_edges() -> None:
     """On a busy machine pauses are taken for windows, because the lines came late."""
-    windows = windows_at((12, 21.5), (22.9, 33))
-    edges = {0: ns(0, 10, 20, 21, 31)}
+    windows = windows_at((20.5, 20.5), (21.9, 33), (33, 43))
+    edges = {0: ns(0, 10, 20, 21, 31, 32, 42)}
     _, found = find_edges(windows, edges, PERIOD_NS)
-    assert (found / SECOND_NS).tolist() == [[10, 20], [21, 31]]
+    assert (found / SECOND_NS).tolist() == [[10, 20], [21, 31], [32, 42]]
     doubled = {0: edges[0], 4: edges[0] + 10}
     assert find_edges(windows, doubled, PERIOD_NS)[0] == 0
 
