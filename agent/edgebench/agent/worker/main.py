@@ -108,6 +108,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
             from edgebench.agent.worker.inputs import refuse_misfit
 
             sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
+            sample_count = min(sample_count, job.spec.dataset_sample_count or sample_count)
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)

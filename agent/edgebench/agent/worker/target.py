@@ -73,6 +73,11 @@ class TargetInputs:
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
+    @property
+    def check(self) -> CheckFacts:
+        """What is known of the data set until now."""
+        return CheckFacts() if self.dataset is None else self.dataset.check
+
 
 def measure_target(
     job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
@@ -123,11 +128,11 @@ def measure_target(
         if target.busy_s:
             pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
-    check = CheckFacts() if inputs.dataset is None else inputs.dataset.check
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        keep(replace(record, check=compare_with_reference(job, samples, outputs, check, directory)))
+        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
+        keep(replace(record, check=check))
 
 
 def _measure(
@@ -200,6 +205,7 @@ def _measure(
         cycles=tuple(cycles),
         upload_s=target.upload_s,
         inputs_clipped_ratio=inputs.clipped_ratio,
+        check=inputs.check,
     )
     return record, outputs
 
