@@ -255,6 +255,7 @@ def _place(candidate: Candidate, board: KnownBoard) -> TargetPlace:
         arch=board.cpu or "unknown",
         soc="unknown",
         profile=kind.lower(),
+        own_model=None if board.takes_models else board.model_name or "model",
     )
 
 

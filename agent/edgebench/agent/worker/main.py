@@ -73,7 +73,9 @@ def main(arguments: list[str]) -> int:
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in our store, which means nothing to a user.
-        text = str(error).replace(job.model_path, job.model.name)
+        text = str(error)
+        if job.model_path:
+            text = text.replace(job.model_path, job.model.name)
         pipe.send(failed=text, code=int(error.code))
         return 1
     return 0

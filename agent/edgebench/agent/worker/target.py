@@ -102,7 +102,7 @@ def measure_target(
     with STOP.armed():
         target = driver.open(
             job.target,
-            Path(job.model_path),
+            Path(job.model_path) if job.model_path else None,
             directory,
             on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
         )
@@ -192,7 +192,9 @@ def _measure(
         is_interrupted = True
     pipe.phase(Phase.SPOOLING)
     record = TargetRecord(
-        model=replace(job.model, precision=target.precision),
+        model=replace(
+            job.model, name=target.own_model or job.model.name, precision=target.precision
+        ),
         runtime=runtime,
         inputs=target.inputs,
         outputs=target.outputs,
@@ -204,6 +206,7 @@ def _measure(
         is_interrupted=is_interrupted,
         cycles=tuple(cycles),
         upload_s=target.upload_s,
+        is_read_back=target.is_read_back,
         inputs_clipped_ratio=inputs.clipped_ratio,
         check=inputs.check,
     )
