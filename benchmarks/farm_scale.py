@@ -22,7 +22,7 @@ the call to its return: lease, clock probes, start, waiting, fetching, syncing, 
 analysis is not in it: it has a process of its own. It is the difference between benches of many and
 of few runs, over the difference of their numbers of runs, so that what a bench does once is not in
 it. *Of it, the result* is to read the run.json that the analysis wrote, and to write its row.
-*Of it, clock probes* is what 36 probes take in the calling thread; the thread that receives their
+*Of it, clock probes* is what 24 probes take in the calling thread; the thread that receives their
 answers takes about as much again.
 
 This process and its children raise their limit of open files to the hard one. A host that watches a

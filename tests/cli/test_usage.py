@@ -46,7 +46,7 @@ def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
     options = {
         part.split(":")[0]: re.findall(r"^  (?:-i FILE, )?(--[\w-]+)", part, re.M) for part in parts
     }
-    assert options["what is installed"] == ["--runtime", "--wheels"]
+    assert options["what is installed"] == ["--runtime", "--wheels", "--bridge"]
     assert options["the agent"] == ["--port", "--name", "--meter", "--sync-line"]
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 from support.agents import AgentProcess, Host
 from support.firmware_process import built
 from support.tools import need_tool
+from support.watchers import worker_pid
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.dataset import open_dataset
@@ -37,12 +40,11 @@ TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
 
 
 class Notes(Watcher):
-    """Remembers how far phases were, and stops a run after so many samples of its data set."""
+    """Remembers how far phases were, and does something after three samples of a data set."""
 
-    def __init__(self, stop_after: int | None = None) -> None:
-        self.cancellation = Cancellation()
+    def __init__(self, action: Callable[[], None] | None = None) -> None:
         self.reached: list[tuple[Phase, PhaseProgress]] = []
-        self._stop_after = stop_after
+        self._action = action
 
     def progress(self, progress: Progress) -> None:
         """Listen."""
@@ -50,12 +52,13 @@ class Notes(Watcher):
             return
         self.reached.append((progress.phase, progress.reached))
         is_sample = progress.reached.unit is ProgressUnit.SAMPLES
-        if self._stop_after is not None and is_sample and progress.reached.done >= self._stop_after:
-            self.cancellation.request()
+        if self._action is not None and is_sample and progress.reached.done >= 3:
+            self._action()
+            self._action = None
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
+def desk() -> Iterator[tuple[Host, AgentProcess]]:
     """A host with one agent, which has QEMU and a board at a port."""
     need_tool("qemu-system-arm")
     binary = built("posix", "gcc")
@@ -71,7 +74,13 @@ def host() -> Iterator[Host]:
         agent.start()
         stack.callback(agent.kill)
         made.lab.pair(agent.pairing_string())
-        yield made
+        yield made, agent
+
+
+@pytest.fixture(scope="module")
+def host(desk: tuple[Host, AgentProcess]) -> Host:
+    """The host of the desk."""
+    return desk[0]
 
 
 def place(host: Host, seat: str) -> str:
@@ -157,10 +166,10 @@ def test_data_set_that_takes_too_long_is_refused_before_the_windows(host: Host) 
 
 def test_interrupted_data_set_keeps_what_was_answered(host: Host) -> None:
     """The answers of hours are lost, or pass for those of all samples."""
-    notes = Notes(stop_after=3)
+    cancellation = Cancellation()
     request = new_request([MODEL], on=[place(host, "qemu:mps2-an386")], accuracy="digits", **SHORT)
     with pytest.raises(Interrupted) as interrupted:
-        host.lab.measure(request, notes, notes.cancellation)
+        host.lab.measure(request, Notes(cancellation.request), cancellation)
     run = interrupted.value.run
     assert run is not None
     assert run.metrics.accuracy is not None
@@ -170,3 +179,18 @@ def test_interrupted_data_set_keeps_what_was_answered(host: Host) -> None:
     assert "stopped before it was done" in rule.detail
     assert run.verdict.state is State.SUSPECT
     assert verify(host.lab.store, run.run_id) == []
+
+
+def test_worker_that_dies_in_a_data_set_leaves_its_windows(desk: tuple[Host, AgentProcess]) -> None:
+    """The measurement of an hour is lost with what came after it."""
+    host, agent = desk
+    notes = Notes(lambda: os.kill(worker_pid(agent), signal.SIGKILL))
+    (stored,) = host.lab.bench(
+        MODEL, on=[place(host, "qemu:mps2-an386")], accuracy="digits", watcher=notes, **SHORT
+    )
+    run = stored.result
+    assert run.metrics.instructions_per_inference is not None
+    assert run.metrics.accuracy is None
+    (rule,) = [one for one in run.verdict.rules if one.id == "answered"]
+    assert (rule.value, rule.limit) == (0.0, 360.0)
+    assert "SIGKILL while checking the outputs" in rule.detail

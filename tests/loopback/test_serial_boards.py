@@ -11,16 +11,28 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
+from support.board_double import BoardDouble, BoardHabits
 from support.firmware_process import built
 from support.target_runs import HERE, ON_TARGET, outcome, started
+from support.terminal_board import TerminalBoard
 
+from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
-from edgebench.protocol.errors import LeaseHeld
+from edgebench.host.result.verdict import RuleOutcome
+from edgebench.protocol.errors import LeaseHeld, NotComparable, OwnModelOnly
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
 
 MODEL = "digits_int8.tflite"
+FOREIGN = BoardHabits(
+    name_line="m-name-dut-[maker]",
+    input_bytes=490,
+    buffer_bytes=1000,
+    outputs=("0.084",) * 12,
+    inference_us=200,
+)
+"""Firmware of somebody else, which has the keyword model in it."""
 SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
 
 
@@ -65,6 +77,8 @@ class Desk:
         """A seat as the agent has it."""
         return {seat.name: seat for seat in self.agent.status().seats}.get(name)
 
+    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(BoardDouble(FOREIGN)))
+
     @property
     def device(self) -> str:
         """Name of the agent, as the host has it."""
@@ -83,7 +97,9 @@ def desk() -> Iterator[Desk]:
         for board in ("alpha", "beta"):
             desk.plug_in(board)
         named = f"left={desk.port('beta')}"
-        agent.options = ["--board", str(desk.port("alpha")), "--board", named]
+        stack.enter_context(desk.foreign)
+        boards = (str(desk.port("alpha")), named, desk.foreign.path)
+        agent.options = [word for one in boards for word in ("--board", one)]
         agent.start()
         stack.callback(agent.kill)
         host.lab.pair(agent.pairing_string())
@@ -93,7 +109,7 @@ def desk() -> Iterator[Desk]:
 def test_board_at_a_port_is_a_seat_with_its_own_name(desk: Desk) -> None:
     """A board has to be configured before it can be measured."""
     seats = {seat.name: seat for seat in desk.agent.status().seats}
-    assert set(seats) == {"machine", "alpha", "left"}
+    assert set(seats) == {"machine", "alpha", "left", "maker"}
     assert (seats["alpha"].device.profile, seats["alpha"].device.os) == ("generic-mcu", "none")
     (stored,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     run = stored.result
@@ -132,3 +148,24 @@ def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
     after = desk.seat("left")
     assert after is not None
     assert after.device.id == before.device.id
+
+
+def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> None:
+    """Firmware of others cannot be measured, or its model passes for a file of that name."""
+    place = f"{desk.device}/maker"
+    with pytest.raises(OwnModelOnly, match="kws01"):
+        desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
+    (stored,) = desk.host.lab.bench(on=[place], runs=1, **SHORT)
+    run = stored.result
+    assert (run.model.name, run.model.sha256, run.model.format) == ("kws01", None, "firmware")
+    assert [one.shape for one in run.conditions.inputs] == [(1, 49, 10, 1)]
+    rules = {rule.id: rule.outcome for rule in run.verdict.rules}
+    assert rules["known_model"] is RuleOutcome.UNKNOWN
+    assert rules["inputs_read_back"] is RuleOutcome.PASS
+    assert desk.foreign.board.violations == []
+    assert verify(desk.host.lab.store, run.run_id) == []
+    shown = desk.host.run("show", run.run_id).stdout
+    assert "no file, no hash" in shown
+    (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
+    with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
+        check_comparable([run], [other.result], ["device", "firmware", "arch"])

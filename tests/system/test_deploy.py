@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from support.agents import Host, wait_until
 from support.site import Site, fresh_site, need_machines
+from support.tools import need_tool
 
 from edgebench.host.devices.files import HostFiles, KnownDevice
 
 MODEL = "digits_int8.onnx"
+BOARD_MODEL = "digits_int8.tflite"
 QUICK = ("--quick", "--runs=1", "--duration", "0.2s", "--min-queries", "50", "--warmup", "5")
 METER = "synthetic:constant,power=1"
 ABSENT = "um25c:/dev/rfcomm-of-nobody"
@@ -28,12 +30,14 @@ SERVED = f"\nmeters    {METER}, {ABSENT}\n"
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator[Site]:
-    """A device with a deployed agent, called `board`, and meters; every test leaves it so."""
+    """A device with a deployed agent, called `board`, meters and the firmware bridge; every test
+    leaves it so.
+    """
     need_machines()
     meters = ("--meter", METER, "--meter", ABSENT)
     with fresh_site(tmp_path_factory.mktemp("site")) as made:
         words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
-        result = made.deploy(*words, *meters)
+        result = made.deploy(*words, *meters, "--bridge")
         assert result.returncode == 0, result.stderr
         assert SERVED in result.stdout
         assert f"\nwarning   meter {ABSENT} is not there yet: no such file: " in result.stdout
@@ -74,6 +78,15 @@ def test_deployed_device_measures_with_the_meter_beside_it(deployed: Site) -> No
     assert device.addresses[0] == deployed.server.address
     packages = deployed.account.home / ".local/share/edgebench/agent-venv/lib"
     assert any(packages.glob("*/site-packages/serial/__init__.py")), "for the absent meter"
+
+
+def test_device_with_the_bridge_measures_boards(deployed: Site) -> None:
+    """The wheel leaves out the bridge, its firmware, or the entry point by which it is found."""
+    need_tool("qemu-system-arm")
+    result = deployed.run("bench", BOARD_MODEL, "--on", "board/qemu:mps2-an386", "--json")
+    assert result.returncode == 0, result.stderr
+    (document,) = json.loads(result.stdout)["runs"]
+    assert document["metrics"]["instructions_per_inference"] > 0
 
 
 def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(

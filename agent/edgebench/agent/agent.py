@@ -242,6 +242,7 @@ class Agent:
                 seat.surroundings.environment(),
                 (runtime_report(),),
                 emulated=target.is_emulated,
+                own_model=target.own_model,
                 meters=seat.wiring.meters,
                 models_room_bytes=self.models.room_bytes(),
             )

@@ -46,7 +46,7 @@ METERS_VARIABLE = "EDGEBENCH_METERS"
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
     (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
-    (TargetDriverMissing, "install it beside the agent: pip install edgebench"),
+    (TargetDriverMissing, "bring it along, on a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
 )

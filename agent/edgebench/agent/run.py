@@ -42,6 +42,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
 from edgebench.protocol.record import (
+    FIRMWARE_FORMAT,
     METER_TROUBLE,
     MeasuredRecord,
     ModelFacts,
@@ -211,18 +212,19 @@ class Runner:
         if spec.is_profiled and runtime.no_profiler:
             raise ModelRefused(runtime.no_profiler)  # now, not after the measurement
         dataset, inputs = await self._given_files(spec)
+        size_bytes = path.stat().st_size
         model = ModelFacts(
             name=request.model_name[:200],
             sha256=request.model_sha256,
             format=runtime.formats[0],
-            size_bytes=path.stat().st_size,
+            size_bytes=size_bytes,
         )
         return Job(
             spec=spec,
             model=model,
             model_path=str(path),
             dataset_path=dataset,
-            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(model.size_bytes, spec),
+            memory_bytes=spec.limits.memory_bytes or default_memory_bytes(size_bytes, spec),
             daemon_pid=os.getpid(),
             inputs_path=inputs,
             root=str(self._surroundings.root),
@@ -253,16 +255,30 @@ class Runner:
         require_served(spec.meter, self._wiring.meters)
         if spec.is_profiled:
             raise ModelRefused("a microcontroller has no operator profiler")
-        path = await asyncio.to_thread(self._models.verified_path, request.model_sha256)
         dataset, inputs = await self._given_files(spec)
-        size_bytes = path.stat().st_size
-        model = ModelFacts(
-            request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
-        )
+        if target.own_model is not None:
+            if request.model_sha256:
+                raise ModelRefused(
+                    f"{self._device.name} takes no model: its firmware has {target.own_model}"
+                )
+            if dataset or inputs or spec.is_checked:
+                raise UsageError(
+                    f"inputs of {target.own_model} are drawn by the seed, and nothing is there to "
+                    "hold its outputs against: it is part of a firmware"
+                )
+            model, path = ModelFacts(target.own_model, None, FIRMWARE_FORMAT, None), ""
+        elif not request.model_sha256:
+            raise UsageError(f"{self._device.name} has no model in its firmware: name a file")
+        else:
+            path = str(await asyncio.to_thread(self._models.verified_path, request.model_sha256))
+            size_bytes = os.path.getsize(path)
+            model = ModelFacts(
+                request.model_name[:200], request.model_sha256, report.formats[0], size_bytes
+            )
         return Job(
             spec=spec,
             model=model,
-            model_path=str(path),
+            model_path=path,
             dataset_path=dataset,
             inputs_path=inputs,
             memory_bytes=spec.limits.memory_bytes or TARGET_MEMORY_BYTES,

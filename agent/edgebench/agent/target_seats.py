@@ -17,13 +17,11 @@ from edgebench.device_profiles.load import find_profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import EdgebenchError, NotPermitted, TargetDriverMissing, TargetError
-from edgebench.protocol.target import TargetDescription, TargetPorts
+from edgebench.protocol.target import MEMORY_FILE, TargetDescription, TargetPorts
 
 GENERIC_PROFILE = "generic-mcu"
 DEVICE_ID_CHARS = 16
 """Length of a device id, as that of a machine."""
-MEMORY_FILE = "boards.json"
-"""File of the agent's state in which the driver remembers what said its name."""
 NO_BOARDS = "none"
 """Address that stands for: no boards, not even those that are plugged in."""
 _TERMINALS = Path("/sys/class/tty")

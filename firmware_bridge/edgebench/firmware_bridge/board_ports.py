@@ -255,6 +255,7 @@ def _target(candidate: Candidate, board: KnownBoard) -> TargetDescription:
         arch=board.cpu or "unknown",
         soc="unknown",
         profile=kind.lower(),
+        own_model=None if board.takes_models else board.model_name or "model",
     )
 
 

@@ -72,6 +72,8 @@ class KnownBoard:
     """Kind of board, by our own firmware; None: other firmware, which does not say."""
     cpu: str | None = None
     """Processor, likewise."""
+    takes_models: bool = False
+    """Whether a model can be put onto it; if not, it has one in its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +132,21 @@ class KnownBoards:
         Raises:
             OSError: the file cannot be written.
         """
-        if port.key is None:
-            return
-        entries = {key: _plain(one) for key, one in self.known().items()} | {
-            port.key: _plain(board)
-        }
+        if port.key is not None:
+            self._write(self.known() | {port.key: board})
+
+    def forget(self, port: SerialPortInfo) -> None:
+        """Forget the board at a port: it may be another one by now.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        known = self.known()
+        if port.key in known:
+            self._write({key: one for key, one in known.items() if key != port.key})
+
+    def _write(self, known: Mapping[str, KnownBoard]) -> None:
+        entries = {key: _plain(one) for key, one in known.items()}
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")
         beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")
@@ -218,6 +230,7 @@ def known_board(facts: BoardFacts) -> KnownBoard:
         model_name=facts.model_name,
         board=facts.firmware.board if facts.firmware else None,
         cpu=facts.firmware.cpu if facts.firmware else None,
+        takes_models=facts.firmware is not None and facts.firmware.model_max is not None,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import struct
 import time
 import zlib
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from edgebench.firmware_bridge.board import INFERENCE_S, Board
+from edgebench.firmware_bridge.board_model import (
+    BoardModel,
+    own_model,
+    result_count,
+    sent_model,
+)
 from edgebench.firmware_bridge.board_ports import BoardPorts
 from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
-from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo
+from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     BoardMemory,
@@ -29,7 +36,6 @@ from edgebench.firmware_bridge.generate import (
     generate,
     model_id_of,
 )
-from edgebench.firmware_bridge.tflite import ModelTensor, read_model
 from edgebench.firmware_bridge.transports.qemu import (
     DEFAULT_SHIFT,
     PROGRAM,
@@ -43,8 +49,6 @@ from edgebench.protocol.errors import EdgebenchError, LineDamaged, ModelRefused,
 from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
-    TargetMemory,
-    TensorSpec,
     Window,
 )
 from edgebench.protocol.target import OnBytes, TargetDescription, TimedWindow
@@ -101,30 +105,30 @@ class BoardDriver:
         return _emulated(name)
 
     def open(
-        self, address: str, model: Path, directory: Path, *, on_bytes: OnBytes
+        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
     ) -> BoardWithModel:
-        """Open the board, and put the model onto it.
+        """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
-            ModelRefused: it cannot run this model, or has no room for it.
+            ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
+        if model is None:
+            with _line(address, directory, on_bytes) as board:
+                about = own_model(connected(board))
+                return BoardWithModel(board, about, directory)
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
-            made = self._emulate(self.target(address), data, blob, directory)
+            about = sent_model(data, blob)
+            made = self._emulate(self.target(address), about, blob, directory)
             made.listen(on_bytes)
             return made
-        board = Board(open_line(address, BAUD_RATE))
-        board.on_bytes = on_bytes
-        try:
+        with _line(address, directory, on_bytes) as board:
             return _on_line(board, data, blob, directory)
-        except BaseException:
-            _let_go(board, directory)
-            raise
 
     def _emulate(
-        self, target: TargetDescription, data: bytes, blob: ModelBlob, directory: Path
+        self, target: TargetDescription, about: BoardModel, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
         blob.check_fit(BOARD_MEMORY[target.name])
         emulator = EmulatorFacts(
@@ -148,7 +152,7 @@ class BoardDriver:
             path.unlink()  # QEMU has read it
             facts = board.connect()
             _check_model(facts, blob)
-            return BoardWithModel(board, data, blob, directory, emulator=emulator, sha256=digest)
+            return BoardWithModel(board, about, directory, emulator=emulator, sha256=digest)
         except BaseException:
             _let_go(board, directory)
             raise
@@ -157,14 +161,10 @@ class BoardDriver:
 class BoardWithModel:
     """A board with a model on it; implements `OpenTarget`."""
 
-    precision = "int8"
-    """The firmware has no other kernels."""
-
     def __init__(
         self,
         board: Board,
-        data: bytes,
-        blob: ModelBlob,
+        model: BoardModel,
         directory: Path,
         *,
         emulator: EmulatorFacts | None = None,
@@ -176,21 +176,20 @@ class BoardWithModel:
         self._inference_s: float | None = None
         """Time of an inference in the last window by the bridge's clock, rather too long; None
         before the first one."""
-        model = read_model(data)
-        self.inputs = tuple(_spec(model.tensors[number]) for number in model.inputs)
-        self.outputs = tuple(_spec(model.tensors[number]) for number in model.outputs)
+        self._model = model
+        self.inputs, self.outputs = model.inputs, model.outputs
+        self.precision, self.memory = model.precision, model.memory
+        self.own_model = model.own_name
+        self.is_read_back = True
         self.upload_s = upload_s
         info = board.facts.firmware
         self.firmware = FirmwareFacts(
             name=board.facts.name,
-            version=f"protocol {info.protocol}, kernels {info.kernels}" if info else "unknown",
+            version=_version(board.facts),
             sha256=sha256,
             tick_rate_hz=float(info.tick_hz) if info and info.tick_hz else None,
             emulator=emulator,
             rounding=info.rounding if info else None,
-        )
-        self.memory = TargetMemory(
-            flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
@@ -199,7 +198,8 @@ class BoardWithModel:
 
     def set_input(self, data: bytes) -> None:
         """Put an input onto the board, and compare it with what was sent."""
-        self._board.load_input(data)
+        if self._board.load_input(data) is ReadBack.NONE:
+            self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
         """Run so many inferences in a row.
@@ -231,8 +231,17 @@ class BoardWithModel:
         return TimedWindow(window, tuple(tick for tick in timed.ticks if tick is not None))
 
     def output_bytes(self) -> bytes:
-        """Outputs of the last inference."""
-        return self._board.output_bytes()
+        """Outputs of the last inference; decimals as 32-bit floats, where the board prints no more.
+
+        Raises:
+            LineDamaged: they are not as many as the model has.
+        """
+        if self._board.facts.firmware is not None:
+            return self._board.output_bytes()
+        values, count = self._board.outputs(), result_count(self._model)
+        if len(values) != count:
+            raise LineDamaged(f"{len(values)} results came, {self.own_model} has {count}")
+        return struct.pack(f"<{count}f", *values)
 
     @property
     def busy_s(self) -> float:
@@ -242,6 +251,12 @@ class BoardWithModel:
     def close(self) -> None:
         """Let go of the board, and keep what went over its line."""
         _let_go(self._board, self._directory)
+
+
+def _version(facts: BoardFacts) -> str:
+    if facts.firmware is None:
+        return facts.profile or "unknown"
+    return f"protocol {facts.firmware.protocol}, kernels {facts.firmware.kernels}"
 
 
 @contextmanager
@@ -259,6 +274,18 @@ def _firmware(board: str) -> Iterator[Path]:
         return
     with as_file(files("edgebench.firmware_bridge") / "elf" / f"{board}.elf") as path:
         yield path
+
+
+@contextmanager
+def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
+    """A board at a line, which is let go of if the block fails."""
+    board = Board(open_line(address, BAUD_RATE))
+    board.on_bytes = on_bytes
+    try:
+        yield board
+    except BaseException:
+        _let_go(board, directory)
+        raise
 
 
 def connected(board: Board) -> BoardFacts:
@@ -290,12 +317,12 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
         )
     blob.check_fit(BoardMemory(info.model_max, info.ram_max))
     if _has_model(info, data):
-        return BoardWithModel(board, data, blob, directory)
+        return BoardWithModel(board, sent_model(data, blob), directory)
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s
     _check_model(facts, blob)
-    return BoardWithModel(board, data, blob, directory, upload_s=upload_s)
+    return BoardWithModel(board, sent_model(data, blob), directory, upload_s=upload_s)
 
 
 def _has_model(info: FirmwareInfo, data: bytes) -> bool:
@@ -332,17 +359,6 @@ def _emulated(name: str) -> TargetDescription:
         soc=name,
         profile=f"qemu-{name}",
         is_emulated=True,
-    )
-
-
-def _spec(tensor: ModelTensor) -> TensorSpec:
-    is_quantized = len(tensor.scales) == 1
-    return TensorSpec(
-        tensor.name,
-        tensor.shape,
-        tensor.type,
-        scale=tensor.scale if is_quantized else None,
-        zero_point=tensor.zero_point if is_quantized else None,
     )
 
 

@@ -112,7 +112,7 @@ FLASH_RECIPES: dict[str, FlashRecipe] = {
 
 
 @dataclass(frozen=True, slots=True)
-class FlashCommand:
+class ToolCommand:
     """Command that writes a board."""
 
     program: str
@@ -126,7 +126,7 @@ class FlashCommand:
 
 def flash_command(
     board: str, firmware: Path, *, program: str | None = None, serial: str | None = None
-) -> FlashCommand:
+) -> ToolCommand:
     """Command that writes firmware onto a board, by the first tool that is on PATH.
 
     Args:
@@ -151,7 +151,7 @@ def flash_command(
         tool = FLASH_TOOLS[name]
         path = shutil.which(name)
         if path is not None and firmware.suffix in tool.formats:
-            return FlashCommand(path, _arguments(tool, recipe.targets[name], firmware, serial))
+            return ToolCommand(path, _arguments(tool, recipe.targets[name], firmware, serial))
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
     raise TargetError(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
 
@@ -166,7 +166,7 @@ def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None)
     return tuple(arguments)
 
 
-def run_flash(command: FlashCommand, *, limit_s: float = FLASH_S) -> str:
+def run_flash(command: ToolCommand, *, limit_s: float = FLASH_S) -> str:
     """Run a command that writes a board; what the tool said.
 
     Raises:

@@ -6,11 +6,15 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+PSEUDO_TERMINALS = "/dev/pts/"
+"""Source: pts(4)."""
+
 
 def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
     """Programs that have a port open, each as `NAME (PID)`; this one is left out.
 
-    Only root sees those of other users.
+    Only root sees those of other users. A pseudo-terminal has none: the program at its other end,
+    which is the board, may have this end open, too.
 
     Args:
         path: Path of the port, or of a link to it.
@@ -19,6 +23,8 @@ def users_of(path: str, processes: Path = Path("/proc")) -> list[str]:
     Source: proc(5), /proc/PID/fd and /proc/PID/comm.
     """
     wanted, users = os.path.realpath(path), list[str]()
+    if wanted.startswith(PSEUDO_TERMINALS):
+        return users
     for process in sorted(processes.glob("[0-9]*"), key=lambda one: int(one.name)):
         if int(process.name) == os.getpid():
             continue

@@ -99,3 +99,5 @@ class SystemDescription:
     """Line to a meter's digital input, if one is wired."""
     models_room_bytes: int | None = None
     """Size of the largest model that fits, if all others go; None from older agents."""
+    own_model: str | None = None
+    """Name of the model in the firmware of a device, which takes no other; None: it takes files."""

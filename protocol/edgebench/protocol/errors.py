@@ -18,6 +18,7 @@
     │   │   ├── DatasetIncomplete        it has no samples, or not one label for each
     │   │   └── DatasetNotFinite         it holds NaN or infinity
     │   ├── InputsRefused            shapes or inputs that were chosen do not fit the model
+    │   ├── OwnModelOnly             a device has its model in its firmware, and takes no other
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
     │   └── NotComparable            runs differ in more than what is compared
@@ -241,6 +242,15 @@ class InputsRefused(UsageError):
     """Shapes or inputs that were chosen do not fit the model."""
 
     code = ErrorCode.INPUTS_REFUSED
+
+
+class OwnModelOnly(UsageError):
+    """A device has its model in its firmware, and something else was asked of it."""
+
+    def __init__(self, text: str, device: str) -> None:
+        super().__init__(text)
+        self.device = device
+        """Name of the device."""
 
 
 class RunsTooShort(UsageError):

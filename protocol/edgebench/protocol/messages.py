@@ -225,6 +225,7 @@ class RunStart:
     run_id: str
     spec: RunSpec
     model_sha256: str
+    """Digest of a model that was pushed; empty: the one in the firmware of the device."""
     model_name: str
     """Name for people and for the record; the digest is what counts."""
 

@@ -85,14 +85,21 @@ class QuantizedOperands:
     runtime decides how to compute it."""
 
 
+FIRMWARE_FORMAT = "firmware"
+"""Format of a model that is part of the firmware of a target."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """The artifact that was measured."""
 
     name: str
-    sha256: str
+    sha256: str | None
+    """Digest of its file; None where it is part of the firmware of a target, and there is none."""
     format: str
-    size_bytes: int
+    """tflite, onnx; or firmware, of which the model is a part."""
+    size_bytes: int | None
+    """Size of its file; None where there is none."""
     precision: str | None = None
     """Precision of the operators that hold most of the weights: int8, uint8, int16x8, fp32, fp16,
     int8-dynamic, fp16-weights, …; None where the file does not tell."""
@@ -453,6 +460,8 @@ class TargetRecord:
     empty where it times none."""
     upload_s: float | None = None
     """Time for which the model was sent to the target; None where it was there."""
+    is_read_back: bool = True
+    """Whether the inputs on the target were compared with those that were sent."""
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)

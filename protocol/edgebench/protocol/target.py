@@ -17,6 +17,8 @@ from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
 
 ENTRY_POINT_GROUP = "edgebench.targets"
+MEMORY_FILE = "boards.json"
+"""File of an agent's state in which its driver remembers the targets that said what they are."""
 OnBytes = Callable[[int, int], None]
 """Listener to bytes that are on the target, of so many."""
 
@@ -36,6 +38,8 @@ class TargetDescription:
     profile: str = "generic-mcu"
     """Id of its profile."""
     is_emulated: bool = False
+    own_model: str | None = None
+    """Name of the model in its firmware, which takes no other; None: it takes models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,16 @@ class OpenTarget(Protocol):
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
         """Outputs of the model."""
+        ...
+
+    @property
+    def own_model(self) -> str | None:
+        """Name of the model that is part of its firmware; None: the model was put onto it."""
+        ...
+
+    @property
+    def is_read_back(self) -> bool:
+        """Whether every input until now was compared with the one that was sent."""
         ...
 
     @property
@@ -180,12 +194,14 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def open(self, address: str, model: Path, directory: Path, *, on_bytes: OnBytes) -> OpenTarget:
+    def open(
+        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
+    ) -> OpenTarget:
         """Open the target and put the model onto it.
 
         Args:
             address: Address of the target.
-            model: File of the model; whoever wrote it may be hostile.
+            model: File of the model; whoever wrote it may be hostile. None: the one on it.
             directory: Directory for what is kept with the run.
             on_bytes: Is told while a model or an input is sent.
 

@@ -18,6 +18,7 @@ from support.board_double import (
 from support.reference_kernels import BUILT_IN
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.board_model import sent_model
 from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.driver import BoardWithModel, connected
 from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
@@ -167,7 +168,8 @@ def test_silence_grows_with_the_window(tmp_path: Path) -> None:
     line = line_to(BoardHabits(input_bytes=64, inference_us=1_000_000))
     board = Board(line)
     board.connect()
-    target = BoardWithModel(board, data, generate(data, model_id="digits"), tmp_path)
+    model = sent_model(data, generate(data, model_id="digits"))
+    target = BoardWithModel(board, model, tmp_path)
     target.set_input(bytes(64))
     target.window(1, warmup_count=0)
     assert target.window(400, warmup_count=100).window.ticks == 400_000_000

@@ -146,15 +146,17 @@ def _run_dataset(subject: Subject, facts: CheckFacts, arrays: dict[str, Tensor])
         if "x" not in file:
             raise MeasurementError("data set has no array x")
         values: Tensor = file["x"]
-    wanted_count = subject.spec.dataset_sample_count
-    if wanted_count is not None:
+    index = None
+    if (wanted_count := subject.spec.dataset_sample_count) is not None:
         index = dataset_order(len(values), wanted_count, seed=subject.spec.seed)
-        arrays[DATASET_INDEX], values = index, values[index]
+        values = values[index]
     samples = [[arrange(value, inputs[0])] for value in values]
     outputs = [_infer(subject.model, sample) for sample in samples]
     if not all(map(are_finite, outputs)):
         raise MeasurementError("outputs for the data set hold NaN or infinity")
     arrays.update(stack_outputs("dataset", outputs))
+    if index is not None:
+        arrays[DATASET_INDEX] = index
     return replace(facts, dataset_sample_count=len(outputs), dataset_wanted_count=len(values))
 
 

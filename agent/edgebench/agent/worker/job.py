@@ -34,6 +34,7 @@ class Job:
     spec: RunSpec
     model: ModelFacts
     model_path: str
+    """File of the model; empty: it is part of the target's firmware."""
     dataset_path: str | None
     memory_bytes: int
     daemon_pid: int

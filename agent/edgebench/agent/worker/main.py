@@ -73,7 +73,9 @@ def main(arguments: list[str]) -> int:
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in our store, which means nothing to a user.
-        text = str(error).replace(job.model_path, job.model.name)
+        text = str(error)
+        if job.model_path:
+            text = text.replace(job.model_path, job.model.name)
         pipe.send(failed=text, code=int(error.code))
         return 1
     return 0
@@ -108,6 +110,7 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
             from edgebench.agent.worker.inputs import refuse_misfit
 
             sample_count = refuse_misfit(job.dataset_path, prepared.model.inputs)
+            sample_count = min(sample_count, job.spec.dataset_sample_count or sample_count)
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)

@@ -314,7 +314,7 @@ class WorkerProcess:
     def _timeout_s(self, began: PhaseStart) -> float:
         expected_s = TIMEOUT_FACTOR * (began.expected_s or 0.0)
         if began.phase is Phase.LOADING:
-            is_upload, size_bytes = self._job.target is not None, self._job.model.size_bytes
+            is_upload, size_bytes = self._job.target is not None, self._job.model.size_bytes or 0
             upload_s = size_bytes / UPLOAD_BYTES_PER_S if is_upload else 0.0
             return self._limits.load_timeout_s + upload_s
         if began.phase is Phase.SPOOLING:

@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     directory, parent_pid = Path(arguments[0]), int(arguments[1])
     job = from_plain(json.loads((directory / "job.json").read_bytes()), Job)
     apply_limits(
-        memory_bytes=default_memory_bytes(job.model.size_bytes, job.spec),
+        memory_bytes=default_memory_bytes(job.model.size_bytes or 0, job.spec),
         max_query_count=job.spec.max_query_count,
         daemon_pid=parent_pid,
     )

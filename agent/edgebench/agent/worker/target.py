@@ -73,6 +73,11 @@ class TargetInputs:
     clipped_ratio: float | None
     dataset: TargetDataset | None
 
+    @property
+    def check(self) -> CheckFacts:
+        """What is known of the data set until now."""
+        return CheckFacts() if self.dataset is None else self.dataset.check
+
 
 def measure_target(
     job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
@@ -97,7 +102,7 @@ def measure_target(
     with STOP.armed():
         target = driver.open(
             job.target,
-            Path(job.model_path),
+            Path(job.model_path) if job.model_path else None,
             directory,
             on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
         )
@@ -123,11 +128,11 @@ def measure_target(
         if target.busy_s:
             pipe.phase(Phase.SPOOLING, target.busy_s)
         target.close()
-    check = CheckFacts() if inputs.dataset is None else inputs.dataset.check
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        keep(replace(record, check=compare_with_reference(job, samples, outputs, check, directory)))
+        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
+        keep(replace(record, check=check))
 
 
 def _measure(
@@ -187,7 +192,9 @@ def _measure(
         is_interrupted = True
     pipe.phase(Phase.SPOOLING)
     record = TargetRecord(
-        model=replace(job.model, precision=target.precision),
+        model=replace(
+            job.model, name=target.own_model or job.model.name, precision=target.precision
+        ),
         runtime=runtime,
         inputs=target.inputs,
         outputs=target.outputs,
@@ -199,7 +206,9 @@ def _measure(
         is_interrupted=is_interrupted,
         inference_ticks=tuple(inference_ticks),
         upload_s=target.upload_s,
+        is_read_back=target.is_read_back,
         inputs_clipped_ratio=inputs.clipped_ratio,
+        check=inputs.check,
     )
     return record, outputs
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
 from edgebench.meters.transport import TcpTransport, pyserial, serial_refusal, split_address
-from edgebench.protocol.errors import BoardLost, TargetError, UsageError
+from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageError
 
 BOOTLOADER_BAUD_RATE = 1200
 """A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
@@ -96,7 +96,9 @@ class SerialLine:
         self._port.close()
 
     def _lost(self) -> BoardLost:
-        return BoardLost(f"the board at {self.name} is gone")
+        lost = BoardLost(f"the board at {self.name} is gone")
+        lost.code = ErrorCode.DEVICE_GONE  # its seat will be: the run may be made again
+        return lost
 
 
 class SocketLine:

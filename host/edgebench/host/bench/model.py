@@ -27,6 +27,8 @@ class Model:
     size_bytes: int
     modified_ns: int
     """Time of its last change."""
+    is_on_device: bool = False
+    """Whether it is part of a device's firmware, and no file at all."""
 
     @property
     def format(self) -> str:
@@ -39,12 +41,14 @@ class Model:
         return self.hashed()
 
     def hashed(self, on_bytes: OnBytes | None = None) -> str:
-        """The digest; progress is shown if it takes long.
+        """The digest; progress is shown if it takes long. Empty where there is no file.
 
         Raises:
             UsageError: it cannot be read.
             FileChanged: it is not what it was.
         """
+        if self.is_on_device:
+            return ""
         if self not in _DIGESTS:
             _DIGESTS[self] = _digest(self, on_bytes)
         return _DIGESTS[self]
@@ -72,6 +76,11 @@ def open_model(path: Path, name: str | None = None) -> Model:
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
     return Model(path, name or printable(path.name), facts.st_size, facts.st_mtime_ns)
+
+
+def model_on_device(name: str) -> Model:
+    """The model in a device's firmware, by the name that the device gives it."""
+    return Model(Path(name), printable(name), 0, 0, is_on_device=True)
 
 
 def _digest(model: Model, on_bytes: OnBytes | None) -> str:

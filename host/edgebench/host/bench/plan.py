@@ -74,7 +74,7 @@ class Step:
             engine=Engine.TARGET if self.is_target else spec.engine,
             # A meter sees the pulses of a target's pin; nobody plays a load code on one.
             load_code_chip_s=None if self.is_target else spec.load_code_chip_s,
-            is_checked=spec.is_checked and is_first,
+            is_checked=spec.is_checked and is_first and not self.model.is_on_device,
             dataset_sha256=spec.dataset_sha256 if is_first else None,
             seed=(spec.seed + drawn) % MAX_SEED,
         )
@@ -221,6 +221,8 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
+    if system.own_model is not None:
+        request = request.of_own_model(client.device.name, system.own_model)
     refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
@@ -269,7 +271,9 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
         UsageError: the wanted runtime does not exist, or does not load this format.
         RuntimeUnavailable: it is not usable there, or none is.
     """
-    fitting = [report for report in system.runtimes if model.format in report.formats]
+    fitting = [
+        report for report in system.runtimes if model.is_on_device or model.format in report.formats
+    ]
     if not fitting:
         formats = dict.fromkeys(name for report in system.runtimes for name in report.formats)
         expected = " or ".join(f".{name}" for name in formats) or "a device with a runtime"

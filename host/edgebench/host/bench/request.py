@@ -16,7 +16,7 @@ from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset
 from edgebench.host.bench.inputs import InputFile, open_inputs
 from edgebench.host.bench.lease import check_wait
-from edgebench.host.bench.model import Model
+from edgebench.host.bench.model import Model, model_on_device
 from edgebench.host.bench.references import find_references, with_references_first
 from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.power.metering import (
@@ -27,7 +27,7 @@ from edgebench.host.power.metering import (
     other_instrument,
 )
 from edgebench.host.result.facts import EnergyRequest
-from edgebench.protocol.errors import RunsTooShort, UsageError
+from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
     MLPERF_PRESET,
@@ -85,6 +85,8 @@ class BenchRequest:
 
     models: tuple[Model, ...]
     """In the order of their runs: references before those that are held against them."""
+    has_named_models: bool = True
+    """Whether the user named the models; else they are the built-in ones, or that of a device."""
     devices: tuple[str, ...] = (LOCAL_NAME,)
     """Names of devices, or words that choose them; see `devices.selection`."""
     runtime: str | None = None
@@ -136,6 +138,22 @@ class BenchRequest:
             if energy is not None:
                 check_wiring(energy.meter, (device,))
         return replace(self, devices=(device,), energy=energy)
+
+    def of_own_model(self, device: str, name: str) -> BenchRequest:
+        """The request for a device whose firmware has a model in it, and takes no other.
+
+        Raises:
+            OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
+        """
+        if self.has_named_models:
+            raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
+        if self.inputs is not None or self.accuracy is not None:
+            raise OwnModelOnly(
+                f"the model {name} is part of the firmware of {device}: its inputs are drawn by "
+                "the seed",
+                device,
+            )
+        return replace(self, models=(model_on_device(name),))
 
     def _check_comparison(self, against: ComparisonRequest) -> None:
         """Refuse a comparison that cannot be made, before twenty runs are made for nothing."""
@@ -214,6 +232,7 @@ def new_request(
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
+        has_named_models=bool(models),
         devices=devices,
         runtime=runtime,
         spec=_share(spec, run_count),

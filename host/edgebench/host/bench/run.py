@@ -115,11 +115,13 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     client, store, watcher = lane.client, lane.store, lane.watcher
     model, inputs, dataset = request.model, request.inputs, request.dataset
     store.check_writable()
-    if not model.size_bytes:
-        raise ModelRefused(f"model file is empty: {model.path}")
-    model.hashed(_renewing(client, watcher.hashed))
+    if not model.is_on_device:
+        if not model.size_bytes:
+            raise ModelRefused(f"model file is empty: {model.path}")
+        model.hashed(_renewing(client, watcher.hashed))
     client.acquire()
-    _push(client, "model", model, watcher)
+    if not model.is_on_device:
+        _push(client, "model", model, watcher)
     if inputs:
         _push(client, "input file", inputs, watcher)
     if dataset:

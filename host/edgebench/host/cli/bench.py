@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
+    made.epilog = (
+        "A microcontroller whose firmware takes no model runs the one in it, where none is named."
+    )
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     made.add_argument(
         "--on",

@@ -37,6 +37,11 @@ def parser() -> argparse.ArgumentParser:
         "--wheels", type=Path, metavar="DIR",
         help="install wheels from this directory only; nothing is downloaded",
     )  # fmt: skip
+    packages.add_argument(
+        "--bridge", action=argparse.BooleanOptionalAction,
+        help="bring the firmware bridge along, for microcontrollers beside the device (default: "
+        "unchanged, initially not)",
+    )  # fmt: skip
     agent = made.add_argument_group("the agent")
     agent.add_argument(
         "--port", type=_port, metavar="N",
@@ -80,6 +85,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         name=options.name,
         meters=tuple(dict.fromkeys(options.meter)),
         sync_line=options.sync_line,
+        has_bridge=options.bridge,
         **runtimes,
     )
     _report(report)

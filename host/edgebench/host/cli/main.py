@@ -39,6 +39,7 @@ COMMANDS = {
     "store": "copy the runs of another store into this one",
     "compare": "compare stored runs, baseline against candidate",
     "meters": "list, check and record energy meters",
+    "bridge": "list microcontrollers, write firmware onto them, talk to them",
     "energy": "compute the energy of a stored run from the file of any instrument",
     "verify": "recompute a run, or those of a set, from the raw files",
     "schema": "print the JSON Schema of run.json",
@@ -63,6 +64,7 @@ _LOADED = {
     "store": ("edgebench.host.store.merge",),
     "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
+    "bridge": ("edgebench.host.show.boards",),
     "energy": ("edgebench.host.bench.energy", "edgebench.host.show.energy"),
     "verify": ("edgebench.host.bench.verify",),
 }

@@ -45,6 +45,8 @@ REFRESH_HZ = 2
 """Rate of drawing, slow on purpose: on a local device it is load beside the timed loop."""
 REPORT_S = 10.0
 """Interval of the lines that stand for the bar where there is no terminal."""
+LONG_CHECK_S = 60.0
+"""A data set that takes so long is announced in a line of its own."""
 BAR_WIDTH = 30
 BAR_FROM_WIDTH = 100
 """Width of the narrowest terminal with a bar; on a narrower one the line would break."""
@@ -286,6 +288,9 @@ class DeviceProgress(Watcher):
             self._display.bar.update(self._task, what=self._phase)
             return
         self._phase = _PHASES[progress.phase]
+        expected_s = progress.expected_s or 0.0
+        if progress.phase is Phase.CHECKING and expected_s >= LONG_CHECK_S:
+            self._note("note", f"the data set takes about {format_duration(expected_s)}")
         self._clear()
         self._draw(self._phase, progress.expected_s)
 

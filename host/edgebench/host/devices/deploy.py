@@ -26,7 +26,7 @@ from edgebench.host.devices.on_device import DeviceFacts, UninstallReport
 from edgebench.host.devices.pairing import Pairing, pair
 from edgebench.host.devices.shell import DeployTarget, Shell
 from edgebench.host.devices.target import parse_target
-from edgebench.host.devices.wheel import RUNTIMES
+from edgebench.host.devices.wheel import BRIDGE_EXTRAS, RUNTIMES, is_with_bridge
 from edgebench.meters.registry import extras_of
 from edgebench.meters.wiring import NOTHING, check_line, check_meters
 from edgebench.protocol.device import SystemDescription
@@ -65,6 +65,9 @@ class DeployRequest:
     """Meters that the agent serves, or just "none"; empty: unchanged."""
     sync_line: str | None = None
     """Wire to a meter's digital input, or "none"; None: unchanged."""
+    has_bridge: bool | None = None
+    """Whether the firmware bridge comes along, for microcontrollers beside the device; None:
+    unchanged, initially not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,13 @@ def deploy(
         on_step(f"connected to {request.target}: {facts.interpreter}")
         _refuse_busy(request, facts)
         options = _agent_options(files, request, facts)
+        has_bridge = request.has_bridge
+        if has_bridge is None:
+            has_bridge = any(is_with_bridge(wheel.name) for wheel in facts.installed)
         install(
             account, facts, on_step,
-            runtimes=request.runtimes, source=request.wheels, extras=_extras(request, options),
+            runtimes=request.runtimes, source=request.wheels,
+            extras=_extras(request, options, has_bridge=has_bridge), has_bridge=has_bridge,
         )  # fmt: skip
         warnings = _start(account, facts, options, on_step)
         device = _paired(files, shell, options, facts, on_paired)
@@ -210,17 +217,18 @@ def _agent_options(files: HostFiles, request: DeployRequest, facts: DeviceFacts)
     )
 
 
-def _extras(request: DeployRequest, options: AgentOptions) -> tuple[str, ...]:
-    """Extras that the agent's meters need.
+def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) -> tuple[str, ...]:
+    """Extras that the agent's meters and the bridge need.
 
     Raises:
         UsageError: the device has had a meter or a line that this version does not know.
     """
     try:
         check_line(options.sync_line or NOTHING)
-        return extras_of(check_meters(options.meters))
+        extras = extras_of(check_meters(options.meters))
     except UsageError as exc:
         raise UsageError(f"{exc}; {request.target} serves it: name another, or none") from exc
+    return tuple(dict.fromkeys((*extras, *(BRIDGE_EXTRAS if has_bridge else ()))))
 
 
 def _start(

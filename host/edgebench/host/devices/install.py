@@ -32,6 +32,7 @@ def install(
     runtimes: Sequence[str],
     source: Path | None,
     extras: Sequence[str] = (),
+    has_bridge: bool = False,
 ) -> None:
     """Install the agent, the runtimes and the extras; ends with no agent running.
 
@@ -42,6 +43,7 @@ def install(
         runtimes: Requested runtimes; those without a wheel are left out.
         source: Only directory that wheels are taken from; None: the package index.
         extras: Extras that the agent's meters need; none is left out.
+        has_bridge: Whether the firmware bridge comes along.
 
     Raises:
         PackagesMissing: the agent, an extra or every runtime can be had neither here nor there.
@@ -52,12 +54,14 @@ def install(
         scratch = Path(folder)
         on_step(f"finding wheels of {', '.join((*runtimes, *extras))}")
         try:
-            wheels = fetch(facts.interpreter, runtimes, scratch, source, extras=extras)
+            wheels = fetch(
+                facts.interpreter, runtimes, scratch, source, extras=extras, has_bridge=has_bridge
+            )
         except PackagesMissing as exc:
             if source is not None:
                 raise
             on_step(f"note: {exc}; trying with the device's own index")
-            own = build_wheel(scratch)
+            own = build_wheel(scratch, has_bridge=has_bridge)
             sent = _send(account, facts, (own, *_bundled_pip()), on_step)
             there = f"{facts.wheels}/{own.name}"
             _install_from_index(account, there, sent, runtimes, exc, on_step, extras=extras)

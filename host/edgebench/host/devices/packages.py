@@ -90,6 +90,7 @@ def fetch(
     source: Path | None = None,
     *,
     extras: Sequence[str] = (),
+    has_bridge: bool = False,
 ) -> WheelSet:
     """Wheels for a device.
 
@@ -99,11 +100,13 @@ def fetch(
         scratch: Directory for files that are not kept.
         source: Only directory that wheels are taken from; None: the package index.
         extras: Extras that the agent's meters need; none is left out.
+        has_bridge: Whether the firmware bridge is in the agent's wheel.
 
     Raises:
         PackagesMissing: a wheel of the agent, of an extra, or of every runtime is missing.
     """
-    request = _SetRequest(build_wheel(scratch), interpreter, tuple(runtimes), tuple(extras))
+    own = build_wheel(scratch, has_bridge=has_bridge)
+    request = _SetRequest(own, interpreter, tuple(runtimes), tuple(extras))
     if source is not None:
         _resolve(request, scratch / "set", source)
         return _wheel_set(request, scratch / "set")

@@ -3,6 +3,9 @@
 Works alike for a checkout and for an installed edgebench, and without a build tool. The same
 files give the same bytes, so that a device that has the wheel is not sent it again.
 
+A computer beside microcontrollers gets a wheel with one portion more, the firmware bridge, and the
+entry points by which the agent finds it. Its build tag tells it from the other one.
+
 Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
@@ -12,11 +15,18 @@ import base64
 import hashlib
 import re
 import zipfile
-from collections.abc import Iterator
-from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from collections.abc import Iterator, Sequence
+from importlib.metadata import (
+    Distribution,
+    PackageNotFoundError,
+    distribution,
+    entry_points,
+)
 from importlib.util import find_spec
 from pathlib import Path
 
+from edgebench.protocol import bridge
+from edgebench.protocol import target as targets
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.paths import APPLICATION
@@ -24,6 +34,12 @@ from edgebench.protocol.runtime import RUNTIME_PACKAGES
 
 PORTIONS = ("protocol", "device_profiles", "meters", "agent")
 """Portions of the distribution."""
+BRIDGE = "firmware_bridge"
+"""Portion of the host's distribution that is added for computers beside microcontrollers."""
+BRIDGE_TAG = "1bridge"
+"""Build tag of a wheel with the bridge."""
+BRIDGE_EXTRAS = ("serial",)
+"""Extras of the agent that the bridge needs."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
 """Extras that bring a runtime; also the names of the runtimes."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -33,8 +49,12 @@ _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
 """Metadata that a wheel has as the build backend wrote it."""
 
 
-def build_wheel(directory: Path) -> Path:
+def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
     """Write the wheel into this directory; its path.
+
+    Args:
+        directory: Where it is written.
+        has_bridge: Whether the firmware bridge is in it.
 
     Raises:
         UsageError: the agent is not installed here, but only on the path.
@@ -42,13 +62,16 @@ def build_wheel(directory: Path) -> Path:
     own = _own()
     stem = f"{AGENT_DISTRIBUTION.replace('-', '_')}-{own.version}"
     info = f"{stem}.dist-info"
-    members = dict(_sources())
+    members = dict(_sources((*PORTIONS, BRIDGE) if has_bridge else PORTIONS))
     for name in _COPIED:
         if text := own.read_text(name):
+            if has_bridge and name == "entry_points.txt":
+                text += _bridge_entry_points()
             members[f"{info}/{name}"] = text.encode()
     members[f"{info}/WHEEL"] = _WHEEL.encode()
     members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD").encode()
-    path = directory / f"{stem}-py3-none-any.whl"
+    tag = f"-{BRIDGE_TAG}" if has_bridge else ""
+    path = directory / f"{stem}{tag}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in members.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
@@ -56,6 +79,28 @@ def build_wheel(directory: Path) -> Path:
             entry.external_attr = 0o100644 << 16
             wheel.writestr(entry, data)
     return path
+
+
+def is_with_bridge(name: str) -> bool:
+    """Whether a wheel of this file name has the bridge in it.
+
+    >>> is_with_bridge("edgebench_agent-0.1.0-1bridge-py3-none-any.whl")
+    True
+    """
+    return f"-{BRIDGE_TAG}-" in name
+
+
+def _bridge_entry_points() -> str:
+    """The bridge's lines of `entry_points.txt`, as they are installed here."""
+    lines = list[str]()
+    for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP):
+        lines.append(f"\n[{group}]")
+        lines += [
+            f"{point.name} = {point.value}"
+            for point in entry_points(group=group)
+            if point.value.startswith(f"{APPLICATION}.{BRIDGE}.")
+        ]
+    return "\n".join(lines) + "\n"
 
 
 def normalized(text: str) -> str:
@@ -79,8 +124,8 @@ def _own() -> Distribution:
         ) from exc
 
 
-def _sources() -> Iterator[tuple[str, bytes]]:
-    for portion in PORTIONS:
+def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    for portion in portions:
         spec = find_spec(f"{APPLICATION}.{portion}")
         if spec is None or not spec.submodule_search_locations:
             raise UsageError(f"this installation has no part {APPLICATION}.{portion}")

@@ -34,6 +34,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
         "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
     ),
+    (e.OwnModelOnly, "measure that one, which needs no name: edgebench bench --on {error.device}"),
     (
         e.RunsTooShort,
         "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",
@@ -177,6 +178,15 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetError, "see whether it is still there: edgebench meters"),
 )
 """Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+_OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
+    (
+        e.BoardLost,
+        "plug it in again, then see whether it is there: edgebench bridge list",
+    ),
+    (e.TargetError, "see which ports there are, and who uses them: edgebench bridge list"),
+)
+"""Of `edgebench bridge`, before the others."""
 _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
     (
@@ -204,9 +214,9 @@ REFUSED_RECORDING = (
 """Of one that is there, and whose energy is not printed."""
 _ALLOWING: dict[e.Permission, str] = {
     e.Permission.SERIAL_PORT: "join the group of serial ports, then log in again: sudo usermod -aG "
-    "dialout $USER; then edgebench meters",
+    "dialout $USER; then {again}",
     e.Permission.USB_TESTER: "docs/meters.md, USB testers, has a rule of udev that allows it; add "
-    "it, plug the tester in again, then edgebench meters",
+    "it, plug the tester in again, then {again}",
 }
 """By the permission that the user lacks."""
 
@@ -222,7 +232,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
 
 def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
-        return _ALLOWING[error.permission]
+        again = "edgebench bridge list" if command.startswith("bridge") else "edgebench meters"
+        return _ALLOWING[error.permission].format(again=again)
     if isinstance(error, e.LeaseHeld):
         return _hint_for_lease(error, command)
     if isinstance(error, e.MeterNotServed) and error.meant:
@@ -232,7 +243,7 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if type(error) is e.UsageError and command and command != "pair":
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
-    own = {"meters": _OF_METERS, "pair": _OF_PAIRING}
+    own = {"meters": _OF_METERS, "bridge": _OF_BRIDGE, "pair": _OF_PAIRING}
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
 

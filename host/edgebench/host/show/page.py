@@ -33,7 +33,7 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.store.annotations import Annotations
-from edgebench.protocol.record import Confinement
+from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
 
 SHOWN_INPUTS = 4
@@ -101,6 +101,12 @@ def _percentiles_table(run: Run) -> Table:
     return table
 
 
+def _model(model: ModelFacts) -> str:
+    if model.sha256 is None:
+        return f"{model.name}, in the firmware of the device: no file, no hash"
+    return f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"
+
+
 def _facts(run: Run) -> list[tuple[str, str]]:
     model, device, runtime, environment = run.model, run.device, run.runtime, run.environment
     delegates = ", ".join(runtime.delegates_used) or "none"
@@ -108,7 +114,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         *_failure(run.failure),
         ("run", f"{run.run_id}, {run.created_utc}"),
         *_set(run),
-        ("model", f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"),
+        ("model", _model(model)),
         ("runtime", f"{runtime.name} {runtime.version or '?'}, delegates used: {delegates}"),
         ("kind", _kind(run)),
         ("scenario", _scenario(run.spec)),

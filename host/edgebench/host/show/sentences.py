@@ -167,6 +167,15 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "steady_share": {
         "": "{value:.1%} of the timed inferences come after the warm-up, at least {limit:.0%}"
     },
+    "known_model": {
+        "": "the model is a file whose hash is known",
+        "in_firmware": "{model} is in the firmware of the device: no file and no hash tell it from "
+        "another of that name",
+    },
+    "inputs_read_back": {
+        "": "the inputs on the device are those that were sent",
+        "not_told": "the firmware does not tell which input it has got",
+    },
     "window_range": {
         "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
         "one": "one window is too few to tell",

@@ -58,7 +58,7 @@ def _facts(one: RunSet) -> list[tuple[str, str]]:
     spec = one.first.spec
     facts = [
         ("set", f"{one.set_id}, {one.first.created_utc}"),
-        ("model", f"{one.model}, {one.first.model.sha256[:12]}"),
+        ("model", f"{one.model}, {(one.first.model.sha256 or '')[:12]}"),
         ("runtime", f"{one.runtime} {one.first.runtime.version}"),
         ("device", one.device),
         ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),

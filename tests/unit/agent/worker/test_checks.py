@@ -293,6 +293,21 @@ def test_data_set_is_answered_by_the_measured_model(tmp_path: Path) -> None:
     assert model.reset_count == 5 + len(SAMPLES)
 
 
+def test_part_of_a_data_set_is_drawn_by_the_seed(tmp_path: Path) -> None:
+    """A part is the first samples, all of one label, or another part on the next device."""
+    drawn: list[Tensor] = []
+    for seed in (0, 0, 1):
+        asked = subject(FakeModel(), dataset=dataset(tmp_path), dataset_sample_count=3, seed=seed)
+        _, found = run_checks(asked, tmp_path)
+        assert (found.dataset_sample_count, found.dataset_wanted_count) == (3, 3)
+        kept = arrays(tmp_path)
+        expected = (np.arange(15.0).reshape(5, 1, 3) * 2)[kept["dataset_index"]]
+        assert np.array_equal(kept["dataset.0"], expected)
+        drawn.append(kept["dataset_index"])
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+
+
 def two_inputs() -> FakeModel:
     """A model that no data set fits."""
     spec = TensorSpec("in", (1, 3), "float32")

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from support.pulsed import ACTIVE_W, lpm01a_recording, sampled_j
 from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
@@ -21,8 +23,8 @@ from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.energy import EdgeWindow, EnergyResult, MeterCheck
-from edgebench.host.result.facts import HostFacts
-from edgebench.host.result.metrics import INSTRUCTIONS, headline
+from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline
 from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State, Verdict
@@ -256,6 +258,46 @@ def test_board_in_energy_mode_without_edges_has_no_time() -> None:
     run = analyse_target(record, TargetTraces(), created_utc=made_utc, clock=None)
     assert from_document(to_document(run)) == run
     assert run.metrics.throughput_per_s is None
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> TargetTraces:
+    """Recording of a meter that saw the pulses of the windows, 2 s after they began."""
+    edges_s = np.array([(one.begin_ns, one.end_ns) for one in untimed().windows]) / 1e9 + 2
+    energies_j = sampled_j(edges_s, np.random.default_rng(0))
+    pulses_s = [0.5, *edges_s.reshape(-1)]
+    power = lpm01a_recording(energies_j, pulses_s, tmp_path_factory.mktemp("power"))
+    return TargetTraces(facts=HostFacts(energy=EnergyRequest(meter="lpm01a")), power=power)
+
+
+def metered_run(of: TargetRecord, traces: TargetTraces, run_id: str = "one") -> Run:
+    """A run beside the meter."""
+    record = replace(evidence(target()).record, target=of, run_id=run_id)
+    return analyse_target(record, traces, created_utc="2026-11-23T12:00:00+00:00", clock=None)
+
+
+def test_energy_of_a_board_is_compared(traces: TargetTraces) -> None:
+    """Joules by edges are no metric, or are compared without the meter's uncertainty."""
+    runs = [metered_run(untimed(), traces, name) for name in ("one", "other")]
+    energy = runs[0].metrics.energy
+    assert energy is not None
+    assert energy.gross_j_per_inference == pytest.approx(ACTIVE_W * 10.5 / 100, rel=1e-3)
+    assert runs[0].verdict.state is State.VALID
+    assert headline(runs[0]).path == GROSS_ENERGY
+    (found,) = compare_groups([([runs[0]], [runs[1]])])
+    assert found.metric == GROSS_ENERGY
+    assert from_document(to_document(runs[0])) == runs[0]
+
+
+def test_meter_beside_a_board_without_pulses_gives_no_energy(traces: TargetTraces) -> None:
+    """Edges of anything are taken for windows; or latencies are lost with the energy."""
+    timed = metered_run(target(), traces)
+    assert timed.metrics.energy is not None
+    assert "performance mode" in (timed.metrics.energy.refused or "")
+    assert timed.metrics.throughput_per_s is not None
+    stopped = metered_run(replace(untimed(), is_interrupted=True), traces)
+    assert stopped.metrics.energy is not None
+    assert "stopped in a window" in (stopped.metrics.energy.refused or "")
 
 
 def test_windows_below_ten_seconds_are_marked() -> None:

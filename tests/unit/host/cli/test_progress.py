@@ -21,7 +21,7 @@ from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import ModelRefused, Unreachable
 from edgebench.protocol.messages import Progress, Telemetry
-from edgebench.protocol.record import Outcome, Phase
+from edgebench.protocol.record import Outcome, Phase, PhaseProgress, ProgressUnit
 
 RUN = analyse_run(
     run_record(worker_record(latencies())),
@@ -127,6 +127,32 @@ def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None
         f"{begun}: checking, 0:00:00",
     ]
     assert done.startswith("done: 2/6 digits.tflite")
+
+
+def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
+    """An upload of a minute, or a data set of a day, looks as if it hung."""
+    watcher, out = watch(is_terminal=False)
+    runs = watcher.of("board", 1)
+    runs.run("board", MODEL, "firmware", Place(1, 1))
+
+    def reach(phase: Phase, done: int, total: int, unit: ProgressUnit) -> None:
+        runs.progress(Progress("run-1", phase, 7200.0, reached=PhaseProgress(done, total, unit)))
+        watcher.report()
+
+    runs.progress(Progress("run-1", Phase.LOADING))
+    reach(Phase.LOADING, 10_240, 24_376, ProgressUnit.BYTES)
+    reach(Phase.MEASURING, 1, 5, ProgressUnit.WINDOWS)  # of a phase whose begin was missed
+    reach(Phase.MEASURING, 2, 5, ProgressUnit.WINDOWS)
+    runs.progress(Progress("run-1", Phase.CHECKING, 7200.0))
+    reach(Phase.CHECKING, 3, 1000, ProgressUnit.SAMPLES)
+    begun, *lines = out.getvalue().splitlines()
+    assert lines == [
+        f"{begun}: loading, sending 10.0 KiB of 23.8 KiB, 0:00:00",
+        f"{begun}: measuring, 0:00:00 of 2:00:00",
+        f"{begun}: measuring, 2 of 5 windows, 0:00:00 of 2:00:00",
+        "note: the data set takes about 2:00:00",
+        f"{begun}: checking, 3 of 1000 samples, 0:00:00 of 2:00:00",
+    ]
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

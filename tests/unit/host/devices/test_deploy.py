@@ -106,8 +106,10 @@ def test_line_is_as_before_unless_another_is_named(
 def test_meters_bring_what_their_drivers_need() -> None:
     """A PPK2 is served by an agent that has no pyserial."""
     wired = AgentOptions("board", 7747, ("ppk2:/dev/ttyACM0,supply=3.3", "rapl"), None)
-    assert deploying._extras(REQUEST, wired) == ("serial",)
-    assert deploying._extras(REQUEST, replace(wired, meters=("none",))) == ()
+    assert deploying._extras(REQUEST, wired, has_bridge=False) == ("serial",)
+    unmetered = replace(wired, meters=("none",))
+    assert deploying._extras(REQUEST, unmetered, has_bridge=False) == ()
+    assert deploying._extras(REQUEST, unmetered, has_bridge=True) == ("serial",)
 
 
 @pytest.mark.parametrize(("meters", "line"), [(("wattstick",), None), ((), "spi:/dev/x")])
@@ -116,7 +118,7 @@ def test_wiring_that_an_older_host_does_not_know_is_refused(
 ) -> None:
     """The agent is replaced by one that refuses to start, or serves less than before."""
     with pytest.raises(UsageError, match="; pi@board serves it: name another, or none"):
-        deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line))
+        deploying._extras(REQUEST, AgentOptions("board", 7747, meters, line), has_bridge=False)
 
 
 def test_report_names_what_is_served_and_what_is_not_there(

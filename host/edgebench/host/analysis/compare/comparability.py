@@ -62,6 +62,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "packages": _of_machine(lambda around: around.packages),
     "firmware": _firmware,
     "emulator": _emulator,
+    "model_source": lambda run: "file" if run.model.sha256 else "firmware",
     "runtime": lambda run: run.runtime.name,
     "runtime_version": lambda run: run.runtime.version,
     "delegates_used": lambda run: run.runtime.delegates_used,
@@ -129,7 +130,8 @@ def check_comparable(
     check_keys(allowed)
     allowed = set(allowed).union(*(IMPLIED.get(key, ()) for key in allowed))
     for side, runs in (("baseline", baseline), ("candidate", candidate)):
-        names = {run.model.sha256: run.model.name for run in runs}
+        # Of models without a file, those of one name may be the same.
+        names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")
     found = differences([*baseline, *candidate])

@@ -105,14 +105,7 @@ def find_pulsed_energy(
     result = metered_result(record, power, request)
     if power is None or result.refused is not None:
         return result
-    if any(one.ticks is not None for one in target.windows):
-        reason = (
-            f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
-            "see, and no clock of it is aligned with the meter's"
-        )
-        return replace(result, refused=reason, refused_by="energy")
-    if target.is_interrupted:
-        reason = "the run was stopped in a window, whose pulses nobody can tell from the others"
+    if (reason := _why_none(target, power)) is not None:
         return replace(result, refused=reason, refused_by="energy")
     windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
     try:
@@ -143,6 +136,23 @@ def find_pulsed_energy(
         )
     except ENERGY_ERRORS as exc:
         return with_refusal(result, exc, record.run_id)
+
+
+def _why_none(target: TargetRecord, power: PowerTrace) -> str | None:
+    """Why no pulses of the windows are in a recording, whatever edges it has."""
+    if any(one.ticks is not None for one in target.windows):
+        return (
+            f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
+            "see, and no clock of it is aligned with the meter's"
+        )
+    if target.is_interrupted:
+        return "the run was stopped in a window, whose pulses nobody can tell from the others"
+    if not power.header.capability.digital_count:
+        return (
+            "this meter records no digital input, by which the pulses of the board are seen "
+            "(an LPM01A does with format=ascii,events=fal)"
+        )
+    return None
 
 
 def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedResult:

@@ -118,6 +118,8 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     Rule("accuracy", _SUSPECT, outputs.accuracy),
     Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
     Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
+    Rule("known_model", _SUSPECT, target.known_model),
+    Rule("inputs_read_back", _SUSPECT, target.inputs_read_back),
     Rule("window_range", _SUSPECT, target.window_range),
     Rule("target_clock", _INVALID, target.target_clock, watches=_CLOCK),
     Rule("thermal", _SUSPECT, target.thermal, watches=_TEMPERATURE),

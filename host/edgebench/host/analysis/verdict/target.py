@@ -122,6 +122,19 @@ def answered(evidence: TargetEvidence) -> Ruling:
     )
 
 
+def known_model(evidence: TargetEvidence) -> Ruling:
+    """The model is a file, so that it can be told from another one."""
+    model = evidence.target.model
+    if model.sha256 is None:
+        return unknown("in_firmware", facts={"model": model.name})
+    return holds(True)
+
+
+def inputs_read_back(evidence: TargetEvidence) -> Ruling:
+    """The inputs on the device are those that were sent to it."""
+    return holds(True) if evidence.target.is_read_back else unknown("not_told")
+
+
 def window_range(evidence: TargetEvidence) -> Ruling:
     """Each window would have given the same number."""
     if evidence.measured.summary.count < 2:

@@ -46,6 +46,7 @@ OTHERS: dict[str, tuple[str, object]] = {
     "packages": ("environment.packages", {"something": "else"}),
     "firmware": ("conditions.firmware.sha256", "cd" * 32),
     "emulator": ("conditions.firmware.emulator.version", "8.2.0"),
+    "model_source": ("model.sha256", None),
     "runtime": ("runtime.name", "something else"),
     "runtime_version": ("runtime.version", "something else"),
     "delegates_used": ("runtime.delegates_used", ("something else",)),

@@ -1,0 +1,110 @@
+"""`edgebench bridge`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from edgebench.host.cli.options import add_json, new_parser, seconds, whole
+from edgebench.protocol.exit_code import ExitCode
+
+SILENCE_S = 30.0
+"""A board that works on a command says nothing for so long; one that has no model is sooner."""
+BAUD_RATE = 115_200
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "bridge",
+        "List the microcontrollers at this machine, write firmware onto them, talk to them. They "
+        "are measured by: edgebench bench MODEL --on AGENT/BOARD",
+    )
+    actions = made.add_subparsers(dest="action", metavar="ACTION")
+    listed = actions.add_parser("list", help="list the serial ports, and who uses them (default)")
+    listed.add_argument(
+        "--confirm",
+        action="store_true",
+        help="open every port that may have a board, and ask for its name; many boards restart, "
+        "and other devices at such a port may, too",
+    )
+    add_json(listed)
+    flash = actions.add_parser("flash", help="write firmware onto a board, by a tool on PATH")
+    flash.add_argument(
+        "board",
+        metavar="BOARD",
+        help="kind of board, as nucleo-l4r5zi or pico2; or port, USB serial number or name of a "
+        "confirmed one",
+    )
+    flash.add_argument("firmware", metavar="FILE", type=Path, help="an .elf, .hex or .uf2 file")
+    flash.add_argument("--tool", metavar="T", help="openocd, pyocd, picotool or probe-rs")
+    flash.add_argument("--serial", metavar="N", help="serial number of the debug probe")
+    flash.add_argument("--dry-run", action="store_true", help="print the command, and end")
+    talk = actions.add_parser(
+        "console",
+        help="print what a board says, and send it lines",
+        description="Prints what the board says, and sends it each line of standard input as a "
+        "command, without the need of a %% at its end. Ctrl-C, or the end of the input, ends it.",
+    )
+    talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
+    talk.add_argument(
+        "--baud", type=whole, default=BAUD_RATE, metavar="N",
+        help="speed of the line (default: %(default)s)",
+    )  # fmt: skip
+    talk.add_argument(
+        "--wait", type=seconds, default=SILENCE_S, metavar="TIME",
+        help=f"how long the board may say nothing while it works (default: {SILENCE_S:g}s)",
+    )  # fmt: skip
+    made.set_defaults(json=False, confirm=False)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Run the action."""
+    actions = {"flash": _flash, "console": _console}
+    return actions.get(options.action, _list)(options)
+
+
+def _list(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.devices.bridge import board_memory, find_tools
+    from edgebench.host.show.boards import print_ports
+
+    reports = find_tools().ports(board_memory(), asks=options.confirm)
+    print_ports(reports, as_json=options.json, is_confirmed=options.confirm)
+    return ExitCode.DONE
+
+
+def _flash(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.devices.bridge import board_memory, find_tools
+    from edgebench.protocol.text import printable
+
+    command = find_tools().flash_command(
+        options.board,
+        options.firmware,
+        board_memory(),
+        tool=options.tool,
+        serial=options.serial,
+    )
+    if options.dry_run:
+        print(printable(command.line))
+        return ExitCode.DONE
+    print(f"$ {printable(command.line)}", file=sys.stderr)
+    print(printable(command.run(), keep_lines=True), file=sys.stderr)
+    print(f"written: {printable(str(options.firmware))} onto {printable(options.board)}")
+    return ExitCode.DONE
+
+
+def _console(options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.devices.bridge import find_tools
+
+    if sys.stdin.isatty():
+        print("one command a line, as: name; Ctrl-C ends it", file=sys.stderr)
+    texts = find_tools().converse(options.port, options.baud, sys.stdin, silence_s=options.wait)
+    try:
+        for text in texts:
+            print(text, end="", flush=True)
+    except KeyboardInterrupt:
+        print(end=os.linesep)
+    return ExitCode.DONE

@@ -1,0 +1,33 @@
+"""The firmware bridge of this machine, if it is installed, for a person's hands.
+
+This is the only place of the host that looks for it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from edgebench.protocol.bridge import ENTRY_POINT_GROUP, BridgeTools
+from edgebench.protocol.errors import TargetDriverMissing
+from edgebench.protocol.paths import user_paths
+from edgebench.protocol.target import MEMORY_FILE
+
+
+def find_tools() -> BridgeTools:
+    """The tools that are installed beside the host.
+
+    Raises:
+        TargetDriverMissing: none are.
+    """
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=ENTRY_POINT_GROUP):
+        tools: BridgeTools = point.load()()
+        return tools
+    raise TargetDriverMissing("the firmware bridge is not installed here")
+
+
+def board_memory() -> Path:
+    """File in which this user's agent remembers boards: what is confirmed here, it serves."""
+    return Path(user_paths(os.environ).agent_state) / MEMORY_FILE

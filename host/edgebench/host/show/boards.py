@@ -1,0 +1,51 @@
+"""Serial ports and the boards at them, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from edgebench.host.show.tables import console, plain_table, text
+from edgebench.protocol.bridge import PortReport
+from edgebench.protocol.codec import to_plain
+from edgebench.protocol.text import printable
+
+
+def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: bool) -> None:
+    """Every serial port, what is there, and who uses it."""
+    if as_json:
+        print(json.dumps({"ports": [to_plain(one) for one in reports]}, indent=1))
+        return
+    if not reports:
+        print("no serial port is here")
+    else:
+        table = plain_table("port", "usb id", "serial number", "what", "board", "in use by")
+        for one in reports:
+            table.add_row(
+                text(one.path),
+                one.usb_id or "-",
+                text(one.serial_number or "-"),
+                text(one.text),
+                _board(one),
+                text(", ".join(one.used_by) or "-"),
+            )
+        console().print(table)
+    if not is_confirmed and any(one.is_candidate and one.board is None for one in reports):
+        print("next: ask them what they are: edgebench bridge list --confirm", file=sys.stderr)
+    print(
+        "a board at another port (a pseudo-terminal, a socket) is named to the agent: "
+        "edgebench-agent serve --board ADDRESS",
+        file=sys.stderr,
+    )
+
+
+def _board(one: PortReport) -> Text:
+    if one.board is not None:
+        model = f", model {one.model}" if one.model else ""
+        return Text(printable(f"{one.board}{model}"), style="green")
+    if one.trouble is not None:
+        return Text(printable(f"no: {one.trouble}"), style="yellow")
+    return Text("not asked" if one.is_candidate else "-")

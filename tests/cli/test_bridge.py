@@ -1,0 +1,100 @@
+"""`edgebench bridge`: ports, firmware, console."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.firmware_process import built
+
+from edgebench.host.show.boards import print_ports
+from edgebench.protocol.bridge import PortReport
+
+FAKE = """#!/bin/sh
+echo "$0 $@" >> {log}
+echo "** Programming Finished **"
+exit {status}
+"""
+
+
+def fake_tool(folder: Path, name: str, status: int) -> Path:
+    """A tool on PATH that only notes how it is called; its notes."""
+    log = folder / "calls.txt"
+    (folder / name).write_text(FAKE.format(log=log, status=status))
+    (folder / name).chmod(0o755)
+    return log
+
+
+def run(folder: Path, *words: str, text: str = "", path: str = "/bin:/usr/bin") -> tuple[int, str]:
+    """Exit code, and what a command says on both of its outputs."""
+    environment = {**Host(folder / "host").environment, "PATH": path}
+    result = subprocess.run(
+        [sys.executable, "-m", "edgebench.host.cli", "bridge", *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        timeout=120,
+    )
+    return result.returncode, result.stdout + result.stderr
+
+
+def test_ports_are_listed_for_programs_and_for_people(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A list is empty without boards, hides who uses a port, or is not JSON."""
+    code, text = run(tmp_path, "list", "--json")
+    document = json.JSONDecoder().raw_decode(text)[0]
+    assert code == 0
+    assert isinstance(document["ports"], list)
+    nucleo = PortReport(
+        path="/dev/ttyACM0",
+        usb_id="0483:374b",
+        serial_number="066A",
+        text="ST-LINK of a Nucleo or Discovery board",
+        is_candidate=True,
+        used_by=("python (7)",),
+    )
+    print_ports([nucleo], as_json=False, is_confirmed=False)
+    shown = capsys.readouterr()
+    for word in ("/dev/ttyACM0", "066A", "not asked", "python (7)"):
+        assert word in shown.out
+    assert "edgebench bridge list --confirm" in shown.err
+
+
+def test_firmware_is_written_by_a_tool_on_path(tmp_path: Path) -> None:
+    """The command is not the one that was shown, or a tool that fails has written."""
+    log = fake_tool(tmp_path, "openocd", 0)
+    image, path = tmp_path / "kit.elf", f"{tmp_path}:/bin:/usr/bin"
+    image.write_bytes(b"\x7fELF")
+    flash = ("flash", "nucleo-l4r5zi", str(image))
+    code, text = run(tmp_path, *flash, "--dry-run", path=path)
+    assert (code, log.exists()) == (0, False)
+    assert "st_nucleo_l4.cfg" in text
+    code, text = run(tmp_path, *flash, path=path)
+    assert code == 0
+    assert f"written: {image}" in text
+    assert "verify reset exit" in log.read_text()
+    fake_tool(tmp_path, "openocd", 3)
+    code, text = run(tmp_path, *flash, path=path)
+    assert (code, "failed with status 3" in text) == (1, True)
+    code, text = run(tmp_path, "flash", "toaster", str(image), path=path)
+    assert (code, "nucleo-l4r5zi" in text) == (2, True)
+
+
+def test_console_sends_lines_and_prints_replies(tmp_path: Path) -> None:
+    """A person has to type the terminator, or sees no reply."""
+    with subprocess.Popen([str(built("posix", "gcc"))], stdout=subprocess.PIPE, text=True) as board:
+        assert board.stdout is not None
+        port = board.stdout.readline().strip()
+        code, text = run(tmp_path, "console", port, text="name\n\nprofile%\n")
+        board.kill()
+    assert code == 0
+    assert text.index("m-name-dut-[edgebench-posix]") < text.index("m-model-[none]")
+    code, text = run(tmp_path, "console", str(tmp_path / "ttyACM9"))
+    assert (code, "no such serial port" in text) == (1, True)
