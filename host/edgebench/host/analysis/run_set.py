@@ -138,15 +138,17 @@ def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     if not found or (metric.is_tail and len(found) < len(runs)):
         return None
     values = np.array(found, np.float64)
-    interval = median_interval(values)
+    # A count that does not scatter has no distribution: it is known as far as its runs agree.
+    span = float(values.min()), float(values.max())
+    interval = span if metric.is_exact else median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:
         interval = _with_meter(interval, median, _meter_ratio(runs))
     return SetMetric(
         count=values.size,
         median=median,
-        min=float(values.min()),
-        max=float(values.max()),
+        min=span[0],
+        max=span[1],
         ci95=interval,
     )
 
@@ -254,13 +256,14 @@ def _own_findings(
     precise = _precise(runs[0], headline)
     found = metrics.get(precise)
     half_width = found.half_width_ratio if found else None
+    needed = 1 if METRICS[precise].is_exact else MIN_RUNS
     findings = [
         Finding(
             id="run_count",
-            outcome=_outcome(len(counted) >= MIN_RUNS),
+            outcome=_outcome(len(counted) >= needed),
             severity=State.SUSPECT if counted else State.INVALID,
             value=float(len(counted)),
-            limit=float(MIN_RUNS),
+            limit=float(needed),
             unit="count",
             facts={"planned_count": runs[0].member.count if runs[0].member else 1},
         )

@@ -17,13 +17,14 @@ from edgebench.host.analysis.compare.runs import compare_groups
 from edgebench.host.analysis.measurement import TargetTraces
 from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.analysis.run import analyse_target
+from edgebench.host.analysis.run_set import find_set
 from edgebench.host.analysis.verdict.judge import judge_target
 from edgebench.host.analysis.verdict.table import TARGET_RULES
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.analysis.windows import measure_windows
 from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.energy import EdgeWindow, EnergyResult, MeterCheck
-from edgebench.host.result.facts import EnergyRequest, HostFacts
+from edgebench.host.result.facts import EnergyRequest, HostFacts, SetMember
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline
 from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.run import Run
@@ -386,6 +387,18 @@ def counted_run(run_id: str, ticks: int, **emulator: Any) -> Run:
     return analyse_target(
         record, TargetTraces(), created_utc="2026-11-23T12:00:00+00:00", clock=None
     )
+
+
+def test_set_of_counts_needs_no_five_runs() -> None:
+    """Two runs of an emulated board count the same, and are suspect as they are not five."""
+    first, second, other = (
+        replace(counted_run(name, ticks), member=SetMember("set-00000001", number, 2))
+        for number, (name, ticks) in enumerate(
+            [("a", 17_785_043), ("b", 17_785_044), ("b", 57_785_044)]
+        )
+    )
+    assert find_set([first, second]).verdict.state is State.VALID
+    assert find_set([first, replace(other, member=second.member)]).verdict.is_refused
 
 
 def test_counts_of_two_machines_are_compared() -> None:
