@@ -315,9 +315,14 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
-    blob.check_fit(BoardMemory(info.model_max, info.ram_max))
     if _has_model(info, data):
         return BoardWithModel(board, sent_model(data, blob), directory)
+    if info.model_place == "firmware":
+        raise ModelRefused(
+            f"{board.facts.name} takes no other model than {info.model}: it is linked into its "
+            "firmware"
+        )
+    blob.check_fit(BoardMemory(info.model_max, info.ram_max))
     begin_s = time.monotonic()
     facts = board.load_model(blob.data)
     upload_s = time.monotonic() - begin_s

@@ -79,6 +79,18 @@ class TargetInputs:
         return CheckFacts() if self.dataset is None else self.dataset.check
 
 
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """Lengths of the windows of a run."""
+
+    count: int
+    """Inferences of each."""
+    warmup_count: int
+    """Inferences before each."""
+    each_s: float
+    """Time of an inference by the clock beside the target, rather too long."""
+
+
 def measure_target(
     job: Job, pipe: Pipe, directory: Path, *, keep: Callable[[TargetRecord], None]
 ) -> None:
@@ -139,39 +151,12 @@ def _measure(
     job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
 ) -> tuple[TargetRecord, list[list[Tensor]]]:
     """Record of the windows, and outputs for the samples."""
-    spec = job.spec
-    emulator = target.firmware.emulator
-    is_counted = emulator is not None and emulator.instruction_ns is not None
     samples = list(map(sample_bytes, inputs.samples))
-    pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, spec.warmup_duration_s))
+    pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, job.spec.warmup_duration_s))
     with STOP.armed():
         target.set_input(samples[0])
-        begin_s = time.monotonic()
-        first = target.window(1, warmup_count=0).window
-        each_s = time.monotonic() - begin_s
-        if first.ticks is None and inputs.dataset is not None:
-            raise UsageError(
-                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
-                "mode, as its pulses would be taken for those of the windows"
-            )
-        if inputs.dataset is not None:
-            inputs.dataset.rehearse(target, limit_s=spec.dataset_limit_s)
-        if is_counted:
-            count, warmup_count = 1, 0
-        elif first.ticks is None:
-            each_s = _untimed_each_s(target, spec)
-            count, warmup_count = _counts(spec, each_s, UNTIMED_MARGIN)
-        else:
-            # The first inference alone may have been slower.
-            count = max(1, math.ceil(TRIAL_S / max(each_s, 1e-4)))
-            trial = target.window(count, warmup_count=0).window
-            if not trial.duration_s:
-                raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
-            each_s = trial.duration_s / trial.count
-            count, warmup_count = _counts(spec, each_s, CLOCKS_MARGIN)
-            # A target whose clock runs slow takes longer than it says.
-            each_s = max(each_s, (trial.end_ns - trial.begin_ns) / 1e9 / trial.count)
-    pipe.phase(Phase.MEASURING, WINDOWS * (count + warmup_count) * each_s)
+        plan = _plan_windows(target, job.spec, inputs.dataset)
+    pipe.phase(Phase.MEASURING, WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
     windows: list[Window] = []
     inference_ticks: list[int] = []
     outputs: list[list[Tensor]] = []
@@ -181,7 +166,7 @@ def _measure(
             for number in range(WINDOWS):
                 pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
                 target.set_input(samples[number % len(samples)])
-                timed = target.window(count, warmup_count=warmup_count)
+                timed = target.window(plan.count, warmup_count=plan.warmup_count)
                 if number < len(samples):
                     outputs.append(output_tensors(target))
                 windows.append(timed.window)
@@ -190,7 +175,6 @@ def _measure(
         if not windows:
             raise
         is_interrupted = True
-    pipe.phase(Phase.SPOOLING)
     record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -201,7 +185,7 @@ def _measure(
         firmware=target.firmware,
         memory=target.memory,
         output=replace(output_facts(outputs[0], outputs[1:]), sample_count=len(outputs)),
-        warmup_count=warmup_count,
+        warmup_count=plan.warmup_count,
         windows=tuple(windows),
         is_interrupted=is_interrupted,
         inference_ticks=tuple(inference_ticks),
@@ -211,6 +195,41 @@ def _measure(
         check=inputs.check,
     )
     return record, outputs
+
+
+def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
+    """Lengths of the windows, by inferences that are not counted.
+
+    Raises:
+        InferenceFailed: the target's counter stands still.
+        UsageError: it is in energy mode, and a data set is to be answered.
+        DatasetTooSlow: the data set takes longer than it may.
+    """
+    begin_s = time.monotonic()
+    first = target.window(1, warmup_count=0).window
+    each_s = time.monotonic() - begin_s
+    if dataset is not None:
+        if first.ticks is None:
+            raise UsageError(
+                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                "mode, as its pulses would be taken for those of the windows"
+            )
+        dataset.rehearse(target, limit_s=spec.dataset_limit_s)
+    emulator = target.firmware.emulator
+    if emulator is not None and emulator.instruction_ns is not None:
+        return WindowPlan(1, 0, each_s)
+    if first.ticks is None:
+        each_s = _untimed_each_s(target, spec)
+        return WindowPlan(*_counts(spec, each_s, UNTIMED_MARGIN), each_s)
+    # The first inference alone may have been slower.
+    count = max(1, math.ceil(TRIAL_S / max(each_s, 1e-4)))
+    trial = target.window(count, warmup_count=0).window
+    if not trial.duration_s:
+        raise InferenceFailed(f"{target.firmware.name}: its counter stands still")
+    counts = _counts(spec, trial.duration_s / trial.count, CLOCKS_MARGIN)
+    # A target whose clock runs slow takes longer than it says.
+    passed_s = max(trial.duration_s, (trial.end_ns - trial.begin_ns) / 1e9)
+    return WindowPlan(*counts, passed_s / trial.count)
 
 
 def _inputs(job: Job, target: OpenTarget) -> TargetInputs:

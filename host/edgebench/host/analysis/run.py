@@ -45,7 +45,14 @@ from edgebench.host.result.run import (
 from edgebench.host.result.windows import TargetMemoryBytes
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
 from edgebench.protocol.errors import ErrorCode, MeasurementError
-from edgebench.protocol.record import BindingFacts, Phase, RunRecord, SyncFacts, WorkerRecord
+from edgebench.protocol.record import (
+    BindingFacts,
+    CheckFacts,
+    Phase,
+    RunRecord,
+    SyncFacts,
+    WorkerRecord,
+)
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
 from edgebench.protocol.spec import RunSpec
 
@@ -150,7 +157,7 @@ def analyse_target(
                 flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
             ),
             upload_s=target.upload_s,
-            accuracy=_accuracy(measured.quality, facts),
+            accuracy=_accuracy(measured.quality, target.check, facts),
             agreement=measured.quality.agreement,
             energy=energy,
         ),
@@ -285,7 +292,7 @@ def _metrics(
             harness.end_to_end_p50_ns,
             _binding(harness.binding),
         ),
-        accuracy=_accuracy(measured.quality, facts),
+        accuracy=_accuracy(measured.quality, worker.check, facts),
         agreement=measured.quality.agreement,
         loadgen=measured.loadgen,
         thermal=measured.throttling,
@@ -294,7 +301,7 @@ def _metrics(
     )
 
 
-def _accuracy(quality: OutputQuality, facts: HostFacts) -> Accuracy | None:
+def _accuracy(quality: OutputQuality, check: CheckFacts, facts: HostFacts) -> Accuracy | None:
     accuracy = quality.accuracy
     if accuracy is None:
         return None
@@ -303,6 +310,7 @@ def _accuracy(quality: OutputQuality, facts: HostFacts) -> Accuracy | None:
         value=accuracy.value,
         ci95=accuracy.ci95,
         sample_count=accuracy.sample_count,
+        planned_count=check.dataset_wanted_count or None,
         dataset=facts.dataset,
         drop_vs_reference=accuracy_drop(accuracy, facts.reference),
         reference=facts.reference,

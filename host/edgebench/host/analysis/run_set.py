@@ -138,17 +138,15 @@ def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     if not found or (metric.is_tail and len(found) < len(runs)):
         return None
     values = np.array(found, np.float64)
-    # A count that does not scatter has no distribution: it is known as far as its runs agree.
-    span = float(values.min()), float(values.max())
-    interval = span if metric.is_exact else median_interval(values)
+    interval = median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:
         interval = _with_meter(interval, median, _meter_ratio(runs))
     return SetMetric(
         count=values.size,
         median=median,
-        min=span[0],
-        max=span[1],
+        min=float(values.min()),
+        max=float(values.max()),
         ci95=interval,
     )
 
@@ -255,8 +253,10 @@ def _own_findings(
     """How many runs count, and how far apart they are."""
     precise = _precise(runs[0], headline)
     found = metrics.get(precise)
-    half_width = found.half_width_ratio if found else None
-    needed = 1 if METRICS[precise].is_exact else MIN_RUNS
+    half_width, needed = found.half_width_ratio if found else None, MIN_RUNS
+    if found is not None and METRICS[precise].is_exact:
+        # A reproducible count has no distribution: it is known as far as the runs agree.
+        half_width, needed = (found.max - found.min) / 2 / found.median, 1
     findings = [
         Finding(
             id="run_count",

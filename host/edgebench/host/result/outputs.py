@@ -49,6 +49,8 @@ class Accuracy:
     value: float
     ci95: tuple[float, float] | None
     sample_count: int
+    planned_count: int | None = None
+    """Samples that were to be answered; None where the agent did not tell."""
     dataset: str | None = None
     drop_vs_reference: float | None = None
     """How much worse than the reference, in the unit of the metric."""

@@ -20,7 +20,7 @@ class SetMetric:
     max: float
     ci95: tuple[float, float] | None = None
     """Bounds of the 95 % confidence interval of the median of such runs; of an energy, with the
-    error of the meter. None below five runs. Of a count that does not scatter, its range."""
+    error of the meter. None below five runs."""
 
     @property
     def half_width_ratio(self) -> float | None:

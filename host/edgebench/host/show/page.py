@@ -108,34 +108,53 @@ def _model(model: ModelFacts) -> str:
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
-    model, device, runtime, environment = run.model, run.device, run.runtime, run.environment
-    delegates = ", ".join(runtime.delegates_used) or "none"
+    device, conditions = run.device, run.conditions
     facts = [
         *_failure(run.failure),
         ("run", f"{run.run_id}, {run.created_utc}"),
         *_set(run),
-        ("model", _model(model)),
-        ("runtime", f"{runtime.name} {runtime.version or '?'}, delegates used: {delegates}"),
+        ("model", _model(run.model)),
+        ("runtime", _runtime(run)),
         ("kind", _kind(run)),
-        ("scenario", _scenario(run.spec)),
+        ("scenario", _scenario(run.spec, is_counted=_is_counted(run))),
     ]
-    if (scheduling := run.conditions.scheduling) is not None:
+    if conditions.scheduling is not None or conditions.firmware is not None:
+        facts.append(("inputs", _inputs(conditions)))
+    if (scheduling := conditions.scheduling) is not None:
         cpus = ",".join(map(str, scheduling.cpus))
         process = f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"
-        facts += [("inputs", _inputs(run.conditions)), ("process", process)]
-    if run.conditions.confinement is not None:
-        facts.append(("confinement", confinement_line(run.conditions.confinement)))
+        facts.append(("process", process))
+    if conditions.confinement is not None:
+        facts.append(("confinement", confinement_line(conditions.confinement)))
     if not run.verdict.is_refused:
         facts += _numbers(run.metrics)
-    facts += [
-        ("device", f"{device.name}, {device.soc}, {device.os}"),
-        ("virtual", environment.virtualization or "none detected"),
-        ("governor", environment.cpu.governor or "not reported by the kernel"),
-        ("load average", _load(environment.load_1m)),
-    ]
-    if run.conditions.ambient_c is not None:
-        facts.append(("ambient", f"{run.conditions.ambient_c:g} °C, stated by the operator"))
+    facts += [("device", f"{device.name}, {device.soc}, {device.os}"), *_machine(run)]
+    if conditions.ambient_c is not None:
+        facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts
+
+
+def _runtime(run: Run) -> str:
+    """What ran the model: a library, or the firmware of a target."""
+    name = f"{run.runtime.name} {run.runtime.version or '?'}"
+    if (firmware := run.conditions.firmware) is None:
+        return f"{name}, delegates used: {', '.join(run.runtime.delegates_used) or 'none'}"
+    parts = [name, firmware.name, firmware.version]
+    if firmware.sha256 is not None:
+        parts.append(firmware.sha256[:12])
+    if (emulator := firmware.emulator) is not None:
+        parts.append(f"in {emulator.name} {emulator.version}")
+    return ", ".join(parts)
+
+
+def _machine(run: Run) -> list[tuple[str, str]]:
+    """State of the machine that ran the model; of a target, of the one beside it."""
+    environment = run.environment
+    virtual, load = environment.virtualization or "none detected", _load(environment.load_1m)
+    if run.conditions.firmware is not None:
+        return [("beside it", f"{environment.kernel}; virtual: {virtual}; load average {load}")]
+    governor = environment.cpu.governor or "not reported by the kernel"
+    return [("virtual", virtual), ("governor", governor), ("load average", load)]
 
 
 def confinement_line(confinement: Confinement) -> str:
@@ -182,11 +201,16 @@ def _set(run: Run) -> list[tuple[str, str]]:
     return [("set", f"{place}; edgebench show {run.member.set_id}")]
 
 
+def _is_counted(run: Run) -> bool:
+    """Whether instructions were counted, and no time was measured."""
+    return run.metrics.instructions_per_inference is not None
+
+
 def _kind(run: Run) -> str:
     profile = run.metrics.profile
     if run.simulated:
         return "SIMULATED device: its times are simulated"
-    if run.metrics.instructions_per_inference is not None:
+    if _is_counted(run):
         return "EMULATED device: instructions are counted, and no time is claimed"
     if profile is None:
         return "measurement"
@@ -207,8 +231,10 @@ def _inputs(conditions: Conditions) -> str:
     return f"{conditions.sample_count} samples, {source}: {', '.join(shown) or 'none'}"
 
 
-def _scenario(spec: RunSpec) -> str:
-    """The scenario as it was specified."""
+def _scenario(spec: RunSpec, *, is_counted: bool) -> str:
+    """The scenario as it was specified; a count takes one inference, however long it may take."""
+    if is_counted:
+        return f"{spec.scenario.value}, engine {spec.engine.value}, seed {spec.seed}"
     parts = [
         spec.scenario.value,
         f"preset {spec.preset}",

@@ -263,7 +263,7 @@ def without(runs: Sequence[Document], how: str) -> list[Document]:
     elif how == "unmetered":
         metrics["energy"] = None
     else:
-        names = [name for name in metrics["energy"] if name not in ("meter", "checks")]
+        names = metrics["energy"].keys() - {"meter", "checks", "edge_windows"}
         metrics["energy"] |= dict.fromkeys(names) | {"refused": "complete: port /dev/x is gone"}
     return found
 
