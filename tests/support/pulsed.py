@@ -44,7 +44,10 @@ def sampled_j(edges_s: Floats, chance: np.random.Generator, gain: float = 1.0) -
 
 def lpm01a_recording(energies_j: Floats, pulses_s: Sequence[float], folder: Path) -> PowerFile:
     """Recording of these samples, with a falling edge at these seconds."""
-    records = tuple((int(one * RATE_HZ), b"event 00 fal\r\n") for one in sorted(pulses_s))
+    records = tuple(
+        (int(one * RATE_HZ), b"event %02d fal\r\n" % number)
+        for number, one in enumerate(sorted(pulses_s))
+    )
     data = stream_bytes(energies_j, rate_hz=RATE_HZ, is_ascii=True, faults=Faults(records=records))
     settings = Lpm01aSettings(setup=SETUP, supply_v=3.3)
     meter = Header(

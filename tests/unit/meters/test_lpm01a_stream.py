@@ -364,6 +364,10 @@ def test_event_is_an_edge_at_the_sample_behind(edge: str, levels: list[int]) -> 
     [
         ((4, 5, 6), None),
         ((98, 99, 0), None),
+        ((98, 99, 100), None),
+        ((998, 999, 0, 1), None),
+        ((4, 0), "edge 0 of input D7 came behind edge 4: one was lost between them"),
+        ((8, 9, 0), "edge 0 of input D7 came behind edge 9: one was lost between them"),
         ((0, 1, 3), "edge 3 of input D7 came behind edge 1: one was lost between them"),
     ],
 )

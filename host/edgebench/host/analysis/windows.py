@@ -127,7 +127,10 @@ def _metered(
 
 def _check(window: Window) -> None:
     ticks, rate_hz = window.ticks, window.tick_rate_hz
-    is_true = ticks is None or rate_hz is None or (ticks >= 1 and 0 < rate_hz < 1e12)
+    if ticks is None or rate_hz is None:
+        is_true = ticks is rate_hz
+    else:
+        is_true = ticks >= 1 and 0 < rate_hz < 1e12
     if window.count < 1 or not is_true:
         raise MeasurementError(
             f"window of {window.count} inferences took {ticks} ticks at {rate_hz} Hz"

@@ -115,7 +115,8 @@ class EdgeWindow:
     inference_count: int
     duration_s: float
     """Time between the edges, by the meter's own clock."""
-    energy_j_per_inference: float
+    energy_j_per_inference: float | None = None
+    """None where the energy was refused."""
 
 
 @dataclass(frozen=True, slots=True)

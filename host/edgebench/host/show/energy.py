@@ -78,7 +78,8 @@ def _gross(energy: EnergyResult, gross_j: float) -> str:
 
 def _edges(energy: EnergyResult) -> str:
     """Windows whose ends the meter itself saw, of which the energy is the median."""
-    each_j = [one.energy_j_per_inference for one in energy.edge_windows]
+    energies_j = (one.energy_j_per_inference for one in energy.edge_windows)
+    each_j = [one for one in energies_j if one is not None]
     span = f"{format_joules(min(each_j))} to {format_joules(max(each_j))}"
     return (
         f"median of {len(each_j)} windows between edges at input {energy.edge_input} of the meter, "

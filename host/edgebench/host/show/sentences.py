@@ -88,7 +88,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "{value:.3f} s, at least {limit:g} s",
         "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",
         "counted": _COUNTED,
-        "no_time": "the device is in energy mode and tells no time, and no meter saw its pulses",
+        "no_time": "the device is in energy mode and tells no time, and no meter has edges of its "
+        "windows",
     },
     "enough_windows": {
         "": "{value:.0f} windows, at least {limit:.0f}",

@@ -30,6 +30,8 @@ from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import sentence
+from edgebench.host.store.power_file import PowerFile
+from edgebench.meters.base import Gap
 from edgebench.protocol.errors import MeasurementError, NotComparable
 from edgebench.protocol.record import (
     CheckFacts,
@@ -140,6 +142,8 @@ def test_emulator_that_counts_no_instructions_gives_no_number() -> None:
         (Window(0, 1, 0, 5, 1e6), "0 inferences"),
         (Window(0, 1, 5, 0, 1e6), "0 ticks"),
         (Window(0, 1, 5, 5, float("nan")), "nan Hz"),
+        (Window(0, 1, 5, 5, None), "5 ticks at None Hz"),
+        (Window(0, 1, 5, None, 1e6), "None ticks"),
         (Window(5, 4, 5, 5, 1e6), "before it begins"),
         (Window(5, 5, 5, 5, 1e6), "no time"),
     ],
@@ -299,6 +303,28 @@ def test_meter_beside_a_board_without_pulses_gives_no_energy(traces: TargetTrace
     stopped = metered_run(replace(untimed(), is_interrupted=True), traces)
     assert stopped.metrics.energy is not None
     assert "stopped in a window" in (stopped.metrics.energy.refused or "")
+
+
+@pytest.mark.parametrize("is_of_meter", [True, False])
+def test_board_without_its_energy_still_has_its_time(
+    traces: TargetTraces, is_of_meter: bool
+) -> None:
+    """Samples that are missing make a run invalid, as if no meter had seen its pulses."""
+    power = traces.power
+    assert isinstance(power, PowerFile)
+    loss = replace(power.loss, trouble="the cable was pulled")
+    if not is_of_meter:  # 20 of the 10 500 samples of a window
+        gap = Gap(30_000_000_000, 30_020_000_000, 20, "counter")
+        loss = replace(power.loss, lost_count=20, gaps=(gap,))
+    lossy = replace(traces, power=replace(power, facts=replace(power.facts, loss=loss)))
+    run = metered_run(untimed(), lossy)
+    energy = run.metrics.energy
+    assert energy is not None
+    assert (energy.is_measured, energy.refused_by) == (False, "meter" if is_of_meter else "energy")
+    assert [one.energy_j_per_inference for one in energy.edge_windows] == [None] * 5
+    assert run.metrics.throughput_per_s == pytest.approx(100 / 10.5, rel=1e-3)
+    assert run.verdict.state is State.SUSPECT
+    assert from_document(to_document(run)) == run
 
 
 def test_windows_below_ten_seconds_are_marked() -> None:

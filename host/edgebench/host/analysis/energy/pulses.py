@@ -7,10 +7,17 @@ the number of inferences.
 
 Which edges are which windows follows from their order. Every `infer` makes two; the board makes
 others when it starts, when it is asked for a `timestamp`, and in windows that are not counted, all
-before the windows that are. So the windows have the last edges of the recording, two each. A lost
-edge shifts all that come before it, so that pauses stand for windows. So most windows are as long
-as the lines that the bridge read are apart, or the energy is refused. Single lines may be late by
-seconds on a busy machine, and this is all that the bridge's clock is good for.
+before the windows that are. So the windows have the last edges of the recording, two each.
+
+A lost edge shifts all that come before it, so that pauses stand for windows. Edges are refused
+
+    where most windows or pauses are not as long as the lines that the bridge read are apart;
+    where the pauses are as long as the windows, since shifted edges would then fit as well;
+    where one window is not as long as the others, of the same count on the same clock: the edge
+    that was lost is one of the first, and most windows are right.
+
+Single lines may be late by seconds on a busy machine. So the bridge's clock refuses, by a generous
+limit, and chooses nothing.
 
 The reported energy is that of the median window, as the benchmark's rules ask: five windows, ten
 seconds each or more.
@@ -49,6 +56,8 @@ LATE_S = 2.0
 """Lateness of most lines, beside the edges that they belong to, on a machine that is busy …"""
 LATE_RATIO = 0.5
 """… but no larger share of a window: a pause is not to be taken for one."""
+FEWEST_WINDOWS = 2
+"""With a pause between them, which one window alone cannot be told from."""
 MAX_STARTS = 10_000
 """Most inferences whose starts are laid out evenly, to see whether a meter is in step with them."""
 
@@ -86,8 +95,6 @@ class PulsedResult:
     """Energy of several windows of one model."""
 
     site: Site
-    input_number: int
-    """Digital input that has the pulses."""
     windows: tuple[PulsedEnergy, ...]
     """In order of time."""
 
@@ -101,33 +108,41 @@ class PulsedResult:
 def find_pulsed_energy(
     record: RunRecord, target: TargetRecord, power: PowerTrace | None, request: EnergyRequest
 ) -> EnergyResult:
-    """Energy of a run on a board in energy mode, or why there is none."""
+    """Energy of a run on a board in energy mode, or why there is none.
+
+    The edges time the windows, also where the energy between them is refused.
+    """
     result = metered_result(record, power, request)
-    if power is None or result.refused is not None:
+    if power is None:
         return result
-    if (reason := _why_none(target, power)) is not None:
-        return replace(result, refused=reason, refused_by="energy")
     windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
     try:
-        pulsed = pulsed_energy(power, windows)
-        median = pulsed.median
+        _refuse_without_pulses(target, power)
+        edge_input, edges_ns = find_edges(windows, power.falling_edges(), _period_ns(power))
+        durations_s = (np.diff(edges_ns)[:, 0] / 1e9).tolist()
         result = replace(
             result,
-            boundary=pulsed.site.boundary,
-            channels=pulsed.site.channels,
-            edge_input=pulsed.input_number,
+            edge_input=edge_input,
             edge_windows=tuple(
-                EdgeWindow(
-                    inference_count=one.window.count,
-                    duration_s=one.duration_s,
-                    energy_j_per_inference=one.energy_j_per_inference.value,
-                )
-                for one in pulsed.windows
+                EdgeWindow(inference_count=one.count, duration_s=duration_s)
+                for one, duration_s in zip(windows, durations_s, strict=True)
             ),
-            net_refused="nobody knows when the board was idle: it has no clock that is aligned",
         )
+        if result.refused is not None:
+            return result
+        pulsed = pulsed_energy(power, windows, edges_ns)
+        median = pulsed.median
         return with_gross(
-            result,
+            replace(
+                result,
+                boundary=pulsed.site.boundary,
+                channels=pulsed.site.channels,
+                edge_windows=tuple(
+                    replace(edge, energy_j_per_inference=one.energy_j_per_inference.value)
+                    for edge, one in zip(result.edge_windows, pulsed.windows, strict=True)
+                ),
+                net_refused="nobody knows when the board was idle: it has no clock that is aligned",
+            ),
             MeterErrors(power.header.uncertainty),
             median.measured,
             median.window.count,
@@ -135,42 +150,50 @@ def find_pulsed_energy(
             battery_capacity_j=request.battery_capacity_j,
         )
     except ENERGY_ERRORS as exc:
-        return with_refusal(result, exc, record.run_id)
+        return result if result.refused is not None else with_refusal(result, exc, record.run_id)
 
 
-def _why_none(target: TargetRecord, power: PowerTrace) -> str | None:
-    """Why no pulses of the windows are in a recording, whatever edges it has."""
+def _refuse_without_pulses(target: TargetRecord, power: PowerTrace) -> None:
+    """Refuse a recording without pulses of the windows, whatever edges it has."""
     if any(one.ticks is not None for one in target.windows):
-        return (
+        raise MeasurementError(
             f"{target.firmware.name} is in performance mode: it makes no pulses that a meter could "
             "see, and no clock of it is aligned with the meter's"
         )
     if target.is_interrupted:
-        return "the run was stopped in a window, whose pulses nobody can tell from the others"
+        raise MeasurementError(
+            "the run was stopped in a window, whose pulses nobody can tell from the others"
+        )
     if not power.header.capability.digital_count:
-        return (
+        raise MeasurementError(
             "this meter records no digital input, by which the pulses of the board are seen "
             "(an LPM01A does with format=ascii,events=fal)"
         )
-    return None
 
 
-def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedResult:
+def _period_ns(power: PowerTrace) -> float:
+    """Interval of the meter's samples."""
+    return 1e9 / power.header.capability.rate_hz
+
+
+def pulsed_energy(
+    power: PowerTrace, windows: Sequence[PulsedWindow], edges_ns: Nanoseconds
+) -> PulsedResult:
     """Energy per inference of each window, by the meter's own edges.
 
     Args:
         power: Recording with a digital input.
         windows: Windows in order of time.
+        edges_ns: Their edges, as `find_edges` has them, shape (windows, 2).
 
     Raises:
-        MeasurementError: no input has the pulses, or a window has no energy.
+        MeasurementError: a window has no energy.
     """
     refuse_few_instants(power.header.capability)
     site = site_in(power)
-    period_ns = 1e9 / power.header.capability.rate_hz
-    number, edges_ns = find_edges(windows, power.falling_edges(), period_ns)
     # Windows and trace are of one clock: all that is open is where in a sample an edge was.
-    same = Alignment(SyncMethod.EDGE, ClockLine(0, 0.0), period_ns, mark_count=edges_ns.size)
+    line = ClockLine(0, 0.0)
+    same = Alignment(SyncMethod.EDGE, line, _period_ns(power), mark_count=edges_ns.size)
     trace = AlignedTrace(power, site, same)
     errors = MeterErrors(power.header.uncertainty)
     energies: list[PulsedEnergy] = []
@@ -181,7 +204,7 @@ def pulsed_energy(power: PowerTrace, windows: Sequence[PulsedWindow]) -> PulsedR
         measured = replace(measured, in_step_j=math.hypot(measured.in_step_j, in_step_j))
         gross = errors.gross_per_inference(measured, window.count)
         energies.append(PulsedEnergy(window, (begin, end), measured, gross))
-    return PulsedResult(site, number, tuple(energies))
+    return PulsedResult(site, tuple(energies))
 
 
 def find_edges(
@@ -195,22 +218,38 @@ def find_edges(
         period_ns: Interval of the meter's samples: edges of one pin on two inputs differ by less.
 
     Raises:
-        MeasurementError: no input has them, or two have others.
+        MeasurementError: no input has them, two have others, or the pauses are like the windows.
     """
-    if not windows:
-        raise MeasurementError("there was no window with pulses")
-    told_ns = np.array([one.ended_ns - one.began_ns for one in windows], np.int64)
-    fitting = {
-        number: pairs
-        for number, times in edges.items()
-        if (pairs := _last_pairs(times, told_ns)) is not None
-    }
+    if len(windows) < FEWEST_WINDOWS:
+        raise MeasurementError(
+            f"edges of {len(windows)} windows cannot be told from others: it takes {FEWEST_WINDOWS}"
+        )
+    counts = np.array([one.count for one in windows], np.float64)
+    lines_ns = np.array([(one.began_ns, one.ended_ns) for one in windows], np.int64)
+    told_ns, told_pauses_ns = _durations(lines_ns)
+    window_ns = float(np.median(told_ns))
+    allowed_ns = min(LATE_S * 1e9, LATE_RATIO * window_ns)
+    within = f"within {in_words(allowed_ns / 1e9)}"
+    fitting: dict[int, Nanoseconds] = {}
+    for number, times in edges.items():
+        if len(times) < lines_ns.size:
+            continue
+        pairs = times[len(times) - lines_ns.size :].reshape(-1, 2)
+        durations_ns, pauses_ns = _durations(pairs)
+        each_ns = durations_ns / counts
+        off_ns = (
+            np.median(np.abs(durations_ns - told_ns)),
+            np.median(np.abs(pauses_ns - told_pauses_ns)),
+            np.max(np.abs(each_ns - np.median(each_ns)) * counts),
+        )
+        if max(off_ns) <= allowed_ns:
+            fitting[number] = pairs
     if not fitting:
         counted = ", ".join(f"input {number}: {len(times)}" for number, times in edges.items())
         raise MeasurementError(
-            f"no digital input has the {2 * len(windows)} pulses of {len(windows)} windows, as far "
-            f"apart as most of the board's lines, {in_words(float(np.median(told_ns)) / 1e9)} "
-            f"(falling edges: {counted or 'none'})"
+            f"no digital input has the {lines_ns.size} pulses of {len(windows)} windows of one "
+            f"length, as far apart as most of the board's lines, {in_words(window_ns / 1e9)} "
+            f"{within} (falling edges: {counted or 'none'})"
         )
     number, pairs = next(iter(fitting.items()))
     for other, its_pairs in fitting.items():
@@ -218,18 +257,17 @@ def find_edges(
             raise MeasurementError(
                 f"inputs {number} and {other} both have pulses that fit the windows, at other times"
             )
+    durations_ns, pauses_ns = _durations(pairs)
+    # If these were pauses, the lines' pauses would fit them; if some were, those between them.
+    for pause_ns in (float(np.median(told_pauses_ns)), float(np.median(pauses_ns))):
+        if abs(float(np.median(durations_ns)) - pause_ns) <= allowed_ns:
+            raise MeasurementError(
+                f"windows of {in_words(window_ns / 1e9)} and pauses of {in_words(pause_ns / 1e9)} "
+                f"are alike {within}, so a lost pulse would not be seen: it takes longer windows"
+            )
     return number, pairs
 
 
-def _last_pairs(times: Nanoseconds, told_ns: Nanoseconds) -> Nanoseconds | None:
-    """The last edges, two for each window; None: there are fewer, or they are not the windows'."""
-    count = 2 * len(told_ns)
-    if len(times) < count:
-        return None
-    pairs = times[len(times) - count :].reshape(-1, 2)
-    durations_ns = pairs[:, 1] - pairs[:, 0]
-    longest_ns = max(float(np.median(durations_ns)), float(np.median(told_ns)))
-    is_alike = np.median(np.abs(durations_ns - told_ns)) <= min(
-        LATE_S * 1e9, LATE_RATIO * longest_ns
-    )
-    return pairs if is_alike else None
+def _durations(pairs: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
+    """Lengths of windows, shape (n,), and of the pauses between them, shape (n - 1,)."""
+    return pairs[:, 1] - pairs[:, 0], pairs[1:, 0] - pairs[:-1, 1]

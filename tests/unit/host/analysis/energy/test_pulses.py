@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,13 @@ def recording_of(bench: Bench, folder: Path) -> PowerFile:
     return lpm01a_recording(bench.energies_j, [*bench.edges_s.reshape(-1), *bench.other_s], folder)
 
 
+def analysed(power: PowerFile, windows: Sequence[PulsedWindow]) -> tuple[int, PulsedResult]:
+    """Input with the pulses, and the energy between them."""
+    period_ns = 1e9 / power.header.capability.rate_hz
+    number, edges_ns = find_edges(windows, power.falling_edges(), period_ns)
+    return number, pulsed_energy(power, windows, edges_ns)
+
+
 def check(result: PulsedResult, bench: Bench) -> None:
     """The median window, beside what was simulated."""
     median = result.median
@@ -86,7 +94,7 @@ def check(result: PulsedResult, bench: Bench) -> None:
 def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
     """Windows of the wrong edges, or energy of the pauses, as on a busy machine they came to be."""
     bench = bench_of(seed)
-    result = pulsed_energy(recording_of(bench, tmp_path), bench.windows)
+    _, result = analysed(recording_of(bench, tmp_path), bench.windows)
     measured = result.median.measured
     assert f"{1e3 * measured.energy_j / measured.duration_s:.2f}" == "10.00"
     check(result, bench)
@@ -98,14 +106,14 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
 def test_gain_of_the_meter_is_inside_the_interval(seed: int, tmp_path: Path) -> None:
     """A meter that is wrong by what its data sheet allows gives an interval without the truth."""
     bench = bench_of(seed, gain=1.019 if seed % 2 else 0.981)
-    check(pulsed_energy(recording_of(bench, tmp_path), bench.windows), bench)
+    check(analysed(recording_of(bench, tmp_path), bench.windows)[1], bench)
 
 
 def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> None:
     """The pulses are looked for on an input that carries something else."""
     rate_hz = 20_000
     chance = np.random.default_rng(3)
-    edges_s = np.array([[1.0, 2.2], [2.9, 4.1], [4.6, 5.8]])
+    edges_s = np.array([[1.0, 2.2], [2.5, 3.7], [4.1, 5.3]])
     time_s = np.arange(int(7 * rate_hz)) / rate_hz
     is_active = ((time_s[:, None] >= edges_s[:, 0]) & (time_s[:, None] < edges_s[:, 1])).any(axis=1)
     power_w = np.where(is_active, ACTIVE_W, IDLE_W) + chance.normal(0, 1e-4, len(time_s))
@@ -142,8 +150,8 @@ def test_logic_input_of_a_fast_meter_is_found_among_others(tmp_path: Path) -> No
         PulsedWindow(100, int((begin + 77) * SECOND_NS), int((end + 77.05) * SECOND_NS))
         for begin, end in edges_s
     ]
-    result = pulsed_energy(PowerFile.open(tmp_path), windows)
-    assert result.input_number == 2
+    number, result = analysed(PowerFile.open(tmp_path), windows)
+    assert number == 2
     for one in result.windows:
         energy = one.energy_j_per_inference
         assert abs(energy.value - ACTIVE_W * 1.2 / 100) <= energy.u95_absolute
@@ -198,7 +206,87 @@ def test_lines_that_are_late_choose_no_other_edges() -> None:
     assert find_edges(windows, doubled, PERIOD_NS)[0] == 0
 
 
-def test_no_windows_are_refused() -> None:
-    """An error of numpy instead of a line."""
-    with pytest.raises(MeasurementError, match="no window"):
-        find_edges([], {0: ns(1)}, PERIOD_NS)
+@pytest.mark.parametrize("windows", [[], windows_at((10, 20))])
+def test_windows_without_pauses_are_refused(windows: list[PulsedWindow]) -> None:
+    """An error of numpy instead of a line; or any two edges are a window."""
+    with pytest.raises(MeasurementError, match=f"edges of {len(windows)} windows cannot be told"):
+        find_edges(windows, {0: ns(5, 15)}, PERIOD_NS)
+
+
+def test_pauses_as_long_as_the_windows_are_refused() -> None:
+    """Small inputs over 9600 baud take as long as a window: shifted by one, all edges fit."""
+    windows = windows_at((0, 2.2), (4.3, 6.5), (8.6, 10.8))
+    with pytest.raises(MeasurementError, match=r"windows of 2.2 s and pauses of 2.1 s are alike"):
+        find_edges(windows, {0: ns(0, 2.2, 4.3, 6.5, 8.6, 10.8)}, PERIOD_NS)
+
+
+@dataclass(frozen=True)
+class PulseTrain:
+    """Pulses of five windows and of a trial before them, and the lines that the bridge read."""
+
+    edges_s: Floats
+    """Ends of the windows on the meter's clock, shape (5, 2)."""
+    trial_s: Floats
+    """Pulses of a window that is not counted, shape (2,)."""
+    windows: tuple[PulsedWindow, ...]
+
+    def reported_j(self, pairs_s: Floats) -> float:
+        """Median energy between pairs of edges, by the power that there was."""
+        ends_s = np.concatenate([self.trial_s, self.edges_s.reshape(-1)])
+        bounds_s = np.concatenate([[ends_s[0] - 100], ends_s, [ends_s[-1] + 100]])
+        powers_w = np.resize([IDLE_W, ACTIVE_W], len(bounds_s) - 1)
+        passed_j = np.concatenate([[0.0], np.cumsum(np.diff(bounds_s) * powers_w)])
+        energies_j = np.diff(np.interp(pairs_s, bounds_s, passed_j))[:, 0]
+        return float(np.sort(energies_j)[2])
+
+
+def train_of(seed: int, window_s: float, pause_s: float) -> PulseTrain:
+    """Lines come late, most of them by up to what is allowed and some by seconds."""
+    chance = np.random.default_rng(seed)
+    windows_s = window_s * chance.uniform(1, 1.01, 5)
+    pauses_s = pause_s * chance.uniform(1, 1.05, 5)
+    trial_s = 3.0 + np.array([0.0, window_s * float(chance.uniform(0.1, 1))])
+    steps_s = np.column_stack([pauses_s, windows_s]).reshape(-1)
+    edges_s = (trial_s[1] + np.cumsum(steps_s)).reshape(5, 2)
+    usual_s = [0.0, float(chance.uniform(0, 0.4)) * min(2.0, window_s / 2)]
+    late_s = usual_s + chance.exponential(0.01, (5, 2))
+    late_s[int(chance.integers(5)), int(chance.integers(2))] += float(chance.exponential(2))
+    lines_s = np.maximum.accumulate((edges_s + late_s).reshape(-1)).reshape(5, 2)
+    bridge_ns = ((lines_s * (1 + 80e-6) + 5000.0) * SECOND_NS).astype(np.int64)
+    windows = tuple(PulsedWindow(700, int(begin), int(end)) for begin, end in bridge_ns)
+    return PulseTrain(edges_s, trial_s, windows)
+
+
+CHANGES = [*(f"lost {number}" for number in range(10)), "before", "inside", "behind", "none"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_lost_and_extra_pulses_give_the_right_energy_or_none(change: str) -> None:
+    """A pulse is lost, and the energy of pauses is that of the windows."""
+    refused_count = 0
+    ratios = (0.02, 0.3, 0.5, 0.7, 0.9, 1.0, 1.1, 1.4, 1.7, 2.5, 6.0)
+    cases = [(w, r, seed) for w in (1.0, 2.2, 10.05) for r in ratios for seed in range(12)]
+    for window_s, ratio, seed in cases:
+        train = train_of(seed, window_s, ratio * window_s)
+        ends_s = train.edges_s.reshape(-1)
+        last_s = float(ends_s[-1])
+        others_s = {
+            "before": [float(ends_s[0]) - 0.3 * ratio * window_s],
+            "inside": [last_s - 0.4 * window_s],
+            "behind": [last_s + min(ratio, 1.0) * window_s],
+        }.get(change, [])
+        if change.startswith("lost"):
+            ends_s = np.delete(ends_s, int(change.split()[1]))
+        pulses_s = np.sort(np.concatenate([train.trial_s, ends_s, others_s]))
+        try:
+            _, found = find_edges(train.windows, {0: ns(*pulses_s)}, PERIOD_NS)
+        except MeasurementError:
+            refused_count += 1
+            # One line that is late by seconds moves those of all windows of a second.
+            is_good = change in ("none", "before") and window_s > 10 and not 0.4 < ratio < 1.9
+            assert not is_good, (ratio, seed)
+        else:
+            reported_j, truth_j = train.reported_j(found / 1e9), train.reported_j(train.edges_s)
+            assert reported_j == pytest.approx(truth_j, rel=0.01), (window_s, ratio, seed)
+    if change in ("inside", "behind", *(f"lost {number}" for number in range(1, 10))):
+        assert refused_count == len(cases)
