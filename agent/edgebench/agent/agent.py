@@ -243,6 +243,7 @@ class Agent:
                 (runtime_report(),),
                 emulated=target.is_emulated,
                 own_model=target.own_model,
+                takes_own_file=target.takes_own_file,
                 meters=seat.wiring.meters,
                 models_room_bytes=self.models.room_bytes(),
             )

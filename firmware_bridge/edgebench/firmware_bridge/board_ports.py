@@ -280,6 +280,7 @@ def _target(candidate: PortToProbe, board: KnownBoard) -> TargetDescription:
         soc="unknown",
         profile=kind.lower(),
         own_model=None if board.takes_models else board.model_name or "model",
+        takes_own_file=board.takes_own_file,
     )
 
 

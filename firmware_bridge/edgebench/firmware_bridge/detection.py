@@ -72,6 +72,8 @@ class KnownBoard:
     """Processor, likewise."""
     takes_models: bool = False
     """Whether a model can be put onto it; if not, it has one in its firmware."""
+    takes_own_file: bool = False
+    """Whether it can tell that a file is the model in its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +231,15 @@ def ask_board(
 
 def known_board(facts: BoardFacts) -> KnownBoard:
     """What is worth remembering of a board."""
+    info = facts.firmware
+    is_linked = info is not None and info.model_place == "firmware"
     return KnownBoard(
         name=facts.name,
         baud_rate=facts.baud_rate,
         dialect=facts.dialect,
         model_name=facts.model_name,
-        board=facts.firmware.board if facts.firmware else None,
-        cpu=facts.firmware.cpu if facts.firmware else None,
-        takes_models=facts.firmware is not None and facts.firmware.model_max is not None,
+        board=info.board if info else None,
+        cpu=info.cpu if info else None,
+        takes_models=info is not None and info.model_max is not None and not is_linked,
+        takes_own_file=is_linked,
     )

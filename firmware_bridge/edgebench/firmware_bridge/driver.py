@@ -17,10 +17,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import get_args
 
 from edgebench.firmware_bridge.board import INFERENCE_S, Board
 from edgebench.firmware_bridge.board_model import (
     BoardModel,
+    encoded_input,
     own_model,
     result_count,
     sent_model,
@@ -30,6 +32,7 @@ from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     BoardMemory,
+    InputEncoding,
     ModelBlob,
     generate,
     model_id_of,
@@ -185,7 +188,7 @@ class BoardWithModel:
 
     def set_input(self, data: bytes) -> None:
         """Put an input onto the board, and compare it with what was sent."""
-        if self._board.load_input(data) is ReadBack.NONE:
+        if self._board.load_input(encoded_input(data, self._model)) is ReadBack.NONE:
             self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
@@ -294,8 +297,8 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
-    if _has_model(info, data):
-        return BoardWithModel(board, sent_model(data, blob), directory)
+    if (present := _blob_on_board(info, data)) is not None:
+        return BoardWithModel(board, sent_model(data, present), directory)
     if info.model_place == "firmware":
         raise ModelRefused(
             f"{board.facts.name} takes no other model than {info.model}: it is linked into its "
@@ -309,16 +312,22 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
     return BoardWithModel(board, sent_model(data, blob), directory, upload_s=upload_s)
 
 
-def _has_model(info: FirmwareInfo, data: bytes) -> bool:
-    """Whether this model is on the board already, under whatever id; then nothing is sent.
+def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
+    """The blob of this model, if it is on the board already, under whatever id and encoding.
 
-    Behind an interface board there is no other way: frames do not pass it.
+    Then nothing is sent. Behind an interface board there is no other way: frames do not pass it.
     """
     model_id = info.model or ""
     if info.model_state != "ready" or model_id != model_id_of(model_id):
-        return False
-    blob = generate(data, model_id=model_id, input_encoding="int8")
-    return (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data))
+        return None
+    encodings: tuple[InputEncoding, ...] = get_args(InputEncoding)
+    for encoding in encodings:
+        if encoding == info.input_encoding:
+            with suppress(ModelRefused):  # a model that has no input of this encoding
+                blob = generate(data, model_id=model_id, input_encoding=encoding)
+                if (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data)):
+                    return blob
+    return None
 
 
 def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:

@@ -40,6 +40,8 @@ class TargetDescription:
     is_emulated: bool = False
     own_model: str | None = None
     """Name of the model in its firmware, which takes no other; None: it takes models."""
+    takes_own_file: bool = False
+    """Whether a file of that model is taken, too: it can tell that it is the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
-    if system.own_model is not None:
+    if system.own_model is not None and not (system.takes_own_file and request.has_named_models):
         request = request.of_own_model(system.own_model)
     refuse_too_large(client.device.name, request, system)
     if meter is not None:
