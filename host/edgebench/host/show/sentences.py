@@ -62,7 +62,7 @@ _STALL = {
     "": "a task waited for {resource} during {value:.1%} of the run, limit {limit:.0%}",
     "not_told": "the kernel has no pressure stall information",
 }
-_COUNTED = "counts of instructions do not vary: one is enough"
+_COUNTED = "counts of instructions are reproducible to the resolution of the counter: one is enough"
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
