@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.agent.confine import confine
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import apply_limits, default_memory_bytes
 from edgebench.agent.worker.permissions import permissions_of
@@ -86,8 +87,9 @@ def main(arguments: list[str]) -> int:
         samples = read_samples(directory / SAMPLES_FILE)
         outputs = reference_outputs(runtime, job.model_path, samples)
         write_samples(directory / OUTPUTS_FILE, outputs)
-    except (EdgebenchError, OSError, MemoryError) as exc:
-        print(str(exc).replace(job.model_path, job.model.name) or type(exc).__name__)
+    except Exception as exc:  # each library has its own exceptions
+        text = library_line(exc).replace(job.model_path, job.model.name)
+        print(text if isinstance(exc, EdgebenchError) else f"{type(exc).__name__}: {text}")
         return 1
     print(json.dumps(to_plain(RuntimeFacts(runtime.name, version))))
     return 0
