@@ -296,11 +296,13 @@ class CheckFacts:
     reference_error: str | None = None
     """Why there is no reference, one line."""
     dataset_sample_count: int = 0
-    """Samples of the data set that were answered."""
+    """Samples of the data set that were run."""
     dataset_wanted_count: int = 0
-    """Samples of the data set that were to be answered; 0 where the agent does not tell."""
+    """Samples of the data set that were to be run; 0 where the agent does not tell."""
     dataset_error: str | None = None
     """Why there are no outputs for the data set, or for a part of it only; one line."""
+    is_dataset_stopped: bool = False
+    """Whether this is because the run was stopped, so that another one may get further."""
     operators: tuple[OperatorTime, ...] = ()
     """Time per operator, if a profile was asked for."""
     profile_run_count: int = 0

@@ -243,6 +243,7 @@ class WorkerProcess:
                 check,
                 reference_error=check.reference_error or reason,
                 dataset_error=check.dataset_error or (None if is_whole else reason),
+                is_dataset_stopped=not is_whole and (check.is_dataset_stopped or self.is_stopping),
             )
             return replace(record, check=check)
         return replace(record, check=CheckFacts.undone(reason))

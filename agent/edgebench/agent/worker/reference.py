@@ -58,13 +58,13 @@ def read_samples(path: Path) -> list[list[Tensor]]:
     """Samples of a file, in their order.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds something else.
+        Exception: the file cannot be read or holds something else; zipfile has its own exceptions.
     """
     import numpy as np
 
     samples: dict[int, list[Tensor]] = {}
-    with np.load(path, allow_pickle=False) as file:
+    # Opened here: numpy leaves the file of a damaged archive open.
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         for name in file.files:
             samples.setdefault(int(name.partition(".")[0]), []).append(file[name])
     return list(samples.values())

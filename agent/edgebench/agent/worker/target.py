@@ -7,7 +7,7 @@ and the number of inferences may not depend on how busy this machine is.
 
 A stop that is requested in a window ends it, and keeps the windows before. Before the windows, the
 first inputs of a data set tell how long all of them will take, so that one that would take too long
-is refused at once; it is answered after the windows, when their record is on the disk.
+is refused at once; it is run after the windows, when their record is on the disk.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.agent.worker.target_outputs import (
     TargetDataset,
-    answer_dataset,
     compare_with_reference,
     open_dataset,
     output_tensors,
+    run_dataset,
     sample_bytes,
 )
 from edgebench.protocol.errors import InferenceFailed, UsageError
@@ -105,7 +105,7 @@ def measure_target(
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -128,7 +128,7 @@ def measure_target(
             return
         if inputs.dataset is not None:
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
-            answer_dataset(
+            run_dataset(
                 target,
                 inputs.dataset,
                 directory,
@@ -202,7 +202,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
 
     Raises:
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         DatasetTooSlow: the data set takes longer than it may.
     """
     begin_s = time.monotonic()
@@ -211,7 +211,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                f"{target.firmware.name} is in energy mode: a data set is run in performance "
                 "mode, as its pulses would be taken for those of the windows"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)
