@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,6 +20,9 @@ from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import CheckFacts, ModelFacts, RuntimeFacts
 from edgebench.protocol.spec import RunSpec
+
+if TYPE_CHECKING:
+    from edgebench.protocol.runtime import Tensor
 
 MODEL = FOLDER / "digits_int8.tflite"
 JOB = Job(
@@ -46,7 +50,7 @@ def test_file_of_a_hostile_process_costs_only_the_comparison(
         return RuntimeFacts("litert", "2.0.0")
 
     monkeypatch.setattr(target_outputs, "_run_reference", write)
-    sample = [np.zeros(4, np.int8)]
+    sample: list[Tensor] = [np.zeros(4, np.int8)]
     before = CheckFacts(dataset_sample_count=3, dataset_wanted_count=3)
     check = compare_with_reference(JOB, [sample], [sample], before, tmp_path)
     assert check.reference is None
