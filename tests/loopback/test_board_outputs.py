@@ -22,6 +22,7 @@ from support.watchers import worker_pid
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.dataset import open_dataset
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import new_request
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
@@ -45,7 +46,17 @@ class Notes(Watcher):
 
     def __init__(self, action: Callable[[], None] | None = None) -> None:
         self.reached: list[tuple[Phase, PhaseProgress]] = []
+        self.references: list[tuple[str, bool]] = []
+        """Names of references that nobody named, and whether they are announced as measured."""
         self._action = action
+
+    def added(self, reference: Model) -> None:
+        """Listen."""
+        self.references.append((reference.name, True))
+
+    def reference_left_out(self, reference: Model) -> None:
+        """Listen."""
+        self.references.append((reference.name, False))
 
     def progress(self, progress: Progress) -> None:
         """Listen."""
@@ -191,6 +202,7 @@ def test_worker_that_dies_in_a_data_set_leaves_its_windows(desk: tuple[Host, Age
         MODEL, on=[place(host, "qemu:mps2-an386")], accuracy="digits", watcher=notes, **SHORT
     )
     run = stored.result
+    assert notes.references == [("digits_fp32.tflite", False)], "announced once, as left out"
     assert run.metrics.instructions_per_inference is not None
     assert run.metrics.accuracy is None
     (rule,) = [one for one in run.verdict.rules if one.id == "dataset_complete"]

@@ -19,6 +19,7 @@ from support.terminal_board import TerminalBoard
 from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import LeaseHeld, NotComparable, OwnModelOnly
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
@@ -47,6 +48,7 @@ class Desk:
     boards: dict[str, subprocess.Popen[str]] = field(
         default_factory=dict[str, subprocess.Popen[str]]
     )
+    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(BoardDouble(FOREIGN)))
 
     def port(self, name: str) -> Path:
         """Path of a board's port."""
@@ -76,8 +78,6 @@ class Desk:
     def seat(self, name: str) -> SeatState | None:
         """A seat as the agent has it."""
         return {seat.name: seat for seat in self.agent.status().seats}.get(name)
-
-    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(BoardDouble(FOREIGN)))
 
     @property
     def device(self) -> str:
@@ -153,8 +153,9 @@ def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
 def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> None:
     """Firmware of others cannot be measured, or its model passes for a file of that name."""
     place = f"{desk.device}/maker"
-    with pytest.raises(OwnModelOnly, match="kws01"):
+    with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
+    assert hint_for(refused.value).endswith(f": edgebench bench --on {place}")
     (stored,) = desk.host.lab.bench(on=[place], runs=1, **SHORT)
     run = stored.result
     assert (run.model.name, run.model.sha256, run.model.format) == ("kws01", None, "firmware")

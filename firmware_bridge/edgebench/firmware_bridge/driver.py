@@ -1,9 +1,8 @@
 """Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
 
 Theory of operation. The model is data: its blob is generated here, where the worker runs, and is
-put into the memory of an emulated board before it starts, or sent to a real one by frames. What
-a board had before does not matter, as everything is asked of it after the load. The inputs are sent
-as the tensor has them, so any model is driven alike.
+put into the memory of an emulated board before it starts, or sent to a real one by frames, unless
+the board has it already. Then everything is asked of the board anew.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from edgebench.firmware_bridge.board_model import (
     sent_model,
 )
 from edgebench.firmware_bridge.board_ports import BoardPorts
-from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
@@ -45,6 +43,7 @@ from edgebench.firmware_bridge.transports.qemu import (
     qemu_version,
 )
 from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES
 from edgebench.protocol.errors import EdgebenchError, LineDamaged, ModelRefused, UsageError
 from edgebench.protocol.record import (
     EmulatorFacts,
@@ -58,7 +57,6 @@ SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
 """Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
-BAUD_RATE = 115200
 WINDOW_MARGIN = 1.5
 """A window may take so many times what the last one lets expect."""
 BLOB_FILE = "model.blob"
@@ -88,28 +86,13 @@ class BoardDriver:
         """The ports of this machine, and the named ones."""
         return BoardPorts(named, memory, asks=asks)
 
-    def target(self, address: str) -> TargetDescription:
-        """The board at an address.
-
-        Raises:
-            UsageError: no such board is emulated.
-        """
-        name = address.removeprefix(SCHEME)
-        if name == address:
-            name = Path(address).name or address
-            return TargetDescription(address, name, address, arch="unknown", soc="unknown")
-        if name not in QEMU_MACHINES:
-            raise UsageError(
-                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
-            )
-        return _emulated(name)
-
     def open(
         self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
     ) -> BoardWithModel:
         """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
+            UsageError: no such board is emulated.
             ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
@@ -121,31 +104,35 @@ class BoardDriver:
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
             about = sent_model(data, blob)
-            made = self._emulate(self.target(address), about, blob, directory)
+            made = self._emulate(address.removeprefix(SCHEME), about, blob, directory)
             made.listen(on_bytes)
             return made
         with _line(address, directory, on_bytes) as board:
             return _on_line(board, data, blob, directory)
 
     def _emulate(
-        self, target: TargetDescription, about: BoardModel, blob: ModelBlob, directory: Path
+        self, name: str, about: BoardModel, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
-        blob.check_fit(BOARD_MEMORY[target.name])
+        if name not in QEMU_MACHINES:
+            raise UsageError(
+                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
+            )
+        blob.check_fit(BOARD_MEMORY[name])
         emulator = EmulatorFacts(
             name="QEMU",
             version=qemu_version() or "unknown",
-            machine=target.name,
+            machine=name,
             instruction_ns=float(2**DEFAULT_SHIFT),
         )
         path = directory / BLOB_FILE
         path.write_bytes(blob.data)
-        with _firmware(target.name) as firmware:
+        with _firmware(name) as firmware:
             digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
             setup = QemuSetup(
-                machine=QEMU_MACHINES[target.name],
+                machine=QEMU_MACHINES[name],
                 firmware=firmware,
                 blob=path,
-                blob_address=BLOB_ADDRESS[target.name],
+                blob_address=BLOB_ADDRESS[name],
             )
             board = Board(QemuBoard(setup))
         try:
@@ -279,7 +266,7 @@ def _firmware(board: str) -> Iterator[Path]:
 @contextmanager
 def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
     """A board at a line, which is let go of if the block fails."""
-    board = Board(open_line(address, BAUD_RATE))
+    board = Board(open_line(address, DEFAULT_BAUD_RATES[0]))
     board.on_bytes = on_bytes
     try:
         yield board

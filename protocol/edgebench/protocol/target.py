@@ -186,14 +186,6 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def target(self, address: str) -> TargetDescription:
-        """The target at an address; it is not opened for that.
-
-        Raises:
-            UsageError: there is no such address.
-        """
-        ...
-
     def open(
         self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
     ) -> OpenTarget:
@@ -206,6 +198,7 @@ class TargetDriver(Protocol):
             on_bytes: Is told while a model or an input is sent.
 
         Raises:
+            UsageError: there is no such address.
             ModelRefused: it cannot run this model, or has no room for it.
             TargetError: it does not answer, or the model does not arrive.
         """

@@ -222,7 +222,7 @@ def _steps_on(
     client.acquire()
     system = client.describe()
     if system.own_model is not None:
-        request = request.of_own_model(client.device.name, system.own_model)
+        request = request.of_own_model(system.own_model)
     refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
@@ -235,8 +235,12 @@ def _steps_on(
             "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
             "the pulses of the data set would be taken for windows"
         )
-    for model in _unmeasured_references(request, system):
-        watcher.reference_left_out(model)
+    left_out = _unmeasured_references(request, system)
+    for model in request.accuracy.added if request.accuracy else ():
+        if model in left_out:
+            watcher.reference_left_out(model)
+        else:
+            watcher.added(model)
     return steps
 
 
