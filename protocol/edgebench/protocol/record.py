@@ -301,8 +301,6 @@ class CheckFacts:
     """Samples of the data set that were to be run; 0 where the agent does not tell."""
     dataset_error: str | None = None
     """Why there are no outputs for the data set, or for a part of it only; one line."""
-    is_dataset_stopped: bool = False
-    """Whether this is because the run was stopped, so that another one may get further."""
     operators: tuple[OperatorTime, ...] = ()
     """Time per operator, if a profile was asked for."""
     profile_run_count: int = 0
@@ -467,6 +465,8 @@ class TargetRecord:
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
+    is_dataset_stopped: bool = False
+    """Whether the run was stopped in its data set: another one may get further."""
 
 
 MeasuredRecord = WorkerRecord | TargetRecord

@@ -243,9 +243,11 @@ class WorkerProcess:
                 check,
                 reference_error=check.reference_error or reason,
                 dataset_error=check.dataset_error or (None if is_whole else reason),
-                is_dataset_stopped=not is_whole and (check.is_dataset_stopped or self.is_stopping),
             )
-            return replace(record, check=check)
+            is_stopped = self.is_stopping and check.dataset_error == reason
+            return replace(
+                record, check=check, is_dataset_stopped=record.is_dataset_stopped or is_stopped
+            )
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:

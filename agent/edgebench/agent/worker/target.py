@@ -126,13 +126,18 @@ def measure_target(
         keep(record)
         if record.is_interrupted:
             return
+
+        def keep_check(check: CheckFacts) -> None:
+            is_stopped = inputs.dataset is not None and inputs.dataset.is_stopped
+            keep(replace(record, check=check, is_dataset_stopped=is_stopped))
+
         if inputs.dataset is not None:
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
             run_dataset(
                 target,
                 inputs.dataset,
                 directory,
-                keep=lambda check: keep(replace(record, check=check)),
+                keep=keep_check,
                 on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
     finally:
@@ -143,8 +148,7 @@ def measure_target(
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
-        keep(replace(record, check=check))
+        keep_check(compare_with_reference(job, samples, outputs, inputs.check, directory))
 
 
 def _measure(

@@ -91,6 +91,8 @@ class TargetDataset:
     """Time that all of them should take."""
     check: CheckFacts = field(default_factory=CheckFacts)
     """What has been run until now."""
+    is_stopped: bool = False
+    """Whether the run was stopped before all of them were run."""
 
     def infer(self, target: OpenTarget, number: int) -> list[Tensor]:
         """Outputs for one of the samples.
@@ -157,7 +159,6 @@ def run_dataset(
     """
     outputs: list[list[Tensor]] = []
     error: str | None = None
-    is_stopped = False
 
     def write() -> None:
         if outputs:
@@ -165,10 +166,7 @@ def run_dataset(
             arrays[DATASET_INDEX] = dataset.index[: len(outputs)]
             write_arrays(directory / ANSWERS_FILE, arrays)
         dataset.check = replace(
-            dataset.check,
-            dataset_sample_count=len(outputs),
-            dataset_error=error,
-            is_dataset_stopped=is_stopped,
+            dataset.check, dataset_sample_count=len(outputs), dataset_error=error
         )
         keep(dataset.check)
 
@@ -185,7 +183,7 @@ def run_dataset(
                 write()
                 kept_s = time.monotonic()
     except StopRequested:
-        error, is_stopped = "stopped before it was done", True
+        error, dataset.is_stopped = "stopped before it was done", True
     except EdgebenchError as exc:
         error = str(exc)
     write()

@@ -235,9 +235,10 @@ def test_whole_data_set_has_no_error_of_what_came_after(
     (tmp_path / WORKER_RECORD_FILE).write_text(json.dumps(to_plain(record)))
     worker = WorkerProcess(tmp_path, job.spec.limits)
     worker._job, worker.is_stopping = replace(job, target="/dev/ttyACM0"), is_stopping
-    check = worker._unchecked("it is gone").check
-    assert (check.dataset_error, check.is_dataset_stopped) == expected
-    assert check.reference_error == "it is gone"
+    found = worker._unchecked("it is gone")
+    assert isinstance(found, TargetRecord)
+    assert (found.check.dataset_error, found.is_dataset_stopped) == expected
+    assert found.check.reference_error == "it is gone"
 
 
 def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job) -> None:

@@ -118,7 +118,7 @@ def dataset_complete(evidence: TargetEvidence) -> Ruling:
         max(1, check.dataset_wanted_count),
         "count",
         "why" if check.dataset_error else None,
-        facts={"why": check.dataset_error, "is_stopped": check.is_dataset_stopped},
+        facts={"why": check.dataset_error, "is_stopped": evidence.target.is_dataset_stopped},
     )
 
 
