@@ -37,6 +37,20 @@ FOREIGN = BoardHabits(
 SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
 
 
+@dataclass(slots=True)
+class FailingDouble(BoardDouble):
+    """A board whose firmware fails in the middle of a run, if it is to."""
+
+    windows_left: int = 1 << 30
+
+    def _infer(self, arguments: list[str]) -> None:
+        self.windows_left -= 1
+        if self.windows_left < 0:
+            self._say("e-[the sensor does not answer]")
+        else:
+            BoardDouble._infer(self, arguments)
+
+
 @dataclass
 class Desk:
     """An agent with two boards at its ports."""
@@ -48,7 +62,7 @@ class Desk:
     boards: dict[str, subprocess.Popen[str]] = field(
         default_factory=dict[str, subprocess.Popen[str]]
     )
-    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(BoardDouble(FOREIGN)))
+    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(FailingDouble(FOREIGN)))
 
     def port(self, name: str) -> Path:
         """Path of a board's port."""
@@ -170,3 +184,21 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
         check_comparable([run], [other.result], ["device", "firmware", "arch"])
+
+
+def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:
+    """An hour of windows is lost with the last one, or ends without a reason."""
+    board = desk.foreign.board
+    assert isinstance(board, FailingDouble)
+    board.windows_left = 4  # the first inference, a trial, and two windows
+    try:
+        (stored,) = desk.host.lab.bench(on=[f"{desk.device}/maker"], runs=1, **SHORT)
+    finally:
+        board.windows_left = 1 << 30
+    run = stored.result
+    assert run.metrics.windows is not None
+    assert run.metrics.windows.count == 2
+    complete = next(rule for rule in run.verdict.rules if rule.id == "complete")
+    assert complete.outcome is RuleOutcome.FAIL
+    assert complete.facts["ended"] == Outcome.INTERRUPTED.value
+    assert "the sensor does not answer" in str(complete.facts["why"])

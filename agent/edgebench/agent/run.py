@@ -334,6 +334,10 @@ class Runner:
                 await guard.let_start()
             async with run.metering:
                 worker_record = await work_between_idling(run)
+            failure = run.worker.failure
+            if worker_record.is_interrupted and failure and not run.worker.is_stopping:
+                error = failure
+                run.note("failed", str(error))
         except EdgebenchError as exc:
             error = run.left or exc
             run.note("failed", str(error))

@@ -189,22 +189,13 @@ class BoardWithModel:
             self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Run so many inferences in a row.
-
-        Raises:
-            LineDamaged: its pulses cannot be told from those of an attempt whose reply was damaged.
-        """
+        """Run so many inferences in a row."""
         all_count = count + warmup_count
         silence_s = INFERENCE_S * all_count  # as long as nobody knows better
         if self._inference_s is not None:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
         found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
         self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
-        if found.ticks is None and found.attempt_count > 1:
-            raise LineDamaged(
-                f"a reply of {self.firmware.name} was damaged, and it is in energy mode: nobody "
-                "knows which pulses are those of the window"
-            )
         window = Window(
             begin_ns=found.began_ns,
             end_ns=found.ended_ns,
@@ -214,8 +205,9 @@ class BoardWithModel:
         )
         timed = found.inferences
         if timed is None or None in timed.ticks:
-            return TimedWindow(window)
-        return TimedWindow(window, tuple(tick for tick in timed.ticks if tick is not None))
+            return TimedWindow(window, is_repeated=found.attempt_count > 1)
+        ticks = tuple(tick for tick in timed.ticks if tick is not None)
+        return TimedWindow(window, ticks, is_repeated=found.attempt_count > 1)
 
     def output_bytes(self) -> bytes:
         """Outputs of the last inference; decimals as 32-bit floats, where the board prints no more.

@@ -72,6 +72,9 @@ class TimedWindow:
 
     window: Window
     inference_ticks: tuple[int, ...] = ()
+    is_repeated: bool = False
+    """Whether an attempt before it may have run, too: in energy mode, its pulses come before those
+    of the window."""
 
 
 class OpenTarget(Protocol):

@@ -137,6 +137,11 @@ class WorkerProcess:
             log.close()
 
     @property
+    def failure(self) -> EdgebenchError | None:
+        """What went wrong until now, by the worker's own words or by what was seen of it."""
+        return self._failure
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is gone."""
         return self._process.returncode is not None

@@ -5,7 +5,8 @@ takes the median; how many inferences a window has follows from one that is not 
 target whose instructions are counted runs one inference a window: more would give the same number,
 and the number of inferences may not depend on how busy this machine is.
 
-A stop that is requested in a window ends it, and keeps the windows before. Before the windows, the
+A stop that is requested in a window ends it, and keeps the windows before; so does an error of the
+target, which is reported all the same. Before the windows, the
 first inputs of a data set tell how long all of them will take, so that one that would take too long
 is refused at once; it is run after the windows, when their record is on the disk.
 """
@@ -34,7 +35,7 @@ from edgebench.agent.worker.target_outputs import (
     run_dataset,
     sample_bytes,
 )
-from edgebench.protocol.errors import InferenceFailed, UsageError
+from edgebench.protocol.errors import InferenceFailed, LineDamaged, TargetError, UsageError
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
@@ -121,9 +122,11 @@ def measure_target(
     try:
         inputs = _inputs(job, target)
         runtime = RuntimeFacts(driver.runtime, driver.version)
-        record, outputs = _measure(job, target, pipe, runtime, inputs)
+        record, outputs, failure = _measure(job, target, pipe, runtime, inputs)
         pipe.phase(Phase.SPOOLING)
         keep(record)
+        if failure is not None:
+            raise failure
         if record.is_interrupted:
             return
 
@@ -153,8 +156,8 @@ def measure_target(
 
 def _measure(
     job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
-) -> tuple[TargetRecord, list[list[Tensor]]]:
-    """Record of the windows, and outputs for the samples."""
+) -> tuple[TargetRecord, list[list[Tensor]], TargetError | None]:
+    """Record of the windows, outputs for the samples, and what ended them before the last one."""
     samples = list(map(sample_bytes, inputs.samples))
     pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, job.spec.warmup_duration_s))
     with STOP.armed():
@@ -164,13 +167,19 @@ def _measure(
     windows: list[Window] = []
     inference_ticks: list[int] = []
     outputs: list[list[Tensor]] = []
-    is_interrupted = False
+    is_interrupted, failure = False, None
     try:
         with STOP.armed():
             for number in range(WINDOWS):
                 pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
                 target.set_input(samples[number % len(samples)])
                 timed = target.window(plan.count, warmup_count=plan.warmup_count)
+                # The last pulses are those of the windows, so more of them may come before those.
+                if windows and timed.is_repeated and timed.window.ticks is None:
+                    raise LineDamaged(
+                        f"a reply of {target.firmware.name} was damaged between its windows, and "
+                        "it is in energy mode: nobody knows which pulses are those of a window"
+                    )
                 if number < len(samples):
                     outputs.append(output_tensors(target))
                 windows.append(timed.window)
@@ -179,6 +188,10 @@ def _measure(
         if not windows:
             raise
         is_interrupted = True
+    except TargetError as exc:
+        if not windows:
+            raise
+        is_interrupted, failure = True, exc
     record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -198,7 +211,7 @@ def _measure(
         inputs_clipped_ratio=inputs.clipped_ratio,
         check=inputs.check,
     )
-    return record, outputs
+    return record, outputs, failure
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
