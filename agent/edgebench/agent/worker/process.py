@@ -243,12 +243,16 @@ class WorkerProcess:
         record = self._read_record()
         if isinstance(record, TargetRecord):  # it has kept what it had of the data set
             check = record.check
+            is_whole = check.dataset_sample_count >= check.dataset_wanted_count
             check = replace(
                 check,
                 reference_error=check.reference_error or reason,
-                dataset_error=check.dataset_error or reason,
+                dataset_error=check.dataset_error or (None if is_whole else reason),
             )
-            return replace(record, check=check)
+            is_stopped = self.is_stopping and check.dataset_error == reason
+            return replace(
+                record, check=check, is_dataset_stopped=record.is_dataset_stopped or is_stopped
+            )
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:

@@ -8,7 +8,7 @@ and the number of inferences may not depend on how busy this machine is.
 A stop that is requested in a window ends it, and keeps the windows before; so does an error of the
 target, which is reported all the same. Before the windows, the
 first inputs of a data set tell how long all of them will take, so that one that would take too long
-is refused at once; it is answered after the windows, when their record is on the disk.
+is refused at once; it is run after the windows, when their record is on the disk.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.agent.worker.target_outputs import (
     TargetDataset,
-    answer_dataset,
     compare_with_reference,
     open_dataset,
     output_tensors,
+    run_dataset,
     sample_bytes,
 )
 from edgebench.protocol.errors import InferenceFailed, LineDamaged, TargetError, UsageError
@@ -106,7 +106,7 @@ def measure_target(
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -129,13 +129,18 @@ def measure_target(
             raise failure
         if record.is_interrupted:
             return
+
+        def keep_check(check: CheckFacts) -> None:
+            is_stopped = inputs.dataset is not None and inputs.dataset.is_stopped
+            keep(replace(record, check=check, is_dataset_stopped=is_stopped))
+
         if inputs.dataset is not None:
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
-            answer_dataset(
+            run_dataset(
                 target,
                 inputs.dataset,
                 directory,
-                keep=lambda check: keep(replace(record, check=check)),
+                keep=keep_check,
                 on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
     finally:
@@ -146,8 +151,7 @@ def measure_target(
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
-        keep(replace(record, check=check))
+        keep_check(compare_with_reference(job, samples, outputs, inputs.check, directory))
 
 
 def _measure(
@@ -215,7 +219,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
 
     Raises:
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         DatasetTooSlow: the data set takes longer than it may.
     """
     begin_s = time.monotonic()
@@ -224,7 +228,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                f"{target.firmware.name} is in energy mode: a data set is run in performance "
                 "mode, as its pulses would be taken for those of the windows"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)

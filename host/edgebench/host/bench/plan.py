@@ -62,7 +62,7 @@ class Step:
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        Only the first run of a model, or the first pair, checks the outputs and answers the data
+        Only the first run of a model, or the first pair, checks the outputs and runs the data
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
@@ -232,8 +232,8 @@ def _steps_on(
     steps = plan_steps(request, system)
     if meter is not None and request.accuracy and any(step.is_target for step in steps):
         raise UsageError(
-            "--accuracy and --meter are two runs of a microcontroller: in energy mode it makes "
-            "pulses for each answer, which the meter would take for windows"
+            "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
+            "the pulses of the data set would be taken for windows"
         )
     left_out = _unmeasured_references(request, system)
     for model in request.accuracy.added if request.accuracy else ():

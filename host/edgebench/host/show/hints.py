@@ -93,7 +93,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.DatasetTooSlow,
-        "answer a part of it, drawn at random, or allow more time: edgebench bench MODEL "
+        "run a part of it, drawn at random, or allow more time: edgebench bench MODEL "
         "--accuracy set.npz --accuracy-samples 100, or --accuracy-limit 24h",
     ),
     (
