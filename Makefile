@@ -22,7 +22,7 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench benchmarks test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
+.PHONY: bench benchmarks collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
@@ -31,6 +31,10 @@ bench: $(VENV)/.bench
 benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
+
+# Rewrites the assertions of the tests once, which else each of their processes does for itself.
+collect: $(VENV)/.dev
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # Six at a time, as most of them wait, then the ones that need the machine for themselves. A file
 # stays on one process, so that its agent is started once. TEST_OPTIONS may choose none of a half:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from support.firmware_process import built
 from edgebench.host.show.boards import print_ports
 from edgebench.protocol.bridge import PortReport
 
+DOCS = Path(__file__).resolve().parents[2] / "docs/bring-your-own-board.md"
 FAKE = """#!/bin/sh
 echo "$0 $@" >> {log}
 echo "** Programming Finished **"
@@ -47,11 +49,11 @@ def run(folder: Path, *words: str, text: str = "", path: str = "/bin:/usr/bin") 
 def test_ports_are_listed_for_programs_and_for_people(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A list is empty without boards, hides who uses a port, or is not JSON."""
+    """A list is empty without boards, hides who uses a port, or has other keys than promised."""
     code, text = run(tmp_path, "list", "--json")
     document = json.JSONDecoder().raw_decode(text)[0]
     assert code == 0
-    assert isinstance(document["ports"], list)
+    assert list(document) == ["ports"]
     nucleo = PortReport(
         path="/dev/ttyACM0",
         usb_id="0483:374b",
@@ -60,6 +62,11 @@ def test_ports_are_listed_for_programs_and_for_people(
         is_candidate=True,
         used_by=("python (7)",),
     )
+    print_ports([nucleo], as_json=True, is_confirmed=False)
+    [port] = json.loads(capsys.readouterr().out)["ports"]
+    [keys] = re.findall(r'^`\{"ports": \[\{(.*)\}\]\}`\.$', DOCS.read_text(), re.MULTILINE)
+    assert ", ".join(f'"{key}"' for key in port) == keys
+    assert all(list(one) == list(port) for one in document["ports"])
     print_ports([nucleo], as_json=False, is_confirmed=False)
     shown = capsys.readouterr()
     for word in ("/dev/ttyACM0", "066A", "not asked", "python (7)"):

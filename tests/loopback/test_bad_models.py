@@ -28,6 +28,7 @@ QUICK: dict[str, Any] = {
     "min_query_count": 20,
     "warmup_query_count": 1,
     "warmup_duration_s": 0.0,
+    "sample_count": 4,
 }
 GROWTH_LIMIT_BYTES = 8 * 2**20
 RUNTIMES = {"tflite": ("litert", "tflite"), "onnx": ("onnx",)}

@@ -22,9 +22,11 @@ from support.watchers import worker_pid
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.dataset import open_dataset
+from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import new_request
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.campaign.run import was_stopped
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.protocol.errors import DatasetTooSlow, InputsRefused
 from edgebench.protocol.messages import Progress
@@ -44,7 +46,17 @@ class Notes(Watcher):
 
     def __init__(self, action: Callable[[], None] | None = None) -> None:
         self.reached: list[tuple[Phase, PhaseProgress]] = []
+        self.references: list[tuple[str, bool]] = []
+        """Names of references that nobody named, and whether they are announced as measured."""
         self._action = action
+
+    def added(self, reference: Model) -> None:
+        """Listen."""
+        self.references.append((reference.name, True))
+
+    def reference_left_out(self, reference: Model) -> None:
+        """Listen."""
+        self.references.append((reference.name, False))
 
     def progress(self, progress: Progress) -> None:
         """Listen."""
@@ -95,7 +107,7 @@ def outputs_of(host: Host, run: Run) -> dict[str, NDArray[Any]]:
 
 
 @pytest.mark.parametrize("seat", ["qemu:mps2-an386", "alpha"])
-def test_board_answers_a_data_set_and_agrees_with_the_reference(host: Host, seat: str) -> None:
+def test_board_runs_a_data_set_and_agrees_with_the_reference(host: Host, seat: str) -> None:
     """The accuracy is another library's, of other samples, or one wrong bit goes unnoticed."""
     notes = Notes()
     (stored,) = host.lab.bench(
@@ -120,7 +132,7 @@ def test_board_answers_a_data_set_and_agrees_with_the_reference(host: Host, seat
     assert (agreement.fraction_equal, agreement.distinct_count) == (1.0, 5)
     assert re.fullmatch(r"litert \d+\.\d+\.\d+ BUILTIN_REF", agreement.reference)
     limits = {one.id: one.limit for one in run.verdict.rules}
-    assert (limits["agreement_of_all"], limits["answered"]) == (0.0, 12.0)
+    assert (limits["agreement_of_all"], limits["dataset_complete"]) == (0.0, 12.0)
     assert verify(host.lab.store, run.run_id) == []
     ends = {(phase, one.unit) for phase, one in notes.reached if one.done == one.total}
     assert (Phase.CHECKING, ProgressUnit.SAMPLES) in ends
@@ -164,8 +176,8 @@ def test_data_set_that_takes_too_long_is_refused_before_the_windows(host: Host) 
     assert run.failure.phase is Phase.WARMING_UP
 
 
-def test_interrupted_data_set_keeps_what_was_answered(host: Host) -> None:
-    """The answers of hours are lost, or pass for those of all samples."""
+def test_interrupted_data_set_keeps_what_was_run(host: Host) -> None:
+    """The outputs of hours are lost, or pass for those of all samples."""
     cancellation = Cancellation()
     request = new_request([MODEL], on=[place(host, "qemu:mps2-an386")], accuracy="digits", **SHORT)
     with pytest.raises(Interrupted) as interrupted:
@@ -174,9 +186,10 @@ def test_interrupted_data_set_keeps_what_was_answered(host: Host) -> None:
     assert run is not None
     assert run.metrics.accuracy is not None
     assert 3 <= run.metrics.accuracy.sample_count < 360
-    (rule,) = [one for one in run.verdict.rules if one.id == "answered"]
+    (rule,) = [one for one in run.verdict.rules if one.id == "dataset_complete"]
     assert (rule.outcome, rule.limit) == (RuleOutcome.FAIL, 360.0)
     assert "stopped before it was done" in rule.detail
+    assert was_stopped(run)
     assert run.verdict.state is State.SUSPECT
     assert verify(host.lab.store, run.run_id) == []
 
@@ -189,8 +202,11 @@ def test_worker_that_dies_in_a_data_set_leaves_its_windows(desk: tuple[Host, Age
         MODEL, on=[place(host, "qemu:mps2-an386")], accuracy="digits", watcher=notes, **SHORT
     )
     run = stored.result
+    assert notes.references == [("digits_fp32.tflite", False)], "announced once, as left out"
     assert run.metrics.instructions_per_inference is not None
     assert run.metrics.accuracy is None
-    (rule,) = [one for one in run.verdict.rules if one.id == "answered"]
+    (rule,) = [one for one in run.verdict.rules if one.id == "dataset_complete"]
     assert (rule.value, rule.limit) == (0.0, 360.0)
     assert "SIGKILL while checking the outputs" in rule.detail
+    assert run.verdict.state is State.SUSPECT
+    assert not was_stopped(run)

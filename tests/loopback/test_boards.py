@@ -26,6 +26,7 @@ from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
+GATE = ROOT / "examples/instruction-gate.sh"
 MODEL = "digits_int8.tflite"
 BOARD = "mps2-an386"
 PLACE = f"qemu:{BOARD}"
@@ -77,7 +78,7 @@ def gate(host: Host, action: str, folder: Path, *options: str) -> subprocess.Com
     """The example of docs/ci-gate.md, as the job of a repository runs it."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     return subprocess.run(
-        [str(ROOT / "examples/instruction-gate.sh"), action, MODEL, str(folder), *options],
+        [str(GATE), action, MODEL, str(folder), *options],
         env=os.environ | host.environment | {"PATH": path},
         capture_output=True,
         text=True,
@@ -164,8 +165,35 @@ def test_slower_kernel_is_a_regression_by_one_run_a_side(
         assert worse.returncode == 4, worse.stdout + worse.stderr
         [after] = (guarded / "candidate/runs").iterdir()
         assert instructions(after) == pytest.approx(count * (1 + share), rel=share / 2)
-        refused = host.run("compare", str(base), "--against", str(after))
-        assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
+    refused = host.run("compare", str(base), "--against", str(after))
+    assert (refused.returncode, "firmware" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "usage: "),
+        (("check", MODEL), "usage: "),
+        (("compare", MODEL, "{folder}"), "usage: "),
+        (("check", MODEL, "{folder}"), "no base run in "),
+    ],
+)
+def test_gate_that_is_called_wrongly_measures_and_removes_nothing(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    """A typing mistake removes the candidate, or costs a run before it is told."""
+    kept = tmp_path / "candidate/kept"
+    kept.mkdir(parents=True)
+    result = subprocess.run(
+        [str(GATE), *(word.format(folder=tmp_path) for word in words)],
+        env={"PATH": "/bin:/usr/bin"},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+    assert (result.returncode, result.stderr.startswith(said)) == (2, True), result.stderr
+    assert [path for path in tmp_path.rglob("*") if path != kept.parent] == [kept]
 
 
 def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ wait_s = {wait_s}
 model = [{models}]
 device = [{devices}]
 threads = [{threads}]
+scenario = ["server"]           # a run waits more than it computes
 [settings]
 preset = "quick"
+target_qps = 20
 duration_s = {duration_s}
 min_query_count = 5
 is_checked = false

@@ -34,7 +34,9 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE
 
-HEALTH = re.compile(r"/host/health/(\.lock|[0-9a-f]{24}/[0-9a-f]{24}\.json)$")
+OWN_FILES = re.compile(
+    r"/host/health/(\.lock|[0-9a-f]{24}/[0-9a-f]{24}\.json)$|/data/edgebench/index\.sqlite[-a-z]*$"
+)
 """Files with names of the host's own choice."""
 EVIL = "a\x1b[2J\r\n\x07\u202eb" + "x" * 50_000
 WELCOME = m.Welcome(m.PROTOCOL_VERSION, "edgebench-agent 0", DEVICE)
@@ -73,9 +75,9 @@ def spooled(name: str, data: bytes) -> m.SpooledFile:
 
 
 def everything(folder: Path) -> set[Path]:
-    """All files under a folder, but the fake agent's socket and the notes on its health."""
+    """All files under a folder, but the index and the notes on the health of the fake agent."""
     files = {path for path in folder.rglob("*") if path.is_file()}
-    return {path for path in files if not HEALTH.search(str(path))}
+    return {path for path in files if not OWN_FILES.search(str(path))}
 
 
 def collected(host: Host, answers: Mapping[type[m.Message], Answer]) -> list[EdgebenchError]:

@@ -50,7 +50,7 @@ def rules_of(document: dict[str, Any]) -> dict[str, tuple[str, str]]:
 
 def is_number(name: str, value: object) -> bool:
     """Whether this key of `metrics.energy` says anything about joules."""
-    return value is not None and name not in (
+    return value not in (None, []) and name not in (
         *("meter", "supply_v", "settings_sha256"),
         *("checks", "refused", "refused_by", "boundary", "channels", "sync"),
     )

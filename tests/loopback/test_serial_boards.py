@@ -19,6 +19,7 @@ from support.terminal_board import TerminalBoard
 from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import LeaseHeld, NotComparable, OwnModelOnly
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
@@ -36,6 +37,20 @@ FOREIGN = BoardHabits(
 SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
 
 
+@dataclass(slots=True)
+class FailingDouble(BoardDouble):
+    """A board whose firmware fails in the middle of a run, if it is to."""
+
+    windows_left: int = 1 << 30
+
+    def _infer(self, arguments: list[str]) -> None:
+        self.windows_left -= 1
+        if self.windows_left < 0:
+            self._say("e-[the sensor does not answer]")
+        else:
+            BoardDouble._infer(self, arguments)
+
+
 @dataclass
 class Desk:
     """An agent with two boards at its ports."""
@@ -47,6 +62,7 @@ class Desk:
     boards: dict[str, subprocess.Popen[str]] = field(
         default_factory=dict[str, subprocess.Popen[str]]
     )
+    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(FailingDouble(FOREIGN)))
 
     def port(self, name: str) -> Path:
         """Path of a board's port."""
@@ -76,8 +92,6 @@ class Desk:
     def seat(self, name: str) -> SeatState | None:
         """A seat as the agent has it."""
         return {seat.name: seat for seat in self.agent.status().seats}.get(name)
-
-    foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(BoardDouble(FOREIGN)))
 
     @property
     def device(self) -> str:
@@ -153,8 +167,9 @@ def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:
 def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> None:
     """Firmware of others cannot be measured, or its model passes for a file of that name."""
     place = f"{desk.device}/maker"
-    with pytest.raises(OwnModelOnly, match="kws01"):
+    with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
+    assert hint_for(refused.value).endswith(f": edgebench bench --on {place}")
     (stored,) = desk.host.lab.bench(on=[place], runs=1, **SHORT)
     run = stored.result
     assert (run.model.name, run.model.sha256, run.model.format) == ("kws01", None, "firmware")
@@ -169,3 +184,21 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
         check_comparable([run], [other.result], ["device", "firmware", "arch"])
+
+
+def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:
+    """An hour of windows is lost with the last one, or ends without a reason."""
+    board = desk.foreign.board
+    assert isinstance(board, FailingDouble)
+    board.windows_left = 4  # the first inference, a trial, and two windows
+    try:
+        (stored,) = desk.host.lab.bench(on=[f"{desk.device}/maker"], runs=1, **SHORT)
+    finally:
+        board.windows_left = 1 << 30
+    run = stored.result
+    assert run.metrics.windows is not None
+    assert run.metrics.windows.count == 2
+    complete = next(rule for rule in run.verdict.rules if rule.id == "complete")
+    assert complete.outcome is RuleOutcome.FAIL
+    assert complete.facts["ended"] == Outcome.INTERRUPTED.value
+    assert "the sensor does not answer" in str(complete.facts["why"])

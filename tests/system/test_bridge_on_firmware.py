@@ -10,6 +10,7 @@ import sys
 import tty
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,12 @@ from support.tools import need_tool
 
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.console import ConsoleDirection
+from edgebench.firmware_bridge.detection import known_board
+from edgebench.firmware_bridge.driver import BoardDriver
 from edgebench.firmware_bridge.exchange import BoardTiming
-from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
+from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack, TimestampKind
 from edgebench.firmware_bridge.frames import LEAVE_FRAMES
-from edgebench.firmware_bridge.generate import generate
+from edgebench.firmware_bridge.generate import InputEncoding, generate
 from edgebench.firmware_bridge.transports.child import ChildProcess
 from edgebench.firmware_bridge.transports.qemu import (
     QEMU_MACHINES,
@@ -231,3 +234,39 @@ def test_qemu_that_does_not_start_says_why(tmp_path: Path) -> None:
         QemuBoard(setup)
     with pytest.raises(UsageError, match="shift of virtual time is 0 to 10, got 11"):
         QemuSetup(machine=MACHINE, firmware=tmp_path, shift=11)
+
+
+@pytest.mark.parametrize("encoding", ["uint8", "float32"])
+def test_model_that_takes_other_inputs_is_recognised_and_runs_alike(
+    encoding: InputEncoding, binary: Path, tmp_path: Path
+) -> None:
+    """A file that is linked into the firmware with MLPerf Tiny's inputs is taken for another."""
+    outputs: list[bytes] = []
+    kinds: tuple[InputEncoding, ...] = ("int8", encoding)
+    for kind in kinds:
+        blob = tmp_path / f"{kind}.blob"
+        made = generate(BUILT_IN.read_bytes(), model_id="digits", input_encoding=kind)
+        blob.write_bytes(made.data)
+        command = [str(binary), "--model", str(blob)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            target = BoardDriver().open(port, BUILT_IN, tmp_path, on_bytes=lambda _done, _all: None)
+            target.set_input(INPUT)
+            target.window(1, warmup_count=0)
+            outputs.append(target.output_bytes())
+            assert target.upload_s is None
+            assert target.inputs[0].dtype == "int8"
+            target.close()
+            process.kill()
+    assert outputs[0] == outputs[1]
+
+
+def test_linked_model_needs_no_file_and_takes_its_own() -> None:
+    """A board with a linked model refuses a run without a file, or one with it."""
+    info = FirmwareInfo(protocol=1, board="kit", model_place="firmware", model_max=100)
+    facts = BoardFacts(name="edgebench-kit", dialect="", model_name="vww01", firmware=info)
+    linked = known_board(facts)
+    assert (linked.takes_models, linked.takes_own_file) == (False, True)
+    loaded = known_board(replace(facts, firmware=replace(info, model_place="memory")))
+    assert (loaded.takes_models, loaded.takes_own_file) == (True, False)

@@ -176,14 +176,15 @@ class Agent:
         raise TargetDriverMissing("no board can be emulated there: QEMU is not installed")
 
     @asynccontextmanager
-    async def undisturbed(self, seat: Seat) -> AsyncIterator[None]:
-        """A block in which a run may start on this seat.
+    async def undisturbed(self, seat: Seat, meter: str | None = None) -> AsyncIterator[None]:
+        """A block in which a run may start on this seat, with this meter of the agent.
 
-        Targets are measured side by side; while a run uses the processor of the machine itself,
-        what drives a target would take from it, and the other way round.
+        Targets are measured side by side, but with a meter each: it is wired to one. While a run
+        uses the processor of the machine itself, what drives a target would take from it, and the
+        other way round.
 
         Raises:
-            LeaseHeld: such a run is in progress.
+            LeaseHeld: a run is in progress that would disturb it, or has its meter.
         """
         # A machine without targets may get one while its run starts; simulated boards get none, and
         # start side by side.
@@ -196,6 +197,12 @@ class Agent:
                     raise LeaseHeld(
                         f"run {other.running} is in progress on {other.name}: it would disturb one "
                         f"on {seat.name}"
+                    )
+                current = other.current
+                if meter and current is not None and current.request.spec.meter == meter:
+                    raise LeaseHeld(
+                        f"meter {meter} records run {other.running} on {other.name}: it cannot "
+                        f"record one on {seat.name}"
                     )
             yield
 
@@ -243,6 +250,7 @@ class Agent:
                 (runtime_report(),),
                 emulated=target.is_emulated,
                 own_model=target.own_model,
+                takes_own_file=target.takes_own_file,
                 meters=seat.wiring.meters,
                 models_room_bytes=self.models.room_bytes(),
             )

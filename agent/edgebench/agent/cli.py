@@ -159,8 +159,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     serve.add_argument(
         "--board", action="append", metavar="[NAME=]ADDRESS",
-        help="serve a microcontroller at a serial port or at socket://HOST:PORT that is not found "
-        "by itself, or none of those that are; may be repeated",
+        help="address of a microcontroller that is not found by itself: a serial port or "
+        "socket://HOST:PORT; may be repeated; none: serve no microcontrollers",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from edgebench.agent.seat import Seat
@@ -37,11 +38,13 @@ class Hotplug:
         """
         self._agent = agent
         self._sources = sources
+        self._offers: list[Sequence[SeatOffer]] = [() for _ in sources]
+        """Last offers of each source."""
         self._memory = memory
         self._open: dict[str, Seat] = {}
         """Seats whose devices are there, by identity."""
         self._troubles: dict[str, str] = {}
-        """What is wrong and was logged, by identity; of a source itself under no identity."""
+        """What is wrong and was logged, by identity of a device or number of a source."""
         self._fixed = frozenset(agent.seats)
         self._changing = asyncio.Lock()
         for name, seat in memory.seats.items():
@@ -75,20 +78,22 @@ class Hotplug:
             await self._look()
 
     async def _look(self) -> None:
+        failed: set[str] = set()
+        for number, source in enumerate(self._sources):
+            key = f"source {number}"
+            try:
+                self._offers[number] = await source.offers()
+            except Exception as exc:  # its devices stay as they were, those of others come and go
+                failed.add(key)
+                self._note_trouble(key, one_line(exc))
+                logger.debug("devices not listed", exc_info=True)
         offers: dict[str, SeatOffer] = {}
-        try:
-            every = [offer for source in self._sources for offer in await source.offers()]
-            for offer in every:
-                if offer is not offers.setdefault(offer.identity, offer):
-                    twin = offers[offer.identity].name
-                    self._note_trouble(
-                        offer.identity, f"{offer.name}: it is {twin} by its identity"
-                    )
-        except EdgebenchError as exc:
-            self._note_trouble("", str(exc))
-            return
-        for identity in self._troubles.keys() - offers.keys():
-            del self._troubles[identity]
+        for offer in chain.from_iterable(self._offers):
+            if offer is not offers.setdefault(offer.identity, offer):
+                twin = offers[offer.identity].name
+                self._note_trouble(offer.identity, f"{offer.name}: it is {twin} by its identity")
+        for key in self._troubles.keys() - offers.keys() - failed:
+            del self._troubles[key]
         left = [identity for identity in self._open if identity not in offers]
         await asyncio.gather(*(self._close(identity) for identity in left))
         for identity, offer in offers.items():
@@ -127,10 +132,11 @@ class Hotplug:
     async def _opened(self, offer: SeatOffer) -> Seat:
         name = self._memory.name_for(offer.identity, offer.name, self._fixed)
         is_known = name in self._memory.seats
-        if not is_known:
-            self._make_room()
+        outdated = None if is_known else self._outdated()
         try:
             plan = await asyncio.to_thread(offer.open, name, self._memory.state(name))
+            if outdated is not None:  # only now: a device in trouble costs no other its seat
+                self._forget(outdated)
             self._memory.remember(name, RememberedSeat(offer.identity, plan.device, plan.board))
         except BaseException:
             if not is_known and self._memory.state(name).exists():
@@ -154,21 +160,21 @@ class Hotplug:
         except EdgebenchError as exc:
             logger.warning("seat %s: %s", seat.name, exc)
 
-    def _make_room(self) -> None:
-        """Forget the seat that has been gone for longest, if there are too many.
+    def _outdated(self) -> str | None:
+        """Name of the seat that has been gone for longest, where a new one needs its place.
 
         Raises:
             UsageError: every one has its device, or runs that wait.
         """
         seats = self._agent.seats
         if len(seats) < MAX_SEATS:
-            return
+            return None
         gone = [one for one in seats.values() if not (one.is_there or one.spool.usage()[0])]
         if not gone:
             raise UsageError(f"{len(seats)} seats, limit {MAX_SEATS}")
-        self._forget(min(gone, key=lambda one: one.left_s or 0.0).name)
+        return min(gone, key=lambda one: one.left_s or 0.0).name
 
-    def _note_trouble(self, identity: str, text: str) -> None:
-        if self._troubles.get(identity) != text:
-            self._troubles[identity] = text
+    def _note_trouble(self, key: str, text: str) -> None:
+        if self._troubles.get(key) != text:
+            self._troubles[key] = text
             logger.warning("device not served: %s", text)

@@ -256,7 +256,8 @@ class Runner:
         if spec.is_profiled:
             raise ModelRefused("a microcontroller has no operator profiler")
         dataset, inputs = await self._given_files(spec)
-        if target.own_model is not None:
+        has_own_file = target.takes_own_file and request.model_sha256
+        if target.own_model is not None and not has_own_file:
             if request.model_sha256:
                 raise ModelRefused(
                     f"{self._device.name} takes no model: its firmware has {target.own_model}"
@@ -334,6 +335,10 @@ class Runner:
                 await guard.let_start()
             async with run.metering:
                 worker_record = await work_between_idling(run)
+            failure = run.worker.failure
+            if worker_record.is_interrupted and failure and not run.worker.is_stopping:
+                error = failure
+                run.note("failed", str(error))
         except EdgebenchError as exc:
             error = run.left or exc
             run.note("failed", str(error))

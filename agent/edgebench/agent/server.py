@@ -366,7 +366,7 @@ class ConnectionHandler:
         listener = self._listen(frame.number)
         host_file = bytes(frame.payload)
         try:
-            async with self._agent.undisturbed(self._seat):
+            async with self._agent.undisturbed(self._seat, start.spec.meter):
                 await self._seat.runner.start(start, self._peer.identity, listener, host_file)
         finally:
             self._let_go_offered()  # the run holds what it needs

@@ -9,6 +9,7 @@ Source: mlcommons/tiny, benchmark/api and benchmark/training (sizes of inputs an
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo
@@ -40,6 +41,8 @@ class BoardModel:
     outputs: tuple[TensorSpec, ...]
     memory: TargetMemory
     precision: str | None
+    input_encoding: str = ""
+    """How the board takes its input, where that is not the type of `inputs`; empty: it is."""
     own_name: str | None = None
     """Name of a model that is part of the firmware; None: it was sent."""
 
@@ -59,7 +62,23 @@ def sent_model(data: bytes, blob: ModelBlob) -> BoardModel:
             flash_bytes=blob.flash_bytes, ram_bytes=blob.ram_bytes, arena_bytes=blob.arena_bytes
         ),
         precision="int8",
+        input_encoding="" if blob.input_encoding == "int8" else blob.input_encoding,
     )
+
+
+def encoded_input(data: bytes, model: BoardModel) -> bytes:
+    """An input as the board takes it, which makes these bytes of the tensor from it.
+
+    Source: docs/firmware-protocol.md: uint8 is int8 + 128, float32 is scale · (int8 - zero point).
+    """
+    if model.input_encoding == "uint8":
+        return bytes(value ^ 0x80 for value in data)
+    if model.input_encoding == "float32":
+        spec = model.inputs[0]
+        scale, zero_point = spec.scale or 1.0, spec.zero_point or 0
+        values = struct.unpack(f"<{len(data)}b", data)
+        return struct.pack(f"<{len(data)}f", *(scale * (one - zero_point) for one in values))
+    return data
 
 
 def own_model(facts: BoardFacts) -> BoardModel:

@@ -1,12 +1,14 @@
 """Boards at the ports of this machine, as they come and go.
 
 Theory of operation. Every look lists the ports, and says at which of them there is a board. Most of
-that is known: a board with a USB serial number is remembered in a file, and is never asked again. A
-port that is new is asked by a thread of its own, as a port with something else behind it takes
-seconds to be given up. Which ports are opened at all:
+that is known: a board with a USB serial number is remembered in a file, and is not asked again
+until `edgebench bridge flash` has written onto it, which forgets it. A port that is new is asked by
+a thread of its own, as a port with something else behind it takes seconds to be given up. Which
+ports are opened at all:
 
     named by the user           always, and again and again until a board answers
-    a USB id with a hint        once for each time that it is plugged in, if asking is allowed
+    a USB id with a hint        once for each time that it is plugged in, if asking is allowed;
+                                again if it could not be opened, or its board was forgotten
     any other                   never
 
 A port that another program has open is not touched: opening it a second time would talk into what
@@ -33,7 +35,15 @@ from edgebench.firmware_bridge.detection import (
 )
 from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.transports.serial_port import check_address
-from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError, UsageError
+from edgebench.protocol.errors import (
+    BoardRefusal,
+    BoardRestarted,
+    BoardSilent,
+    EdgebenchError,
+    LineDamaged,
+    TargetError,
+    UsageError,
+)
 from edgebench.protocol.target import TargetDescription, TargetSighting
 
 AWAY_S = 3.0
@@ -42,12 +52,14 @@ ASK_AGAIN_S = 10.0
 """Time after which a port is asked again that could not be opened, or was named by the user."""
 FIRST_LOOK_S = 8.0
 """Longest wait of the first look for the named boards; a bootloader takes the first two seconds."""
+_OPENED = (BoardSilent, LineDamaged, BoardRefusal, BoardRestarted)
+"""Errors of ports that have something behind them, which is no board that can be used."""
 _NAMED = re.compile(r"(?:([A-Za-z0-9][A-Za-z0-9._-]{0,47})=)?(.+)", re.DOTALL)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class PortToProbe:
     """Port that may have a board."""
 
     port: SerialPortInfo
@@ -60,10 +72,10 @@ class Candidate:
     @property
     def key(self) -> tuple[str, str]:
         """Stays the same while the same device is plugged into the same port."""
-        return os.path.realpath(self.port.path), self.identity
+        return _place(self.port.path), self.identity
 
 
-class Question:
+class PortProbe:
     """A port that is asked what is there, by a thread."""
 
     def __init__(
@@ -121,15 +133,15 @@ class BoardPorts:
             UsageError: an address is none, or is there twice.
         """
         self._named = [_split(text) for text in named]
-        addresses = [address for _, address in self._named]
-        if twice := [one for one in addresses if addresses.count(one) > 1]:
+        places = [_place(address) for _, address in self._named]
+        if twice := [one for one in places if places.count(one) > 1]:
             raise UsageError(f"board named twice: {twice[0]}")
         self._memory = KnownBoards(memory)
         self._asks = asks
         self._list_ports = list_ports
         self._ask = ask
         self._clock = clock
-        self._questions: dict[tuple[str, str], Question] = {}
+        self._probes: dict[tuple[str, str], PortProbe] = {}
         self._seen: dict[str, tuple[float, TargetDescription]] = {}
         """Place of each board that is there, or was a moment ago, by identity."""
         self._is_first = True
@@ -138,44 +150,49 @@ class BoardPorts:
         """The boards that are there now."""
         candidates, known = self._candidates(), self._memory.known()
         keys = {one.key for one in candidates}
-        self._questions = {key: one for key, one in self._questions.items() if key in keys}
+        self._probes = {key: one for key, one in self._probes.items() if key in keys}
         if self._is_first:
             self._is_first = False
             self._wait_for_named(candidates, known)
         sightings = [self._sighting(one, known) for one in candidates]
         return self._with_those_away([one for one in sightings if one is not None])
 
-    def _candidates(self) -> list[Candidate]:
+    def _candidates(self) -> list[PortToProbe]:
         listed = {os.path.realpath(port.path): port for port in self._list_ports()}
-        candidates: list[Candidate] = []
+        candidates: list[PortToProbe] = []
+        places = set[str]()
         for name, address in self._named:
+            if _place(address) in places:
+                continue  # a link that came after the agent leads to a port that is named, too
+            places.add(_place(address))
             port = SerialPortInfo(path=address)
             if "://" not in address:
                 if not os.path.exists(address):
                     continue
                 port = listed.pop(os.path.realpath(address), port)
             identity = port.key or f"board:{name or address}"
-            candidates.append(Candidate(port=port, identity=identity, name=name, is_named=True))
+            candidates.append(PortToProbe(port=port, identity=identity, name=name, is_named=True))
         for port in listed.values():
             if port.hint is not None:
                 identity = port.key or f"board:{port.path}"
-                candidates.append(Candidate(port=port, identity=identity))
+                candidates.append(PortToProbe(port=port, identity=identity))
         return candidates
 
-    def _wait_for_named(self, candidates: list[Candidate], known: dict[str, KnownBoard]) -> None:
+    def _wait_for_named(self, candidates: list[PortToProbe], known: dict[str, KnownBoard]) -> None:
         deadline_s = self._clock() + FIRST_LOOK_S
         for one in candidates:
             self._sighting(one, known)  # all are asked at the same time
         for one in candidates:
-            if one.is_named and (question := self._questions.get(one.key)):
-                question.thread.join(max(0.0, deadline_s - self._clock()))
+            if one.is_named and (probe := self._probes.get(one.key)):
+                probe.thread.join(max(0.0, deadline_s - self._clock()))
 
     def _sighting(
-        self, candidate: Candidate, known: dict[str, KnownBoard]
+        self, candidate: PortToProbe, known: dict[str, KnownBoard]
     ) -> TargetSighting | None:
         """The board at a port; None: it is not known yet, or nobody asks."""
         port = candidate.port
         if port.key in known:
+            self._probes.pop(candidate.key, None)  # once the board is forgotten, it is asked again
             return TargetSighting(_target(candidate, known[port.key]))
         if not candidate.is_named:
             if not self._asks:
@@ -188,27 +205,29 @@ class BoardPorts:
                         f"from another; if there is one: --board {port.path}"
                     ),
                 )
-        question = self._questions.get(candidate.key)
-        if question is None or self._is_due(question, candidate):
-            question = self._questions[candidate.key] = Question(self._ask, port, self._clock)
-        if question.ended_s is None:
+        probe = self._probes.get(candidate.key)
+        if probe is None or self._is_due(probe, candidate):
+            probe = self._probes[candidate.key] = PortProbe(self._ask, port, self._clock)
+        if probe.ended_s is None:
             return None
-        if question.error is not None:
-            return _trouble(candidate, question.error)
-        if question.board is None:  # a bug ended the thread, with a traceback of its own
+        if probe.error is not None:
+            return _trouble(candidate, probe.error)
+        if probe.board is None:  # a bug ended the thread, with a traceback of its own
             return None
-        with suppress(OSError):  # it is asked again the next time
-            self._memory.remember(port, question.board)
-        return TargetSighting(_target(candidate, question.board))
+        if port.key is not None:
+            with suppress(OSError):  # the next look tries again
+                self._memory.remember(port, probe.board)
+                del self._probes[candidate.key]
+        return TargetSighting(_target(candidate, probe.board))
 
-    def _is_due(self, question: Question, candidate: Candidate) -> bool:
+    def _is_due(self, probe: PortProbe, candidate: PortToProbe) -> bool:
         """Whether a port that has not become a board is asked again."""
-        if question.ended_s is None or question.error is None:
+        if probe.ended_s is None or probe.error is None:
             return False
-        # Nothing answered: the next time that something is plugged in there may be a board.
-        if isinstance(question.error, BoardSilent) and not candidate.is_named:
+        # It was opened, which restarts boards: next when something is plugged in there anew.
+        if isinstance(probe.error, _OPENED) and not candidate.is_named:
             return False
-        return self._clock() - question.ended_s >= ASK_AGAIN_S
+        return self._clock() - probe.ended_s >= ASK_AGAIN_S
 
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """With boards that were there a moment ago; without those at another address than then."""
@@ -245,7 +264,12 @@ def _split(text: str) -> tuple[str, str]:
     return name, address if "://" in address else os.path.abspath(address)
 
 
-def _target(candidate: Candidate, board: KnownBoard) -> TargetDescription:
+def _place(address: str) -> str:
+    """Where an address leads, whatever links are on the way."""
+    return address if "://" in address else os.path.realpath(address)
+
+
+def _target(candidate: PortToProbe, board: KnownBoard) -> TargetDescription:
     kind = board.board or board.name
     own = _NOT_IN_NAMES.sub("-", kind).strip("-._")[:48]
     return TargetDescription(
@@ -256,10 +280,11 @@ def _target(candidate: Candidate, board: KnownBoard) -> TargetDescription:
         soc="unknown",
         profile=kind.lower(),
         own_model=None if board.takes_models else board.model_name or "model",
+        takes_own_file=board.takes_own_file,
     )
 
 
-def _trouble(candidate: Candidate, error: EdgebenchError) -> TargetSighting:
+def _trouble(candidate: PortToProbe, error: EdgebenchError) -> TargetSighting:
     path = candidate.port.path
     name = candidate.name or path
     return TargetSighting(

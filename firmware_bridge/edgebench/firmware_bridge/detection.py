@@ -2,17 +2,18 @@
 
 Theory of operation. pyserial lists the ports with their USB ids. An id with a hint makes a port a
 candidate; `name` makes a candidate a board. Asking opens a port, which restarts many boards, so a
-board that said its name is remembered by its USB serial number: it is not asked again while it is
-only listed. A port without a USB serial number (and a pseudo-terminal, which is in no list) has to
-be named.
+board that said its name is remembered by its USB serial number, and is not asked again, until a
+person wants that or writes firmware onto it. A port without a USB serial number (and a
+pseudo-terminal, which is in no list) has to be named.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,11 @@ from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.facts import BoardFacts
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.firmware_bridge.transports.serial_port import open_line
-from edgebench.firmware_bridge.usb_ids import BoardHint, hint_of
+from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES, BoardHint, hint_of
 from edgebench.meters.transport import pyserial
-from edgebench.protocol.errors import EdgebenchError, UsageError
+from edgebench.protocol.errors import BoardSilent, EdgebenchError
 from edgebench.protocol.text import printable
 
-DEFAULT_BAUD_RATES = (115_200, 921_600, 9600, 76_800)
-"""Performance mode, the reference for anomaly detection, energy mode, and the reference for image
-classification."""
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """A port that may have no board at all is given up sooner."""
 
@@ -74,6 +72,8 @@ class KnownBoard:
     """Processor, likewise."""
     takes_models: bool = False
     """Whether a model can be put onto it; if not, it has one in its firmware."""
+    takes_own_file: bool = False
+    """Whether it can tell that a file is the model in its firmware."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class FoundBoard:
 
     port: SerialPortInfo
     board: KnownBoard | None = None
-    """None: it was not asked, or did not answer."""
+    """None: nobody knows what is there."""
     trouble: str | None = None
-    """Why it cannot be used; one line."""
+    """Why it did not say what it is when it was asked; one line."""
 
 
 def list_serial_ports() -> list[SerialPortInfo]:
@@ -114,7 +114,10 @@ def list_serial_ports() -> list[SerialPortInfo]:
 
 
 class KnownBoards:
-    """Boards that said their names, by USB serial number, in a file of the user's."""
+    """Boards that said their names, by USB serial number, in a file of the user's.
+
+    An agent and commands may change it at the same time, each of them under a lock.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -133,24 +136,32 @@ class KnownBoards:
             OSError: the file cannot be written.
         """
         if port.key is not None:
-            self._write(self.known() | {port.key: board})
+            with self._changed() as known:
+                known[port.key] = board
 
-    def forget(self, port: SerialPortInfo) -> None:
-        """Forget the board at a port: it may be another one by now.
+    def forget(self, keys: Collection[str | None]) -> None:
+        """Forget the boards with these keys: they may be others by now.
 
         Raises:
             OSError: the file cannot be written.
         """
-        known = self.known()
-        if port.key in known:
-            self._write({key: one for key, one in known.items() if key != port.key})
+        if not self.known().keys().isdisjoint(keys):
+            with self._changed() as known:
+                for key in known.keys() & set(keys):
+                    del known[key]
 
-    def _write(self, known: Mapping[str, KnownBoard]) -> None:
-        entries = {key: _plain(one) for key, one in known.items()}
+    @contextmanager
+    def _changed(self) -> Iterator[dict[str, KnownBoard]]:
+        """Boards to be changed in the block; they are written at its end."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self._path.with_suffix(".new")
-        beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")
-        os.replace(beside, self._path)
+        with self._path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed
+            known = self.known()
+            yield known
+            entries = {key: _plain(one) for key, one in known.items()}
+            beside = self._path.with_suffix(".new")
+            beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")
+            os.replace(beside, self._path)
 
 
 def _plain(board: KnownBoard) -> dict[str, str | int | None]:
@@ -172,7 +183,8 @@ def find_boards(
 
     Args:
         memory: Boards that were there before.
-        ask: Whether to open candidates that are not known, and ask for their name.
+        ask: Whether to open the candidates, and ask for their name; a known one may have other
+            firmware by now. It is forgotten if nothing answers, and no sooner: an agent serves it.
         ports: Ports of this machine; None: as the system lists them.
         opener: Opens a port at a speed.
         timing: How long to wait for an answer.
@@ -182,25 +194,21 @@ def find_boards(
     for port in list_serial_ports() if ports is None else ports:
         if port.hint is None:
             continue
-        board = known.get(port.key) if port.key else None
-        if board is not None or not ask:
-            boards.append(FoundBoard(port=port, board=board))
-            continue
-        boards.append(_asked(port, memory, opener, timing))
+        board, trouble = known.get(port.key) if port.key else None, None
+        if ask:
+            try:
+                board = ask_board(port, opener=opener, timing=timing)
+            except BoardSilent as exc:
+                board, trouble = None, str(exc)
+            except EdgebenchError as exc:
+                trouble = str(exc)
+            with suppress(OSError):  # it is asked again the next time
+                if board is None:
+                    memory.forget([port.key])
+                elif trouble is None:
+                    memory.remember(port, board)
+        boards.append(FoundBoard(port=port, board=board, trouble=trouble))
     return boards
-
-
-def _asked(
-    port: SerialPortInfo, memory: KnownBoards, opener: OpenLine, timing: BoardTiming
-) -> FoundBoard:
-    """Ask the board at a port for its name, and remember it."""
-    try:
-        found = ask_board(port, opener=opener, timing=timing)
-    except EdgebenchError as exc:
-        return FoundBoard(port=port, trouble=str(exc))
-    with suppress(OSError):  # it is asked again the next time
-        memory.remember(port, found)
-    return FoundBoard(port=port, board=found)
 
 
 def ask_board(
@@ -223,31 +231,15 @@ def ask_board(
 
 def known_board(facts: BoardFacts) -> KnownBoard:
     """What is worth remembering of a board."""
+    info = facts.firmware
+    is_linked = info is not None and info.model_place == "firmware"
     return KnownBoard(
         name=facts.name,
         baud_rate=facts.baud_rate,
         dialect=facts.dialect,
         model_name=facts.model_name,
-        board=facts.firmware.board if facts.firmware else None,
-        cpu=facts.firmware.cpu if facts.firmware else None,
-        takes_models=facts.firmware is not None and facts.firmware.model_max is not None,
+        board=info.board if info else None,
+        cpu=info.cpu if info else None,
+        takes_models=info is not None and info.model_max is not None and not is_linked,
+        takes_own_file=is_linked,
     )
-
-
-def port_named(name: str, boards: Iterable[FoundBoard]) -> FoundBoard:
-    """The only board that a user means: by its path, its USB serial number, or its own name.
-
-    Raises:
-        UsageError: none is meant, or several are.
-    """
-    boards = list(boards)
-    meant = [
-        one
-        for one in boards
-        if name in (one.port.path, one.port.serial_number, one.board.name if one.board else None)
-    ]
-    if len(meant) == 1:
-        return meant[0]
-    paths = ", ".join(one.port.path for one in meant or boards) or "none"
-    which = f"{len(meant)} boards have" if meant else "no board has"
-    raise UsageError(f"{which} the name {name!r}: ports are {paths}")

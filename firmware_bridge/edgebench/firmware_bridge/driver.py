@@ -1,9 +1,8 @@
 """Boards as an agent's targets: `qemu:BOARD`, a serial port, `socket://HOST:PORT`.
 
 Theory of operation. The model is data: its blob is generated here, where the worker runs, and is
-put into the memory of an emulated board before it starts, or sent to a real one by frames. What
-a board had before does not matter, as everything is asked of it after the load. The inputs are sent
-as the tensor has them, so any model is driven alike.
+put into the memory of an emulated board before it starts, or sent to a real one by frames, unless
+the board has it already. Then everything is asked of the board anew.
 """
 
 from __future__ import annotations
@@ -18,20 +17,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import get_args
 
 from edgebench.firmware_bridge.board import INFERENCE_S, Board
 from edgebench.firmware_bridge.board_model import (
     BoardModel,
+    encoded_input,
     own_model,
     result_count,
     sent_model,
 )
 from edgebench.firmware_bridge.board_ports import BoardPorts
-from edgebench.firmware_bridge.detection import DEFAULT_BAUD_RATES
 from edgebench.firmware_bridge.facts import BoardFacts, FirmwareInfo, ReadBack
 from edgebench.firmware_bridge.generate import (
     BOARD_MEMORY,
     BoardMemory,
+    InputEncoding,
     ModelBlob,
     generate,
     model_id_of,
@@ -45,6 +46,7 @@ from edgebench.firmware_bridge.transports.qemu import (
     qemu_version,
 )
 from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES
 from edgebench.protocol.errors import EdgebenchError, LineDamaged, ModelRefused, UsageError
 from edgebench.protocol.record import (
     EmulatorFacts,
@@ -58,7 +60,6 @@ SCHEME = "qemu:"
 RUNTIME = "firmware"
 FIRMWARE_VARIABLE = "EDGEBENCH_FIRMWARE"
 """Environment variable with a folder of other ELFs than the shipped ones, of the same names."""
-BAUD_RATE = 115200
 WINDOW_MARGIN = 1.5
 """A window may take so many times what the last one lets expect."""
 BLOB_FILE = "model.blob"
@@ -88,28 +89,13 @@ class BoardDriver:
         """The ports of this machine, and the named ones."""
         return BoardPorts(named, memory, asks=asks)
 
-    def target(self, address: str) -> TargetDescription:
-        """The board at an address.
-
-        Raises:
-            UsageError: no such board is emulated.
-        """
-        name = address.removeprefix(SCHEME)
-        if name == address:
-            name = Path(address).name or address
-            return TargetDescription(address, name, address, arch="unknown", soc="unknown")
-        if name not in QEMU_MACHINES:
-            raise UsageError(
-                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
-            )
-        return _emulated(name)
-
     def open(
         self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
     ) -> BoardWithModel:
         """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
+            UsageError: no such board is emulated.
             ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
@@ -121,31 +107,35 @@ class BoardDriver:
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
             about = sent_model(data, blob)
-            made = self._emulate(self.target(address), about, blob, directory)
+            made = self._emulate(address.removeprefix(SCHEME), about, blob, directory)
             made.listen(on_bytes)
             return made
         with _line(address, directory, on_bytes) as board:
             return _on_line(board, data, blob, directory)
 
     def _emulate(
-        self, target: TargetDescription, about: BoardModel, blob: ModelBlob, directory: Path
+        self, name: str, about: BoardModel, blob: ModelBlob, directory: Path
     ) -> BoardWithModel:
-        blob.check_fit(BOARD_MEMORY[target.name])
+        if name not in QEMU_MACHINES:
+            raise UsageError(
+                f"unknown emulated board {name[:40]!r}: there are {', '.join(QEMU_MACHINES)}"
+            )
+        blob.check_fit(BOARD_MEMORY[name])
         emulator = EmulatorFacts(
             name="QEMU",
             version=qemu_version() or "unknown",
-            machine=target.name,
+            machine=name,
             instruction_ns=float(2**DEFAULT_SHIFT),
         )
         path = directory / BLOB_FILE
         path.write_bytes(blob.data)
-        with _firmware(target.name) as firmware:
+        with _firmware(name) as firmware:
             digest = hashlib.sha256(firmware.read_bytes()).hexdigest()
             setup = QemuSetup(
-                machine=QEMU_MACHINES[target.name],
+                machine=QEMU_MACHINES[name],
                 firmware=firmware,
                 blob=path,
-                blob_address=BLOB_ADDRESS[target.name],
+                blob_address=BLOB_ADDRESS[name],
             )
             board = Board(QemuBoard(setup))
         try:
@@ -198,26 +188,17 @@ class BoardWithModel:
 
     def set_input(self, data: bytes) -> None:
         """Put an input onto the board, and compare it with what was sent."""
-        if self._board.load_input(data) is ReadBack.NONE:
+        if self._board.load_input(encoded_input(data, self._model)) is ReadBack.NONE:
             self.is_read_back = False
 
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
-        """Run so many inferences in a row.
-
-        Raises:
-            LineDamaged: its pulses cannot be told from those of an attempt whose reply was damaged.
-        """
+        """Run so many inferences in a row."""
         all_count = count + warmup_count
         silence_s = INFERENCE_S * all_count  # as long as nobody knows better
         if self._inference_s is not None:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
         found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
         self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
-        if found.ticks is None and found.attempt_count > 1:
-            raise LineDamaged(
-                f"a reply of {self.firmware.name} was damaged, and it is in energy mode: nobody "
-                "knows which pulses are those of the window"
-            )
         window = Window(
             begin_ns=found.began_ns,
             end_ns=found.ended_ns,
@@ -227,8 +208,9 @@ class BoardWithModel:
         )
         timed = found.inferences
         if timed is None or None in timed.ticks:
-            return TimedWindow(window)
-        return TimedWindow(window, tuple(tick for tick in timed.ticks if tick is not None))
+            return TimedWindow(window, is_repeated=found.attempt_count > 1)
+        ticks = tuple(tick for tick in timed.ticks if tick is not None)
+        return TimedWindow(window, ticks, is_repeated=found.attempt_count > 1)
 
     def output_bytes(self) -> bytes:
         """Outputs of the last inference; decimals as 32-bit floats, where the board prints no more.
@@ -279,7 +261,7 @@ def _firmware(board: str) -> Iterator[Path]:
 @contextmanager
 def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
     """A board at a line, which is let go of if the block fails."""
-    board = Board(open_line(address, BAUD_RATE))
+    board = Board(open_line(address, DEFAULT_BAUD_RATES[0]))
     board.on_bytes = on_bytes
     try:
         yield board
@@ -315,8 +297,8 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"
         )
-    if _has_model(info, data):
-        return BoardWithModel(board, sent_model(data, blob), directory)
+    if (present := _blob_on_board(info, data)) is not None:
+        return BoardWithModel(board, sent_model(data, present), directory)
     if info.model_place == "firmware":
         raise ModelRefused(
             f"{board.facts.name} takes no other model than {info.model}: it is linked into its "
@@ -330,16 +312,22 @@ def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> Boa
     return BoardWithModel(board, sent_model(data, blob), directory, upload_s=upload_s)
 
 
-def _has_model(info: FirmwareInfo, data: bytes) -> bool:
-    """Whether this model is on the board already, under whatever id; then nothing is sent.
+def _blob_on_board(info: FirmwareInfo, data: bytes) -> ModelBlob | None:
+    """The blob of this model, if it is on the board already, under whatever id and encoding.
 
-    Behind an interface board there is no other way: frames do not pass it.
+    Then nothing is sent. Behind an interface board there is no other way: frames do not pass it.
     """
     model_id = info.model or ""
     if info.model_state != "ready" or model_id != model_id_of(model_id):
-        return False
-    blob = generate(data, model_id=model_id, input_encoding="int8")
-    return (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data))
+        return None
+    encodings: tuple[InputEncoding, ...] = get_args(InputEncoding)
+    for encoding in encodings:
+        if encoding == info.input_encoding:
+            with suppress(ModelRefused):  # a model that has no input of this encoding
+                blob = generate(data, model_id=model_id, input_encoding=encoding)
+                if (info.model_bytes, info.model_crc) == (len(blob.data), zlib.crc32(blob.data)):
+                    return blob
+    return None
 
 
 def _check_model(facts: BoardFacts, blob: ModelBlob) -> None:

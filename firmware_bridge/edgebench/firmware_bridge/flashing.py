@@ -4,7 +4,7 @@ None of the tools is a dependency, and none is imported (some are GPL): each is 
 arguments, and the user sees the whole command before it runs. Without a board this is tested as the
 right arguments to a program of that name.
 
-Source: the tools' own manuals: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`), st-flash,
+Source: the tools' own manuals: OpenOCD (`program`), pyOCD (`flash`), picotool (`load`),
 probe-rs (`download`).
 """
 
@@ -146,12 +146,17 @@ def flash_command(
     if program is not None and program not in recipe.tools:
         raise UsageError(f"{recipe.text} is flashed by {', '.join(recipe.tools)}, got {program!r}")
     if not firmware.is_file():
-        raise UsageError(f"no such file of firmware: {firmware}")
+        raise UsageError(f"no such firmware file: {firmware}")
+    refusing: list[str] = []
     for name in (program,) if program else recipe.tools:
         tool = FLASH_TOOLS[name]
         path = shutil.which(name)
         if path is not None and firmware.suffix in tool.formats:
             return ToolCommand(path, _arguments(tool, recipe.targets[name], firmware, serial))
+        if path is not None:
+            refusing.append(f"{name} takes {' or '.join(tool.formats)}")
+    if refusing:
+        raise UsageError(f"{', '.join(refusing)}; got {firmware.suffix or firmware.name}")
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
     raise TargetError(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
 

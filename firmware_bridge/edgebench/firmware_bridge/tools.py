@@ -9,11 +9,11 @@ from pathlib import Path
 
 from edgebench.firmware_bridge.detection import (
     FoundBoard,
+    KnownBoard,
     KnownBoards,
     SerialPortInfo,
     find_boards,
     list_serial_ports,
-    port_named,
 )
 from edgebench.firmware_bridge.flashing import (
     FLASH_RECIPES,
@@ -35,8 +35,10 @@ class BoardFlashing:
 
     command: ToolCommand
     memory: KnownBoards
-    port: SerialPortInfo | None
-    """Port of the board; None: nobody knows it."""
+    kind: str
+    """Kind of the board."""
+    serial: str | None
+    """Serial number of its debug probe; None: it is the only one."""
 
     @property
     def line(self) -> str:
@@ -44,11 +46,31 @@ class BoardFlashing:
         return self.command.line
 
     def run(self) -> str:
-        """Run it, and forget what the board was before."""
-        said = run_flash(self.command)
-        if self.port is not None:
-            self.memory.forget(self.port)
-        return said
+        """Run it, and forget what the board was before.
+
+        Raises:
+            TargetError: a program has the board's port open, or the tool failed.
+            OSError: what the board was before cannot be forgotten.
+        """
+        keys = self._keys()
+        for port in list_serial_ports():
+            if port.key in keys and (users := users_of(port.path)):
+                raise _used(port.path, users)
+        try:
+            return run_flash(self.command)
+        finally:  # a tool that failed may have written
+            self.memory.forget(self._keys())
+
+    def _keys(self) -> set[str | None]:
+        """Keys of the board; of all known ones that it may be, where its port is not known."""
+        if self.serial is not None:
+            # A probe has the serial number of its port; a board that waits for firmware has none.
+            ports = [one for one in list_serial_ports() if one.serial_number == self.serial]
+            keys = {one.key for one in ports}
+            if keys - {None}:
+                return keys
+        known = self.memory.known().items()
+        return {key for key, one in known if one.board in (self.kind, None)}
 
 
 class BoardTools:
@@ -59,41 +81,62 @@ class BoardTools:
         listed = list_serial_ports()
         used = {port.path: tuple(users_of(port.path)) for port in listed}
         known = KnownBoards(memory)
-        free = [port for port in listed if not used[port.path]]
-        if asks:
-            for port in free:
-                known.forget(port)  # it may have other firmware by now
         boards = {one.port.path: one for one in find_boards(known, ask=False, ports=listed)}
         if asks:
-            asked = find_boards(known, ask=True, ports=free)
-            boards |= {one.port.path: one for one in asked}
+            free = [port for port in listed if not used[port.path]]
+            boards |= {one.port.path: one for one in find_boards(known, ask=True, ports=free)}
         return [_report(port, boards.get(port.path), used[port.path]) for port in listed]
 
     def flash_command(
         self, board: str, firmware: Path, memory: Path, *, tool: str | None, serial: str | None
     ) -> BoardFlashing:
         """Command that writes firmware onto a board."""
-        known, kind, port = KnownBoards(memory), board, None
+        known, kind = KnownBoards(memory), board
         if board not in FLASH_RECIPES:
-            boards = [one for one in find_boards(known, ask=False) if one.board is not None]
-            if not boards:
-                kinds = ", ".join(sorted(FLASH_RECIPES))
-                raise UsageError(f"no board is called {board[:80]!r}; kinds of boards: {kinds}")
-            found = port_named(board, boards)
-            assert found.board is not None
-            kind, port = found.board.board or found.board.name, found.port
+            port, meant = board_named(
+                board, find_boards(known, ask=False, ports=list_serial_ports())
+            )
+            kind = meant.board or meant.name
             serial = serial or port.serial_number
         command = flash_command(kind, firmware, program=tool, serial=serial)
-        return BoardFlashing(command, known, port)
+        return BoardFlashing(command, known, kind, serial)
 
     def converse(
         self, address: str, baud_rate: int, commands: Iterable[str], *, silence_s: float
     ) -> Iterator[str]:
         """Text of a board: at its start, and after each command."""
         if users := users_of(address):
-            raise TargetError(f"serial port {address} is in use by {', '.join(users)}")
+            raise _used(address, users)
         with closing(open_line(address, baud_rate)) as line:
             yield from converse(line, commands, silence_s=silence_s)
+
+
+def board_named(name: str, boards: Iterable[FoundBoard]) -> tuple[SerialPortInfo, KnownBoard]:
+    """The only confirmed board that a user means: by path, USB serial number, or its own name.
+
+    Raises:
+        UsageError: none is meant, or several are.
+    """
+    known = [(one.port, one.board) for one in boards if one.board is not None]
+    meant = [
+        (port, board)
+        for port, board in known
+        if name in (port.path, port.serial_number, board.name)
+    ]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        paths = ", ".join(port.path for port, _ in meant)
+        raise UsageError(f"{len(meant)} boards are called {name!r}: {paths}")
+    confirmed = ", ".join(f"{board.name} at {port.path}" for port, board in known)
+    raise UsageError(
+        f"no board is called {name[:80]!r}; kinds of boards: {', '.join(sorted(FLASH_RECIPES))}; "
+        f"confirmed boards: {confirmed or 'none'}"
+    )
+
+
+def _used(path: str, users: Iterable[str]) -> TargetError:
+    return TargetError(f"serial port {path} is in use by {', '.join(users)}")
 
 
 def _report(port: SerialPortInfo, found: FoundBoard | None, used: tuple[str, ...]) -> PortReport:

@@ -10,6 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgebench.protocol.bridge import BAUD_RATE
+
+DEFAULT_BAUD_RATES = (BAUD_RATE, 921_600, 9600, 76_800)
+"""Performance mode, the reference for anomaly detection, energy mode, and the reference for image
+classification."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoardHint:
@@ -19,7 +25,7 @@ class BoardHint:
     product: int | None
     """None: any of this vendor's."""
     text: str
-    baud_rates: tuple[int, ...] = (115_200, 921_600, 9600, 76_800)
+    baud_rates: tuple[int, ...] = DEFAULT_BAUD_RATES
     """Speeds to ask at, in this order; never 1200, which starts bootloaders."""
     is_interface: bool = False
     """Whether it is MLPerf Tiny's interface board, with a board behind it."""

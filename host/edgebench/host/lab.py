@@ -553,8 +553,6 @@ class Lab:
             Target(device, request.on_device(device.name, farm.entry(device).meter))
             for device in devices
         ]
-        for reference in request.accuracy.added if request.accuracy else ():
-            watcher.added(reference)
         for target in targets:
             if request.energy is not None and target.request.energy is None:
                 watcher.unmetered(target.device.name)

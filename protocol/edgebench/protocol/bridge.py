@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 ENTRY_POINT_GROUP = "edgebench.bridge"
+BAUD_RATE = 115_200
+"""Speed of a board's line in performance mode. Source: mlcommons/tiny, benchmark/api."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class FlashCommand(Protocol):
         """Run it; what the tool said.
 
         Raises:
-            TargetError: the tool failed, or did not end.
+            TargetError: a program uses the board, or the tool failed or did not end.
         """
         ...
 
@@ -77,7 +79,8 @@ class BridgeTools(Protocol):
         Args:
             board: Kind of board, or a port, USB serial number or name of a known one.
             firmware: File to write.
-            memory: As for `ports`; what it knows of the board is forgotten when the command runs.
+            memory: As for `ports`; what it knows of the board is forgotten when the command has
+                run. Where nobody knows which board that is, all that it may be are forgotten.
             tool: Tool to use; None: the first one that is there.
             serial: Serial number of the debug probe; None: that of the known board, or the only
                 one.

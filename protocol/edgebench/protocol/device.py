@@ -101,3 +101,5 @@ class SystemDescription:
     """Size of the largest model that fits, if all others go; None from older agents."""
     own_model: str | None = None
     """Name of the model in the firmware of a device, which takes no other; None: it takes files."""
+    takes_own_file: bool = False
+    """Whether a file of that model is taken, too: the device can tell that it is the same."""

@@ -250,7 +250,7 @@ class OwnModelOnly(UsageError):
     def __init__(self, text: str, device: str) -> None:
         super().__init__(text)
         self.device = device
-        """Name of the device."""
+        """Name of the device, as the host takes it."""
 
 
 class RunsTooShort(UsageError):

@@ -296,9 +296,9 @@ class CheckFacts:
     reference_error: str | None = None
     """Why there is no reference, one line."""
     dataset_sample_count: int = 0
-    """Samples of the data set that were answered."""
+    """Samples of the data set that were run."""
     dataset_wanted_count: int = 0
-    """Samples of the data set that were to be answered; 0 where the agent does not tell."""
+    """Samples of the data set that were to be run; 0 where the agent does not tell."""
     dataset_error: str | None = None
     """Why there are no outputs for the data set, or for a part of it only; one line."""
     operators: tuple[OperatorTime, ...] = ()
@@ -465,6 +465,8 @@ class TargetRecord:
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
+    is_dataset_stopped: bool = False
+    """Whether the run was stopped in its data set: another one may get further."""
 
 
 MeasuredRecord = WorkerRecord | TargetRecord

@@ -197,10 +197,10 @@ class RunSpec:
     """Inputs to run on, an artifact on the device: arrays by the names of inputs, whose first axis
     counts the samples. Inputs that it does not have are drawn by the seed."""
     dataset_sha256: str | None = None
-    """Labelled data set, an artifact on the device: answer it, for the accuracy."""
+    """Labelled data set, an artifact on the device, which runs it for the accuracy."""
     dataset_sample_count: int | None = None
-    """Answer so many samples of it, drawn by the seed; None: all. An agent of an earlier version
-    answers all."""
+    """Number of its samples that are run, drawn by the seed; None: all. An agent of an earlier
+    version runs all."""
     dataset_limit_s: float = 3600.0
     """Longest time for the data set on a device that times itself; one that would take longer is
     refused before the measurement."""

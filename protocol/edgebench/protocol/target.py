@@ -40,6 +40,8 @@ class TargetDescription:
     is_emulated: bool = False
     own_model: str | None = None
     """Name of the model in its firmware, which takes no other; None: it takes models."""
+    takes_own_file: bool = False
+    """Whether a file of that model is taken, too: it can tell that it is the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,9 @@ class TimedWindow:
 
     window: Window
     inference_ticks: tuple[int, ...] = ()
+    is_repeated: bool = False
+    """Whether an attempt before it may have run, too: in energy mode, its pulses come before those
+    of the window."""
 
 
 class OpenTarget(Protocol):
@@ -186,14 +191,6 @@ class TargetDriver(Protocol):
         """
         ...
 
-    def target(self, address: str) -> TargetDescription:
-        """The target at an address; it is not opened for that.
-
-        Raises:
-            UsageError: there is no such address.
-        """
-        ...
-
     def open(
         self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
     ) -> OpenTarget:
@@ -206,6 +203,7 @@ class TargetDriver(Protocol):
             on_bytes: Is told while a model or an input is sent.
 
         Raises:
+            UsageError: there is no such address.
             ModelRefused: it cannot run this model, or has no room for it.
             TargetError: it does not answer, or the model does not arrive.
         """

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
+import pytest
 from support.tools import need_tool
 
 from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.protocol import messages as m
+from edgebench.protocol.errors import LeaseHeld
+from edgebench.protocol.spec import RunSpec
+
+if TYPE_CHECKING:
+    from edgebench.agent.running import ActiveRun
 
 BOARD = "qemu:mps2-an386"
 
@@ -35,6 +43,31 @@ def test_board_is_not_opened_while_a_run_of_the_machine_starts(tmp_path: Path) -
 
     asyncio.run(story())
     assert told == [BOARD]
+
+
+def test_meter_records_one_board_at_a_time(tmp_path: Path) -> None:
+    """The second of two runs finds the meter's port in use, and is stored without its energy."""
+    need_tool("qemu-system-arm")
+    meter = "ppk2:/dev/ttyACM0"
+
+    async def story() -> None:
+        agent = Agent(AgentSettings(config=tmp_path, state=tmp_path))
+        one, other = [await agent.opened_seat(name) for name in (BOARD, "qemu:mps2-an500")]
+        request = m.RunStart("r1", RunSpec("tflm", meter=meter), "", "model")
+        one.runner.current = cast("ActiveRun", SimpleNamespace(request=request))
+
+        with pytest.raises(LeaseHeld, match=f"{meter} records run r1 on {BOARD}"):
+            async with agent.undisturbed(other, meter):
+                pass
+        for elsewhere in (None, "ppk2:/dev/ttyACM1"):
+            async with agent.undisturbed(other, elsewhere):
+                pass
+        one.runner.current = None
+        async with agent.undisturbed(other, meter):
+            pass
+        await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
+
+    asyncio.run(story())
 
 
 def test_simulated_boards_start_side_by_side(tmp_path: Path) -> None:

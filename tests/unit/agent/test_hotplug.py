@@ -232,6 +232,79 @@ def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+def test_device_that_cannot_be_opened_costs_no_other_its_seat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A port in trouble takes the names and the history of all boards that are in a drawer."""
+    monkeypatch.setattr("edgebench.agent.hotplug.MAX_SEATS", 2)
+
+    async def story() -> None:
+        agent, _, directory = agent_in(tmp_path)
+        (tmp_path / "port").mkdir()
+        (tmp_path / "port" / "port.toml").write_text(device_file("A1"))
+        [good] = await SimulatedDirectory(tmp_path / "port").offers()
+        source = BrokenSource(good)
+        hotplug = Hotplug(
+            agent,
+            [SimulatedDirectory(directory), source],
+            SeatMemory(tmp_path / "state" / "seats"),
+        )
+        (directory / "drawer.toml").write_text(device_file("A0"))
+        await hotplug.look()
+        (directory / "drawer.toml").unlink()
+        await hotplug.look()
+        assert list(agent.seats) == [BOARD, "drawer"]
+        source.is_broken = False
+        await hotplug.look()
+        assert list(agent.seats) == [BOARD, "port"]
+        await ended(agent)
+
+    asyncio.run(story())
+
+
+def test_source_that_cannot_be_listed_stops_no_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A driver in trouble ends the runs of its boards, and no simulated one comes any more."""
+
+    class Listed(SimulatedDirectory):
+        """A directory whose listing may fail, in a way that is not foreseen."""
+
+        is_listed = True
+
+        async def offers(self) -> Sequence[SeatOffer]:
+            """As ever, or an error."""
+            if not self.is_listed:
+                raise RuntimeError("driver is gone")
+            return await super().offers()
+
+    async def story() -> None:
+        agent, _, usb = agent_in(tmp_path)
+        (other := tmp_path / "other").mkdir()
+        (usb / "one.toml").write_text(device_file("A1"))
+        first = Listed(usb)
+        hotplug = Hotplug(
+            agent, [first, SimulatedDirectory(other)], SeatMemory(tmp_path / "state" / "seats")
+        )
+        await hotplug.look()
+        first.is_listed = False
+        (other / "two.toml").write_text(device_file("A2"))
+        await hotplug.look()
+        await hotplug.look()
+        assert [seat.name for seat in agent.seats.values() if seat.is_there] == [
+            *(BOARD, "one", "two")
+        ]
+        (usb / "one.toml").unlink()
+        first.is_listed = True
+        await hotplug.look()
+        assert not agent.seats["one"].is_there
+        await ended(agent)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(story())
+    assert [one.message for one in caplog.records].count("device not served: driver is gone") == 1
+
+
 def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path) -> None:
     """The run that the device was unplugged from is neither spooled nor failed."""
 

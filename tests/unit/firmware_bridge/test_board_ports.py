@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from edgebench.firmware_bridge.board_ports import ASK_AGAIN_S, AWAY_S, BoardPorts
-from edgebench.firmware_bridge.detection import KnownBoard, SerialPortInfo
+from edgebench.firmware_bridge.detection import KnownBoard, KnownBoards, SerialPortInfo
 from edgebench.firmware_bridge.port_users import users_of
-from edgebench.protocol.errors import BoardSilent, EdgebenchError, TargetError, UsageError
+from edgebench.protocol.errors import (
+    BoardSilent,
+    EdgebenchError,
+    LineDamaged,
+    TargetError,
+    UsageError,
+)
 from edgebench.protocol.target import TargetSighting
 
 NUCLEO = SerialPortInfo(
@@ -24,6 +30,9 @@ OTHER = replace(NUCLEO, serial_number="066B")
 METER = SerialPortInfo(path="/dev/test-ACM2", vendor=0x0483, product=0x5740, serial_number="PS")
 ADAPTER = SerialPortInfo(path="/dev/test-USB0", vendor=0x1A86, product=0x7523)
 UNKNOWN = SerialPortInfo(path="/dev/test-USB1", vendor=0xDEAD, product=1, serial_number="1")
+
+
+KIT = KnownBoard(name="edgebench-kit", board="kit", cpu="cortex-m4")
 
 
 @dataclass
@@ -37,6 +46,7 @@ class Bench:
     errors: dict[str, EdgebenchError] = field(default_factory=dict[str, EdgebenchError])
     asked: list[str] = field(default_factory=list[str])
     passed_s: float = 0.0
+    board: KnownBoard = KIT
 
     def __post_init__(self) -> None:
         self.ports = BoardPorts(
@@ -52,13 +62,13 @@ class Bench:
         self.asked.append(port.path)
         if error := self.errors.get(port.path):
             raise error
-        return KnownBoard(name="edgebench-kit", board="kit", cpu="cortex-m4")
+        return self.board
 
     def look(self) -> list[TargetSighting]:
         """A look, when all that are asked have answered."""
         self.ports.look()
-        for question in self.ports._questions.values():
-            question.thread.join()
+        for probe in self.ports._probes.values():
+            probe.thread.join()
         return self.ports.look()
 
     def targets(self) -> list[tuple[str, str]]:
@@ -98,10 +108,34 @@ def test_without_asking_only_known_boards_are_there(memory: Path) -> None:
     assert shy.asked == []
 
 
-def test_silent_port_is_asked_again_when_something_new_is_there(memory: Path) -> None:
+def test_board_that_was_forgotten_is_asked_what_it_is_now(memory: Path) -> None:
+    """A board with new firmware keeps the model of its old one until the agent ends."""
+    bench = Bench(memory, plugged=[NUCLEO], board=KnownBoard(name="maker", model_name="kws01"))
+    [before] = bench.look()
+    bench.board = KnownBoard(name="edgebench-kit", board="kit", takes_models=True)
+    KnownBoards(memory).forget([NUCLEO.key])
+    bench.look()
+    [after] = bench.look()
+    assert (before.target.own_model, after.target.own_model) == ("kws01", None)
+    assert len(bench.asked) == 2
+
+
+def test_link_to_a_port_that_is_named_is_no_second_board(memory: Path, tmp_path: Path) -> None:
+    """A port becomes two seats, whose runs talk into each other."""
+    port, link = tmp_path / "port", tmp_path / "link"
+    bench = Bench(memory, named=[str(port), str(link)])
+    port.touch()
+    link.symlink_to(port)
+    assert bench.targets() == [("kit", str(port))]
+
+
+@pytest.mark.parametrize("kind", [BoardSilent, LineDamaged])
+def test_silent_port_is_asked_again_when_something_new_is_there(
+    kind: type[EdgebenchError], memory: Path
+) -> None:
     """A serial adapter without a board is talked to every ten seconds, forever."""
     bench = Bench(memory, plugged=[NUCLEO])
-    bench.errors[NUCLEO.path] = BoardSilent("no answer")
+    bench.errors[NUCLEO.path] = kind("no answer")
     bench.look()
     bench.passed_s += 2 * ASK_AGAIN_S
     assert str(bench.look()[0].error) == "no answer"
@@ -179,7 +213,10 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
     assert named.asked == []
 
 
-@pytest.mark.parametrize("named", [["socket://x"], ["a=/dev/x", "/dev/x"], [""]])
+@pytest.mark.parametrize(
+    "named",
+    [["socket://x"], ["a=/dev/x", "/dev/x"], ["/dev/null", "/proc/self/root/dev/null"], [""]],
+)
 def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:
     """A typing mistake is a port that never has a board."""
     with pytest.raises(UsageError):

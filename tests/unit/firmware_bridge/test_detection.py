@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ from edgebench.firmware_bridge.detection import (
     SerialPortInfo,
     find_boards,
     list_serial_ports,
-    port_named,
 )
+from edgebench.firmware_bridge.tools import board_named
 from edgebench.firmware_bridge.usb_ids import BOARD_HINTS, METER_IDS, hint_of
 from edgebench.protocol.errors import TargetError, UsageError
 
@@ -71,9 +73,44 @@ def test_candidates_are_asked_once_and_remembered(tmp_path: Path) -> None:
     assert boards[2].trouble == "serial port /dev/ttyUSB0 is in use by another program"
     assert all(line.is_closed for line in desk.lines)
     desk.opened.clear()
-    again = find_boards(memory, ask=True, ports=PORTS, opener=desk.open)
+    again = find_boards(memory, ask=False, ports=PORTS, opener=desk.open)
     assert again[:2] == boards[:2]
-    assert [path for path, _ in desk.opened] == [ADAPTER.path]
+    assert desk.opened == []
+
+
+def test_known_board_is_replaced_by_its_answer_alone(tmp_path: Path) -> None:
+    """An agent loses its boards for as long as somebody confirms them, or for good."""
+    memory, served = KnownBoards(tmp_path / "boards.json"), list[list[str]]()
+    busy, silent = replace(ADAPTER, serial_number="1"), replace(OTHER_NUCLEO, serial_number="066C")
+    desk = Desk()
+    for port in (NUCLEO, busy, silent):
+        memory.remember(port, KnownBoard(name="old"))
+
+    def opened(path: str, baud_rate: int) -> VirtualLine:
+        served.append([one.name for one in memory.known().values()])
+        line = desk.open(path, baud_rate)
+        if path == silent.path:
+            line.answers_at = 1
+        return line
+
+    ports = [NUCLEO, busy, silent]
+    boards = find_boards(memory, ask=True, ports=ports, opener=opened)
+    assert served[0] == ["old", "old", "old"]
+    assert [one.board.name if one.board else None for one in boards] == ["unspecified", "old", None]
+    assert {key: one.name for key, one in memory.known().items()} == {
+        NUCLEO.key: "unspecified",
+        busy.key: "old",
+    }
+
+
+def test_two_writers_of_the_memory_lose_no_board(tmp_path: Path) -> None:
+    """An agent that remembers a board while a command forgets another writes the old one back."""
+    path = tmp_path / "boards.json"
+    ports = [replace(NUCLEO, serial_number=str(number)) for number in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in pool.map(lambda one: KnownBoards(path).remember(one, KnownBoard(name="b")), ports):
+            pass
+    assert len(KnownBoards(path).known()) == len(ports)
 
 
 def test_list_without_asking_opens_nothing(tmp_path: Path) -> None:
@@ -123,11 +160,13 @@ def test_board_is_named_by_path_serial_or_name(name: str) -> None:
         FoundBoard(port=NUCLEO, board=KnownBoard(name="first")),
         FoundBoard(port=OTHER_NUCLEO, board=KnownBoard(name="second")),
     ]
-    assert port_named(name, boards) is boards[1]
-    with pytest.raises(UsageError, match="no board has the name 'x'"):
-        port_named("x", boards)
-    with pytest.raises(UsageError, match="2 boards have the name"):
-        port_named(
+    assert board_named(name, boards) == (OTHER_NUCLEO, KnownBoard(name="second"))
+    with pytest.raises(
+        UsageError, match=r"no board is called 'x'; kinds of boards: nucleo-l4r5zi.*first at"
+    ):
+        board_named("x", boards)
+    with pytest.raises(UsageError, match="2 boards are called"):
+        board_named(
             "same", [FoundBoard(port=one.port, board=KnownBoard(name="same")) for one in boards]
         )
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from edgebench.firmware_bridge import tools as board_tools
+from edgebench.firmware_bridge.detection import KnownBoard, KnownBoards, SerialPortInfo
 from edgebench.firmware_bridge.flashing import (
     FLASH_RECIPES,
     FLASH_TOOLS,
     flash_command,
     run_flash,
 )
+from edgebench.firmware_bridge.tools import BoardTools
 from edgebench.protocol.errors import TargetError, UsageError
 
 
@@ -105,6 +109,43 @@ def test_first_tool_that_is_there_is_taken(tools: Path, firmware: Path) -> None:
     assert chosen.program == str(tools / "probe-rs")
 
 
+def test_file_that_the_tool_does_not_take_is_named(tools: Path, tmp_path: Path) -> None:
+    """A user installs a tool that is there, where the file is of a wrong kind."""
+    image = tmp_path / "kit.bin"
+    image.write_bytes(b"1")
+    put(tools, "openocd", "true")
+    with pytest.raises(UsageError, match=r"openocd takes .elf or .hex; got .bin"):
+        flash_command("nucleo-l4r5zi", image)
+
+
+def test_board_that_is_written_is_forgotten(
+    tools: Path, firmware: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent goes on with the model of the firmware before, or with a board in a run."""
+    put(tools, "openocd", "true")
+    memory = KnownBoards(tmp_path / "boards.json")
+    ours = SerialPortInfo(path="/dev/a", vendor=0x0483, product=0x374B, serial_number="066A")
+    foreign = replace(ours, path="/dev/b", serial_number="066B")
+    other = replace(ours, path="/dev/c", serial_number="066C")
+    kinds = {ours: "nucleo-l4r5zi", foreign: None, other: "pico2"}
+    monkeypatch.setattr(board_tools, "list_serial_ports", lambda: list(kinds))
+
+    def flash(board: str, serial: str | None) -> set[str | None]:
+        for port, kind in kinds.items():
+            memory.remember(port, KnownBoard(name=port.path, board=kind))
+        path = tmp_path / "boards.json"
+        BoardTools().flash_command(board, firmware, path, tool=None, serial=serial).run()
+        return {port.path for port in kinds if port.key not in memory.known()}
+
+    assert flash("nucleo-l4r5zi", None) == {"/dev/a", "/dev/b"}
+    assert flash("nucleo-l4r5zi", "066B") == {"/dev/b"}
+    assert flash("/dev/a", None) == {"/dev/a"}
+    monkeypatch.setattr(board_tools, "users_of", lambda path: ["edgebench-agent (7)"])
+    with pytest.raises(TargetError, match=r"/dev/[ab] is in use by edgebench-agent"):
+        flash("nucleo-l4r5zi", None)
+    assert len(memory.known()) == 3
+
+
 def test_failure_is_told_in_the_tools_last_line(tools: Path, firmware: Path) -> None:
     """A user sees a status, and not that no probe is connected."""
     put(tools, "picotool", "echo looking; echo No accessible RP-series devices found >&2; exit 249")
@@ -132,5 +173,5 @@ def test_unknown_boards_and_tools_are_named(
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The tool is started, and says something of its own."""
-    with pytest.raises(UsageError, match="no such file of firmware"):
+    with pytest.raises(UsageError, match="no such firmware file"):
         flash_command("pico2", tmp_path / "nothing.elf")

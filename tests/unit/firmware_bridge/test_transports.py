@@ -20,7 +20,14 @@ from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.transports.base import BoardTransport
 from edgebench.firmware_bridge.transports.child import ChildProcess
 from edgebench.firmware_bridge.transports.serial_port import SerialLine, open_line
-from edgebench.protocol.errors import BoardLost, NotPermitted, Permission, TargetError, UsageError
+from edgebench.protocol.errors import (
+    BoardLost,
+    ErrorCode,
+    NotPermitted,
+    Permission,
+    TargetError,
+    UsageError,
+)
 
 INPUT = bytes(range(200, 249))
 PATIENT = BoardTiming(answer_s=60.0, resync_s=(60.0,) * 3, quiet_s=0.05)
@@ -106,6 +113,17 @@ def test_board_that_is_pulled_out_is_lost(terminal: tuple[str, int]) -> None:
         os.close(master)
         with pytest.raises(BoardLost, match=f"the board at {path} is gone"):
             board.load_input(INPUT)
+
+
+def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
+    terminal: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign repeats a run for as long as the board hangs."""
+    monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
+    with closing(open_line(terminal[0], 115_200)) as line:
+        with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s") as caught:
+            line.write(bytes(1 << 20))
+        assert caught.value.code is not ErrorCode.DEVICE_GONE
 
 
 def test_board_behind_a_socket_is_measured() -> None:

@@ -137,6 +137,11 @@ class WorkerProcess:
             log.close()
 
     @property
+    def failure(self) -> EdgebenchError | None:
+        """What went wrong until now, by the worker's own words or by what was seen of it."""
+        return self._failure
+
+    @property
     def has_ended(self) -> bool:
         """Whether the process is gone."""
         return self._process.returncode is not None
@@ -238,12 +243,16 @@ class WorkerProcess:
         record = self._read_record()
         if isinstance(record, TargetRecord):  # it has kept what it had of the data set
             check = record.check
+            is_whole = check.dataset_sample_count >= check.dataset_wanted_count
             check = replace(
                 check,
                 reference_error=check.reference_error or reason,
-                dataset_error=check.dataset_error or reason,
+                dataset_error=check.dataset_error or (None if is_whole else reason),
             )
-            return replace(record, check=check)
+            is_stopped = self.is_stopping and check.dataset_error == reason
+            return replace(
+                record, check=check, is_dataset_stopped=record.is_dataset_stopped or is_stopped
+            )
         return replace(record, check=CheckFacts.undone(reason))
 
     async def stop(self) -> None:

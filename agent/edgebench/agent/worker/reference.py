@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.agent.confine import confine
+from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import apply_limits, default_memory_bytes
 from edgebench.agent.worker.permissions import permissions_of
@@ -57,13 +58,13 @@ def read_samples(path: Path) -> list[list[Tensor]]:
     """Samples of a file, in their order.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds something else.
+        Exception: the file cannot be read or holds something else; zipfile has its own exceptions.
     """
     import numpy as np
 
     samples: dict[int, list[Tensor]] = {}
-    with np.load(path, allow_pickle=False) as file:
+    # Opened here: numpy leaves the file of a damaged archive open.
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         for name in file.files:
             samples.setdefault(int(name.partition(".")[0]), []).append(file[name])
     return list(samples.values())
@@ -86,8 +87,9 @@ def main(arguments: list[str]) -> int:
         samples = read_samples(directory / SAMPLES_FILE)
         outputs = reference_outputs(runtime, job.model_path, samples)
         write_samples(directory / OUTPUTS_FILE, outputs)
-    except (EdgebenchError, OSError, MemoryError) as exc:
-        print(str(exc).replace(job.model_path, job.model.name) or type(exc).__name__)
+    except Exception as exc:  # each library has its own exceptions
+        text = library_line(exc).replace(job.model_path, job.model.name)
+        print(text if isinstance(exc, EdgebenchError) else f"{type(exc).__name__}: {text}")
         return 1
     print(json.dumps(to_plain(RuntimeFacts(runtime.name, version))))
     return 0

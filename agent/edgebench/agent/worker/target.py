@@ -5,9 +5,10 @@ takes the median; how many inferences a window has follows from one that is not 
 target whose instructions are counted runs one inference a window: more would give the same number,
 and the number of inferences may not depend on how busy this machine is.
 
-A stop that is requested in a window ends it, and keeps the windows before. Before the windows, the
+A stop that is requested in a window ends it, and keeps the windows before; so does an error of the
+target, which is reported all the same. Before the windows, the
 first inputs of a data set tell how long all of them will take, so that one that would take too long
-is refused at once; it is answered after the windows, when their record is on the disk.
+is refused at once; it is run after the windows, when their record is on the disk.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from edgebench.agent.worker.job import Job, Pipe
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.agent.worker.target_outputs import (
     TargetDataset,
-    answer_dataset,
     compare_with_reference,
     open_dataset,
     output_tensors,
+    run_dataset,
     sample_bytes,
 )
-from edgebench.protocol.errors import InferenceFailed, UsageError
+from edgebench.protocol.errors import InferenceFailed, LineDamaged, TargetError, UsageError
 from edgebench.protocol.record import (
     CheckFacts,
     Phase,
@@ -105,7 +106,7 @@ def measure_target(
     Raises:
         StopRequested: before the first window was whole.
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         EdgebenchError: it refuses model or inputs, or fails otherwise.
     """
     assert job.target is not None
@@ -121,18 +122,25 @@ def measure_target(
     try:
         inputs = _inputs(job, target)
         runtime = RuntimeFacts(driver.runtime, driver.version)
-        record, outputs = _measure(job, target, pipe, runtime, inputs)
+        record, outputs, failure = _measure(job, target, pipe, runtime, inputs)
         pipe.phase(Phase.SPOOLING)
         keep(record)
+        if failure is not None:
+            raise failure
         if record.is_interrupted:
             return
+
+        def keep_check(check: CheckFacts) -> None:
+            is_stopped = inputs.dataset is not None and inputs.dataset.is_stopped
+            keep(replace(record, check=check, is_dataset_stopped=is_stopped))
+
         if inputs.dataset is not None:
             pipe.phase(Phase.CHECKING, inputs.dataset.expected_s)
-            answer_dataset(
+            run_dataset(
                 target,
                 inputs.dataset,
                 directory,
-                keep=lambda check: keep(replace(record, check=check)),
+                keep=keep_check,
                 on_sample=partial(pipe.reached, unit=ProgressUnit.SAMPLES),
             )
     finally:
@@ -143,14 +151,13 @@ def measure_target(
     if job.spec.is_checked:
         pipe.phase(Phase.CHECKING)
         samples = inputs.samples[: len(outputs)]
-        check = compare_with_reference(job, samples, outputs, inputs.check, directory)
-        keep(replace(record, check=check))
+        keep_check(compare_with_reference(job, samples, outputs, inputs.check, directory))
 
 
 def _measure(
     job: Job, target: OpenTarget, pipe: Pipe, runtime: RuntimeFacts, inputs: TargetInputs
-) -> tuple[TargetRecord, list[list[Tensor]]]:
-    """Record of the windows, and outputs for the samples."""
+) -> tuple[TargetRecord, list[list[Tensor]], TargetError | None]:
+    """Record of the windows, outputs for the samples, and what ended them before the last one."""
     samples = list(map(sample_bytes, inputs.samples))
     pipe.phase(Phase.WARMING_UP, max(FIRST_INFERENCES_S, job.spec.warmup_duration_s))
     with STOP.armed():
@@ -160,13 +167,19 @@ def _measure(
     windows: list[Window] = []
     inference_ticks: list[int] = []
     outputs: list[list[Tensor]] = []
-    is_interrupted = False
+    is_interrupted, failure = False, None
     try:
         with STOP.armed():
             for number in range(WINDOWS):
                 pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
                 target.set_input(samples[number % len(samples)])
                 timed = target.window(plan.count, warmup_count=plan.warmup_count)
+                # The last pulses are those of the windows, so more of them may come before those.
+                if windows and timed.is_repeated and timed.window.ticks is None:
+                    raise LineDamaged(
+                        f"a reply of {target.firmware.name} was damaged between its windows, and "
+                        "it is in energy mode: nobody knows which pulses are those of a window"
+                    )
                 if number < len(samples):
                     outputs.append(output_tensors(target))
                 windows.append(timed.window)
@@ -175,6 +188,10 @@ def _measure(
         if not windows:
             raise
         is_interrupted = True
+    except TargetError as exc:
+        if not windows:
+            raise
+        is_interrupted, failure = True, exc
     record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -194,7 +211,7 @@ def _measure(
         inputs_clipped_ratio=inputs.clipped_ratio,
         check=inputs.check,
     )
-    return record, outputs
+    return record, outputs, failure
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:
@@ -202,7 +219,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
 
     Raises:
         InferenceFailed: the target's counter stands still.
-        UsageError: it is in energy mode, and a data set is to be answered.
+        UsageError: it is in energy mode, and a data set is to be run.
         DatasetTooSlow: the data set takes longer than it may.
     """
     begin_s = time.monotonic()
@@ -211,7 +228,7 @@ def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | No
     if dataset is not None:
         if first.ticks is None:
             raise UsageError(
-                f"{target.firmware.name} is in energy mode: a data set is answered in performance "
+                f"{target.firmware.name} is in energy mode: a data set is run in performance "
                 "mode, as its pulses would be taken for those of the windows"
             )
         dataset.rehearse(target, limit_s=spec.dataset_limit_s)

@@ -79,18 +79,20 @@ def output_tensors(target: OpenTarget) -> list[Tensor]:
 
 @dataclass(slots=True)
 class TargetDataset:
-    """A labelled data set that a target answers, one inference a sample."""
+    """A labelled data set that a target runs, one inference a sample."""
 
     spec: TensorSpec
     """Input of the model."""
     values: NDArray[np.generic]
-    """Samples, in the order in which they are answered."""
+    """Samples, in the order in which they are run."""
     index: NDArray[np.int64]
     """Number of each of them in the file."""
     expected_s: float = 0.0
     """Time that all of them should take."""
     check: CheckFacts = field(default_factory=CheckFacts)
-    """What has been answered until now."""
+    """What has been run until now."""
+    is_stopped: bool = False
+    """Whether the run was stopped before all of them were run."""
 
     def infer(self, target: OpenTarget, number: int) -> list[Tensor]:
         """Outputs for one of the samples.
@@ -103,7 +105,7 @@ class TargetDataset:
         return output_tensors(target)
 
     def rehearse(self, target: OpenTarget, *, limit_s: float) -> None:
-        """Answer the first samples, and estimate how long all of them will take.
+        """Run the first samples, and estimate how long all of them will take.
 
         Raises:
             DatasetTooSlow: for longer than this limit.
@@ -138,7 +140,7 @@ def open_dataset(path: str, target: OpenTarget, spec: RunSpec) -> TargetDataset:
     return TargetDataset(target.inputs[0], values[index], index, check=check)
 
 
-def answer_dataset(
+def run_dataset(
     target: OpenTarget,
     dataset: TargetDataset,
     directory: Path,
@@ -146,7 +148,7 @@ def answer_dataset(
     keep: Callable[[CheckFacts], None],
     on_sample: Callable[[int, int], None],
 ) -> None:
-    """Have all samples answered; what cannot be answered costs none of those before.
+    """Run all samples; one that fails costs none of those before.
 
     Args:
         target: Has the model.
@@ -172,16 +174,16 @@ def answer_dataset(
         kept_s = time.monotonic()
         for number in range(len(dataset.index)):
             with STOP.armed():
-                answered = dataset.infer(target, number)
-            if not are_finite(answered):
+                output = dataset.infer(target, number)
+            if not are_finite(output):
                 raise MeasurementError("outputs for the data set hold NaN or infinity")
-            outputs.append(answered)
+            outputs.append(output)
             on_sample(len(outputs), len(dataset.index))
             if time.monotonic() - kept_s > KEEP_S:
                 write()
                 kept_s = time.monotonic()
     except StopRequested:
-        error = "stopped before it was done"
+        error, dataset.is_stopped = "stopped before it was done", True
     except EdgebenchError as exc:
         error = str(exc)
     write()
@@ -211,13 +213,15 @@ def compare_with_reference(
             runtime = _run_reference(directory)
         reference = read_samples(directory / OUTPUTS_FILE)
         used = list(outputs[: len(reference)])
-        arrays = dict(_kept(directory / ANSWERS_FILE))
+        arrays = _kept(directory / ANSWERS_FILE)
         arrays |= stack_outputs("used", used) | stack_outputs("reference", reference)
         write_arrays(directory / ANSWERS_FILE, arrays)
     except StopRequested:
         return replace(check, reference_error="stopped before it was done")
-    except (EdgebenchError, OSError, ValueError) as exc:
-        return replace(check, reference_error=library_line(exc) or type(exc).__name__)
+    except EdgebenchError as exc:
+        return replace(check, reference_error=library_line(exc))
+    except Exception as exc:  # a process with a hostile model may have written whatever it likes
+        return replace(check, reference_error=f"{type(exc).__name__}: {library_line(exc)}")
     finally:
         for name in (SAMPLES_FILE, OUTPUTS_FILE):
             (directory / name).unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class SerialLine:
         except (OSError, ValueError) as exc:
             raise serial_refusal(address, exc) from exc
         self.name = address
+        self._write_timeout: type[OSError] = serial.SerialTimeoutException
 
     @property
     def baud_rate(self) -> int | None:
@@ -86,8 +87,10 @@ class SerialLine:
         try:
             self._port.write(data)
             self._port.flush()
-        # pyserial's own errors are of the first class, that of the timeout too; what it passes on
-        # of a port that vanishes while it drains is of the second.
+        except self._write_timeout as exc:
+            raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s") from exc
+        # pyserial's own errors are of the first class; what it passes on of a port that vanishes
+        # while it drains is of the second.
         except (OSError, termios.error) as exc:
             raise self._lost() from exc
 

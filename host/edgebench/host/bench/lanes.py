@@ -35,9 +35,10 @@ class Target:
 
     @property
     def meter(self) -> str | None:
-        """Meter of this host that it needs for itself; None without one."""
-        energy = self.request.energy
-        return energy.meter if energy is not None and is_of_host(energy.meter) else None
+        """Meter that it needs for itself, with the agent that serves it; None without one."""
+        if (energy := self.request.energy) is None:
+            return None
+        return energy.meter if is_of_host(energy.meter) else f"{energy.meter} of {self.device.pin}"
 
 
 class AnyTarget(Protocol):
@@ -50,7 +51,7 @@ class AnyTarget(Protocol):
 
     @property
     def meter(self) -> str | None:
-        """Meter of this host that it needs for itself."""
+        """Meter that it needs for itself; those of two agents have two names."""
         ...
 
 

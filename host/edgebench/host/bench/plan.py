@@ -62,7 +62,7 @@ class Step:
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        Only the first run of a model, or the first pair, checks the outputs and answers the data
+        Only the first run of a model, or the first pair, checks the outputs and runs the data
         set: the models do not change meanwhile, and reference kernels may take longer than a run.
         Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
         """
@@ -221,8 +221,8 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
-    if system.own_model is not None:
-        request = request.of_own_model(client.device.name, system.own_model)
+    if system.own_model is not None and not (system.takes_own_file and request.has_named_models):
+        request = request.of_own_model(system.own_model)
     refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
@@ -232,11 +232,15 @@ def _steps_on(
     steps = plan_steps(request, system)
     if meter is not None and request.accuracy and any(step.is_target for step in steps):
         raise UsageError(
-            "--accuracy and --meter are two runs of a microcontroller: in energy mode it makes "
-            "pulses for each answer, which the meter would take for windows"
+            "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
+            "the pulses of the data set would be taken for windows"
         )
-    for model in _unmeasured_references(request, system):
-        watcher.reference_left_out(model)
+    left_out = _unmeasured_references(request, system)
+    for model in request.accuracy.added if request.accuracy else ():
+        if model in left_out:
+            watcher.reference_left_out(model)
+        else:
+            watcher.added(model)
     return steps
 
 

@@ -139,12 +139,13 @@ class BenchRequest:
                 check_wiring(energy.meter, (device,))
         return replace(self, devices=(device,), energy=energy)
 
-    def of_own_model(self, device: str, name: str) -> BenchRequest:
-        """The request for a device whose firmware has a model in it, and takes no other.
+    def of_own_model(self, name: str) -> BenchRequest:
+        """The request for one device whose firmware has a model in it, and takes no other.
 
         Raises:
             OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
         """
+        device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
         if self.has_named_models:
             raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
         if self.inputs is not None or self.accuracy is not None:

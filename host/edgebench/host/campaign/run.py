@@ -39,16 +39,14 @@ LONGEST_PAUSE_S = 30.0
 
 
 def was_stopped(run: Run) -> bool:
-    """Whether somebody stopped a run that had measured something.
+    """Whether somebody stopped a run that had measured something, or its data set.
 
     One that became too hot, or reached its longest time, has a reason, and would again.
     """
-    return any(
-        rule.id == "complete"
-        and rule.facts.get("ended") == Outcome.INTERRUPTED.value
-        and rule.facts.get("why") is None
-        for rule in run.verdict.failures
-    )
+    failed = {rule.id: rule.facts for rule in run.verdict.failures}
+    complete, dataset = failed.get("complete", {}), failed.get("dataset_complete", {})
+    is_cut = complete.get("ended") == Outcome.INTERRUPTED.value and complete.get("why") is None
+    return is_cut or dataset.get("is_stopped") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

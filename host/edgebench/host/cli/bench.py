@@ -122,7 +122,7 @@ def _add_scenario(add: Add) -> None:
 def _add_checks(add: Add) -> None:
     dataset = "run a labelled data set too: a .npz file, or digits"
     add("--accuracy", metavar="DATASET", help=dataset)
-    samples = "answer so many samples of the data set, drawn at random by the seed (default: all)"
+    samples = "run N samples of the data set, drawn at random by the seed (default: all)"
     add("--accuracy-samples", type=whole, metavar="N", help=samples)
     limit = "microcontrollers: refuse a data set that would take longer (default: 1h)"
     add("--accuracy-limit", type=seconds, metavar="1h", help=limit)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, new_parser, seconds, whole
+from edgebench.protocol.bridge import BAUD_RATE
 from edgebench.protocol.exit_code import ExitCode
 
 SILENCE_S = 30.0
-"""A board that works on a command says nothing for so long; one that has no model is sooner."""
-BAUD_RATE = 115_200
+"""Longest silence of a board that works on a command: a window says nothing until its end."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         "console",
         help="print what a board says, and send it lines",
         description="Prints what the board says, and sends it each line of standard input as a "
-        "command, without the need of a %% at its end. Ctrl-C, or the end of the input, ends it.",
+        "command, without the need of a % at its end. Ctrl-C, or the end of the input, ends it.",
     )
     talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
     talk.add_argument(

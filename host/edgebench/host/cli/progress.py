@@ -170,10 +170,6 @@ class ProgressWatcher(Watcher):
         self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
         return self._devices[device]
 
-    def added(self, reference: Model) -> None:
-        """Say that a reference model is measured too."""
-        self.say(f"note: {reference.name} is measured first, as the reference of the accuracy")
-
     def unmetered(self, device: str) -> None:
         """Say that a device is measured without energy."""
         self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
@@ -256,6 +252,10 @@ class DeviceProgress(Watcher):
         """Say why a runtime is left out, and how to get it."""
         install = f"; install it there with {report.install}" if report.install else ""
         self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
+
+    def added(self, reference: Model) -> None:
+        """Say that a reference model is measured too."""
+        self._note("note", f"{reference.name} is measured first, as the reference of the accuracy")
 
     def reference_left_out(self, reference: Model) -> None:
         """Say that the accuracy is not compared, and why."""

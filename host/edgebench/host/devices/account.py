@@ -48,9 +48,16 @@ class Account:
         """State of the device and the account."""
         return self._ask(DeviceFacts, "look", "looking around")
 
-    def make_room(self, keep: Sequence[str]) -> None:
-        """Make the directories, and remove the wheels that are not named."""
-        self._ask(StepReport, "make_room", "making directories", keep=list(keep))
+    def make_room(self, keep: Sequence[str], *, has_bridge: bool = False) -> None:
+        """Make the directories, and remove the wheels that are not named.
+
+        Args:
+            keep: Names of the wheels that stay.
+            has_bridge: Whether the firmware bridge is among those that come.
+        """
+        self._ask(
+            StepReport, "make_room", "making directories", keep=list(keep), has_bridge=has_bridge
+        )
 
     def renew(self) -> None:
         """Make an empty virtual environment in place of the old one.

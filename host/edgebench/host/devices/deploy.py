@@ -144,9 +144,7 @@ def deploy(
         on_step(f"connected to {request.target}: {facts.interpreter}")
         _refuse_busy(request, facts)
         options = _agent_options(files, request, facts)
-        has_bridge = request.has_bridge
-        if has_bridge is None:
-            has_bridge = any(is_with_bridge(wheel.name) for wheel in facts.installed)
+        has_bridge = _has_bridge(request, facts)
         install(
             account, facts, on_step,
             runtimes=request.runtimes, source=request.wheels,
@@ -215,6 +213,15 @@ def _agent_options(files: HostFiles, request: DeployRequest, facts: DeviceFacts)
         meters=request.meters or facts.meters,
         sync_line=request.sync_line or facts.sync_line,
     )
+
+
+def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
+    """Whether the bridge comes along: as requested, else as at the last deploy."""
+    if request.has_bridge is not None:
+        return request.has_bridge
+    if facts.has_bridge is not None:
+        return facts.has_bridge
+    return any(is_with_bridge(wheel.name) for wheel in facts.held)  # no deploy has recorded it
 
 
 def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import DeviceFacts, WheelFile
 from edgebench.host.devices.packages import WheelSet, fetch, with_extras
-from edgebench.host.devices.wheel import build_wheel, normalized
+from edgebench.host.devices.wheel import build_wheel, is_with_bridge, normalized
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
@@ -140,7 +140,8 @@ def _send(
             f"disk full on {target}: {facts.free_bytes // MIB} MiB free, "
             f"{needed_bytes // MIB + 1} MiB needed: {facts.wheels}"
         )
-    account.make_room([wheel.name for wheel in described.values()])
+    names = [path.name for path in described]
+    account.make_room(names, has_bridge=any(map(is_with_bridge, names)))
     if missing:
         on_step(f"sending {len(missing)} of {len(described)} wheels, {size_bytes / MIB:.1f} MiB")
         try:

@@ -141,6 +141,8 @@ class DeviceFacts:
     `none` when there are none; empty when no deploy has set them."""
     sync_line: str | None = None
     """Sync line of the agent, likewise, as `serve --sync-line` takes it."""
+    has_bridge: bool | None = None
+    """Whether the last deploy brought the firmware bridge along; None when none has told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ class DeployRecord:
     meters: tuple[str, ...] = ()
     """Meters, as in `DeviceFacts`, for when the agent does not run."""
     sync_line: str | None = None
+    has_bridge: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,7 @@ class Places:
                 installed=tuple(WheelFile(**wheel) for wheel in plain["installed"]),
                 meters=tuple(plain.get("meters", ())),  # older deploys knew of none
                 sync_line=plain.get("sync_line"),
+                has_bridge=plain.get("has_bridge"),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return DeployRecord()
@@ -249,6 +253,7 @@ def look(places: Places) -> DeviceFacts:
         spooled_count=int(status.get("spooled_count", 0)),
         meters=meters,
         sync_line=sync_line,
+        has_bridge=record.has_bridge,
     )
 
 
@@ -274,8 +279,12 @@ def describe_interpreter() -> Interpreter:
     return Interpreter(markers, f"cp{''.join(abi)}", struct.calcsize("P") * 8, libc, libc_version)
 
 
-def make_room(places: Places, keep: list[str]) -> StepReport:
-    """Make the directories, and remove the wheels that are not to be kept."""
+def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> StepReport:
+    """Make the directories, and remove the wheels that are not to be kept.
+
+    Whether the firmware bridge comes along is recorded here, before the install: the next try need
+    not say so again.
+    """
     created = places.read_record().created
     # The agent makes its own directories; here they are only recorded.
     leaves = (places.venv, places.wheels, *places.agents_own)
@@ -284,7 +293,7 @@ def make_room(places: Places, keep: list[str]) -> StepReport:
     created += tuple(path for path in missing if path not in created)
     for path in (*reversed(places.wheels.parents), places.wheels):
         path.mkdir(mode=0o700, exist_ok=True)
-    places.write_record(created=created)
+    places.write_record(created=created, has_bridge=has_bridge)
     for path in places.wheels.iterdir():
         if path.name not in keep:
             path.unlink()

@@ -93,7 +93,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.DatasetTooSlow,
-        "answer a part of it, drawn at random, or allow more time: edgebench bench MODEL "
+        "run a part of it, drawn at random, or allow more time: edgebench bench MODEL "
         "--accuracy set.npz --accuracy-samples 100, or --accuracy-limit 24h",
     ),
     (
@@ -111,8 +111,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.SeatLeft, "plug it in again, then see whether its agent finds it: edgebench devices"),
     (
         e.TargetDriverMissing,
-        "install what is missing where the agent runs: pip install edgebench, for emulated boards "
-        "also apt install qemu-system-arm; then: edgebench devices",
+        "bring the bridge along: edgebench deploy USER@HOST --bridge; for emulated boards: apt "
+        "install qemu-system-arm where the agent runs",
     ),
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (

@@ -41,6 +41,7 @@ _ACCURACY = {
     "labels and outputs do not belong together",
     "no_dataset": "no data set was given",
     "not_judged": "{why}",
+    "not_answered": "no sample of the data set was run",
     "labels_elsewhere": "the labels of the data set are on another host",
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
@@ -62,7 +63,7 @@ _STALL = {
     "": "a task waited for {resource} during {value:.1%} of the run, limit {limit:.0%}",
     "not_told": "the kernel has no pressure stall information",
 }
-_COUNTED = "counts of instructions do not vary: one is enough"
+_COUNTED = "counts of instructions are reproducible to the resolution of the counter: one is enough"
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
@@ -120,9 +121,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "outputs are finite for {value:.0f} different samples",
         "not_finite": "outputs contain NaN or infinity",
     },
-    "answered": {
-        "": "{value:.0f} of {limit:.0f} samples of the data set were answered",
-        "why": "{value:.0f} of {limit:.0f} samples of the data set were answered: {why}",
+    "dataset_complete": {
+        "": "{value:.0f} of {limit:.0f} samples of the data set were run",
+        "why": "{value:.0f} of {limit:.0f} samples of the data set were run: {why}",
         "no_dataset": "no data set was given",
     },
     "accuracy_floor": _ACCURACY,

@@ -182,6 +182,7 @@ def kept_open(store: Store) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(OSError, sqlite3.Error):
+            store.root.mkdir(parents=True, exist_ok=True)
             index = stack.enter_context(closing(_connected(store.root / INDEX_FILE, "mode=rwc")))
             _prepare(index)
         yield

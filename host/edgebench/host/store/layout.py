@@ -192,8 +192,10 @@ class Store:
             path = self._incoming(run_id)
             self.runs.mkdir(parents=True, exist_ok=True)
             yield path
-            (path / EXPECTED_FILE).unlink(missing_ok=True)
+            # Until the run is on the disk, that file is the only copy of the first clock probes.
             _sync_tree(path)
+            (path / EXPECTED_FILE).unlink(missing_ok=True)
+            _sync(path)
             # An earlier host may have stored it, and been killed before it said so.
             if self.directory(run_id).exists() or not (path / RUN_FILE).exists():
                 shutil.rmtree(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from dataclasses import replace
@@ -16,10 +17,23 @@ from support.hostile_runtime import TRIVIAL_VARIABLE, install
 from support.tools import need_runtime
 
 from edgebench.agent.worker import process
-from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess
+from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import ModelRefused, WorkerDied
-from edgebench.protocol.record import BindingFacts, ModelFacts, Phase, WorkerRecord
+from edgebench.protocol.record import (
+    BindingFacts,
+    CheckFacts,
+    FirmwareFacts,
+    ModelFacts,
+    OutputFacts,
+    Phase,
+    RuntimeFacts,
+    TargetMemory,
+    TargetRecord,
+    Window,
+    WorkerRecord,
+)
 from edgebench.protocol.spec import Limits, RunSpec
 from edgebench.protocol.traces import (
     ANSWERS_FILE,
@@ -185,6 +199,46 @@ def test_first_line_of_a_worker_that_fails_is_kept(tmp_path: Path, job: Job) -> 
 
     with pytest.raises(ModelRefused, match="no memory"):
         asyncio.run(follow_it())
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted", "is_stopping", "expected"),
+    [
+        (12, 12, True, (None, False)),
+        (0, 0, True, (None, False)),
+        (3, 12, False, ("it is gone", False)),
+        (3, 12, True, ("it is gone", True)),
+    ],
+)
+def test_whole_data_set_has_no_error_of_what_came_after(
+    tmp_path: Path,
+    job: Job,
+    count: int,
+    wanted: int,
+    is_stopping: bool,
+    expected: tuple[str | None, bool],
+) -> None:
+    """Reference kernels that crash are told as the end of a data set that was complete."""
+    record = TargetRecord(
+        model=job.model,
+        runtime=RuntimeFacts("firmware", "1.0"),
+        inputs=(),
+        outputs=(),
+        firmware=FirmwareFacts("nucleo", "1.0"),
+        memory=TargetMemory(None, None, None),
+        output=OutputFacts("c" * 64, is_finite=True, sample_count=5),
+        warmup_count=0,
+        windows=(Window(0, 1_000_000_000, 100, 1_000_000, 1e6),),
+        is_interrupted=False,
+        check=CheckFacts(dataset_sample_count=count, dataset_wanted_count=wanted),
+    )
+    (tmp_path / WORKER_RECORD_FILE).write_text(json.dumps(to_plain(record)))
+    worker = WorkerProcess(tmp_path, job.spec.limits)
+    worker._job, worker.is_stopping = replace(job, target="/dev/ttyACM0"), is_stopping
+    found = worker._unchecked("it is gone")
+    assert isinstance(found, TargetRecord)
+    assert (found.check.dataset_error, found.is_dataset_stopped) == expected
+    assert found.check.reference_error == "it is gone"
 
 
 def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job) -> None:

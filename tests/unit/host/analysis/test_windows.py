@@ -50,7 +50,7 @@ from edgebench.protocol.spec import Engine, RunSpec
 
 MODEL = ModelFacts("kws.tflite", "a" * 64, "tflite", 53936, "int8")
 SPEC = RunSpec("firmware", engine=Engine.TARGET, duration_s=50.0, min_query_count=100)
-OF_OUTPUTS = ("answered", "accuracy_floor", "accuracy", "agreement", "agreement_of_all")
+OF_OUTPUTS = ("dataset_complete", "accuracy_floor", "accuracy", "agreement", "agreement_of_all")
 """Rules about what a run has to be asked for."""
 QEMU = EmulatorFacts("QEMU", "7.2.22", "mps2-an386", instruction_ns=8.0)
 
@@ -333,8 +333,8 @@ def test_windows_below_ten_seconds_are_marked() -> None:
     assert "energy_windows" in {one.id for one in judge_target(metered(short)).failures}
 
 
-def answered(count: int, error: str | None = None) -> TargetEvidence:
-    """Evidence of a run of which ten samples of a data set were to be answered."""
+def with_dataset(count: int, error: str | None = None) -> TargetEvidence:
+    """Evidence of a run of which ten samples of a data set were to be run."""
     check = CheckFacts(dataset_sample_count=count, dataset_wanted_count=10, dataset_error=error)
     found = evidence(replace(target(), check=check))
     spec = replace(SPEC, dataset_sha256="d" * 64)
@@ -343,12 +343,21 @@ def answered(count: int, error: str | None = None) -> TargetEvidence:
 
 def test_part_of_a_data_set_is_no_whole_one() -> None:
     """An accuracy on four of ten samples looks like one on all of them."""
-    assert outcomes(judge_target(answered(10)))["answered"] is RuleOutcome.PASS
-    failed = {one.id: one for one in judge_target(answered(4, "the board is gone")).failures}
-    assert (failed["answered"].value, failed["answered"].limit) == (4.0, 10.0)
-    assert sentence(failed["answered"]) == (
-        "4 of 10 samples of the data set were answered: the board is gone"
+    assert outcomes(judge_target(with_dataset(10)))["dataset_complete"] is RuleOutcome.PASS
+    failed = {one.id: one for one in judge_target(with_dataset(4, "the board is gone")).failures}
+    assert (failed["dataset_complete"].value, failed["dataset_complete"].limit) == (4.0, 10.0)
+    assert sentence(failed["dataset_complete"]) == (
+        "4 of 10 samples of the data set were run: the board is gone"
     )
+
+
+def test_data_set_that_fails_at_once_costs_no_windows() -> None:
+    """Five good windows are invalid, as a line was damaged after them."""
+    verdict = judge_target(with_dataset(0, "the line is damaged"))
+    assert [one.id for one in verdict.failures] == ["dataset_complete"]
+    assert verdict.state is State.SUSPECT
+    found = outcomes(verdict)
+    assert (found["accuracy_floor"], found["accuracy"]) == (RuleOutcome.UNKNOWN,) * 2
 
 
 def agreeing(share: float, rounding: str | None, version: str) -> Verdict:

@@ -51,9 +51,10 @@ class Seen(Watcher):
 
 
 def target(name: str, meter: str | None = None) -> Target:
-    """A device with a request."""
+    """A device with a request, which names a meter, and may name the agent of the device."""
+    meter, _, agent = (meter or "").partition(" of ")
     energy = EnergyRequest(meter=meter) if meter else None
-    device = KnownDevice(name, name, name, ("192.0.2.1",), 7747)
+    device = KnownDevice(name, name, agent or name, ("192.0.2.1",), 7747)
     return Target(device, replace(REQUEST, energy=energy))
 
 
@@ -89,6 +90,7 @@ def test_devices_work_at_the_same_time_and_keep_their_order() -> None:
         (("agent:ina", "agent:ina", None), 1, 1),
         (("agent:ina", "agent:ina", None), 8, 3),
         (("ppk2:/dev/a", "ppk2:/dev/b", "ppk2:/dev/a"), 8, 2),
+        (("agent:ina of one", "agent:ina of one", "agent:ina of two"), 8, 2),
     ],
 )
 def test_no_meter_has_two_devices(meters: tuple[str | None, ...], parallel: int, most: int) -> None:

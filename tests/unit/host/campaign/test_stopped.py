@@ -38,3 +38,24 @@ def test_run_that_would_be_cut_again_is_not_made_for_ever(
     assert not was_stopped(run)
     cut = replace(run, verdict=Verdict(state=State.INVALID, rules=(finding,)))
     assert was_stopped(cut) is expected
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_run_that_was_stopped_in_its_data_set_is_made_again(
+    is_stopped: bool, tmp_path: Path
+) -> None:
+    """A part of a data set counts for good, or one that fails each time is made for ever."""
+    finding = Finding(
+        id="dataset_complete",
+        outcome=RuleOutcome.FAIL,
+        severity=State.SUSPECT,
+        value=3.0,
+        limit=360.0,
+        reason="why",
+        facts={"why": "stopped before it was done", "is_stopped": is_stopped},
+    )
+    store = Store(tmp_path)
+    store_run(store)
+    run = store.run(RUN_ID)
+    cut = replace(run, verdict=Verdict(state=State.SUSPECT, rules=(finding,)))
+    assert was_stopped(cut) is is_stopped

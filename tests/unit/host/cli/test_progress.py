@@ -59,7 +59,7 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
     watcher, out = watch(is_terminal=is_terminal)
     runs = watcher.of("board", 1)
     with watcher:
-        watcher.added(MODEL)
+        runs.added(MODEL)
         runs.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
         runs.run(device, MODEL, "litert", Place(2, 6))
         runs.pushed(1000, 24_376)

@@ -21,7 +21,12 @@ from edgebench.host.devices.deploy import (
     deploy_request,
 )
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.on_device import DeviceFacts, StepReport, describe_interpreter
+from edgebench.host.devices.on_device import (
+    DeviceFacts,
+    StepReport,
+    WheelFile,
+    describe_interpreter,
+)
 from edgebench.host.devices.ssh import SshTarget
 from edgebench.host.lab import Lab
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -29,6 +34,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 REQUEST = DeployRequest(SshTarget("pi", "board"))
 BOARD = KnownDevice("board", "id", "pin", ("10.0.0.9",), 7747)
+WITH_BRIDGE = WheelFile("edgebench_agent-0.1.0-1bridge-py3-none-any.whl", 3, "0")
 USABLE = RuntimeReport("litert", ("tflite",), "2.3")
 LACKING = RuntimeReport(
     "onnx", ("onnx",), reason="onnxruntime needs libx", install="sudo apt install libx"
@@ -101,6 +107,30 @@ def test_line_is_as_before_unless_another_is_named(
     """An upgrade costs every run its marks, or a line that was cut stays named."""
     request = deploy_request("pi@board", sync_line=asked)
     assert options_of(tmp_path, request, meters=(), line="gpio:/v").sync_line == given
+
+
+@pytest.mark.parametrize(
+    ("asked", "recorded", "held", "given"),
+    [
+        (None, None, (), False),
+        (None, None, (WITH_BRIDGE,), True),
+        (None, True, (), True),
+        (None, False, (WITH_BRIDGE,), False),
+        (False, True, (WITH_BRIDGE,), False),
+        (True, False, (), True),
+    ],
+)
+def test_bridge_is_as_before_unless_it_is_asked_for(
+    asked: bool | None, recorded: bool | None, held: tuple[WheelFile, ...], given: bool
+) -> None:
+    """An upgrade takes the bridge from a device whose environment is broken or from an index."""
+    facts = DeviceFacts(
+        *(describe_interpreter(), "board", "agent", "wheels", "log", 0),
+        held=held,
+        has_bridge=recorded,
+    )
+    request = deploy_request("pi@board", has_bridge=asked)
+    assert deploying._has_bridge(request, facts) is given
 
 
 def test_meters_bring_what_their_drivers_need() -> None:

@@ -139,6 +139,16 @@ def test_damaged_record_counts_as_none(places: Places) -> None:
     assert places.read_record().installed == ()
 
 
+def test_bridge_is_known_after_an_install_that_failed(home: Path, places: Places) -> None:
+    """The next deploy leaves the boards beside the device without their bridge."""
+    assert ask(home, verb="look")["has_bridge"] is None, "nobody has said"
+    ask(home, verb="make_room", keep=[], has_bridge=True)
+    places.write_record(installed=())  # as before an environment is made anew
+    assert ask(home, verb="look")["has_bridge"] is True
+    ask(home, verb="make_room", keep=[], has_bridge=False)
+    assert ask(home, verb="look")["has_bridge"] is False
+
+
 def test_record_of_an_older_deploy_is_read(places: Places) -> None:
     """An upgrade installs everything again, and uninstalling leaves directories behind."""
     on_device.make_room(places, [])

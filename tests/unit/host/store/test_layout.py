@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.host.store.layout import RUN_FILE, Store, default_root
+from edgebench.host.store import layout
+from edgebench.host.store.layout import (
+    EXPECTED_FILE,
+    RAW_DIRECTORY,
+    RUN_FILE,
+    Store,
+    default_root,
+)
 from edgebench.protocol.errors import StoreError, UsageError
 
 IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")
@@ -118,6 +125,29 @@ def test_error_leaves_nothing_visible_and_keeps_what_was_fetched(
         assert (directory / "raw" / "queries.bin").read_bytes() == b"fetched"
         (directory / RUN_FILE).write_text("{}")
     assert "new" in store.run_ids()
+
+
+def test_expectation_goes_only_when_the_run_is_on_the_disk(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut in between costs the run its first clock probes."""
+    run_id, had_expectation = "20260104-000000-dddddddd", dict[str, bool]()
+    expected = store.unfinished / run_id / EXPECTED_FILE
+
+    def note(path: str | Path) -> None:
+        had_expectation[Path(path).name] = expected.exists()
+
+    monkeypatch.setattr(layout, "_sync", note)
+    with store.incoming(run_id) as directory:
+        (directory / RUN_FILE).write_text("{}")
+        expected.write_text("{}")
+    assert had_expectation == {
+        RUN_FILE: True,
+        EXPECTED_FILE: True,
+        RAW_DIRECTORY: True,
+        run_id: False,
+        "runs": False,
+    }
 
 
 def test_run_that_is_stored_already_is_not_replaced(store: Store) -> None:

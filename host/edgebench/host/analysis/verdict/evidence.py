@@ -25,7 +25,7 @@ class Evidence:
     """None: no meter was asked for."""
 
     @property
-    def account(self) -> MeasuredRecord:
+    def measured_record(self) -> MeasuredRecord:
         """Record of the process that measured."""
         return self.worker
 

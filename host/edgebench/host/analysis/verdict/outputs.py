@@ -54,7 +54,7 @@ rules 3.0: floors of 93 % to 98 %, by model."""
 
 def finite_outputs(evidence: OutputEvidence) -> Ruling:
     """No output is NaN or infinite."""
-    output = evidence.account.output
+    output = evidence.measured_record.output
     if not output.is_finite:
         return holds(False, "not_finite")
     return holds(True, value=output.sample_count, unit="count")
@@ -76,7 +76,7 @@ def agreement_of_all(evidence: OutputEvidence) -> Ruling:
 
 
 def _agrees(evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
-    agreement, check = evidence.measured.quality.agreement, evidence.account.check
+    agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
     if agreement is None:
         why = evidence.measured.quality.agreement_error or check.reference_error
         if why is None and not evidence.record.spec.is_checked:
@@ -101,22 +101,22 @@ def _agrees(evidence: OutputEvidence, share: float | None, which: str) -> Ruling
 
 def _claims_exactness(evidence: OutputEvidence) -> bool:
     """Whether the firmware says that its outputs equal those of the reference to the last bit."""
-    account = evidence.account
-    reference = account.check.reference_runtime
-    if not isinstance(account, TargetRecord) or reference is None:
+    measured = evidence.measured_record
+    reference = measured.check.reference_runtime
+    if not isinstance(measured, TargetRecord) or reference is None:
         return False
     numbers = re.match(r"(\d+)\.(\d+)", reference.version)
     if reference.name != "litert" or numbers is None:
         return False
     is_meant = (int(numbers[1]), int(numbers[2])) >= LITERT_ROUNDING_SINCE
-    return account.firmware.rounding == reference.name and is_meant
+    return measured.firmware.rounding == reference.name and is_meant
 
 
 def _agreement_limit(evidence: OutputEvidence) -> float:
-    model = evidence.account.model
+    model = evidence.measured_record.model
     is_float = model.precision in _FLOAT_PRECISIONS and not model.quantized
     # Kernels for CPUs compute in the precision of the file; an accelerator may use fewer bits.
-    is_exact = all(map(is_cpu, evidence.account.runtime.delegates_requested))
+    is_exact = all(map(is_cpu, evidence.measured_record.runtime.delegates_requested))
     return FLOAT_AGREEMENT_LIMIT if is_float and is_exact else QUANTIZED_AGREEMENT_LIMIT
 
 
@@ -129,7 +129,7 @@ def _saturates(evidence: OutputEvidence) -> bool:
     Source: onnxruntime.ai/docs/performance/model-optimizations/quantization.html, "When and why do
     I need to try U8U8?"; onnxruntime, qdq_s8_to_u8.cc.
     """
-    record, runtime = evidence.record, evidence.account.runtime
+    record, runtime = evidence.record, evidence.measured_record.runtime
     features = record.environment.cpu.features or ()
     has_saturating_kernels = (
         runtime.name == "onnx"
@@ -142,7 +142,7 @@ def _saturates(evidence: OutputEvidence) -> bool:
         operands.weight == "int8"
         and operands.weight_bits == 8
         and (operands.activation == "uint8" or operands.is_qdq)
-        for operands in evidence.account.model.quantized or ()
+        for operands in evidence.measured_record.model.quantized or ()
     )
 
 
@@ -185,13 +185,16 @@ def _accuracy(evidence: OutputEvidence, limit: float) -> Ruling:
 
 
 def _without_accuracy(evidence: OutputEvidence) -> Ruling:
-    check = evidence.account.check
+    check = evidence.measured_record.check
     if evidence.record.spec.dataset_sha256 is None:
         return not_applicable("no_dataset")
+    is_target = isinstance(evidence.measured_record, TargetRecord)
+    if is_target and not check.dataset_sample_count:
+        return unknown("not_answered")  # rule dataset_complete tells why
     if evidence.measured.quality.accuracy_error:
         return holds(False, "not_judged", facts={"why": evidence.measured.quality.accuracy_error})
     if check.dataset_sample_count:
         return unknown("labels_elsewhere")
     return holds(
-        False, "not_judged", facts={"why": check.dataset_error or "the data set was not answered"}
+        False, "not_judged", facts={"why": check.dataset_error or "the data set was not run"}
     )

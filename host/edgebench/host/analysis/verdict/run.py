@@ -17,6 +17,7 @@ from edgebench.host.analysis.verdict.evidence import (
 )
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.verdict import Fact
+from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
@@ -49,6 +50,9 @@ def complete(evidence: Evidence) -> Ruling:
     """The measurement went to its end."""
     record = evidence.record
     why = next((event.detail for event in record.events if event.kind == TOO_HOT), None)
+    # A device that is gone says nothing about the run: it is made again, as one that was stopped.
+    if why is None and record.error_code not in (0, ErrorCode.DEVICE_GONE):
+        why = record.error
     longest_s = record.spec.max_duration_s
     is_cut = record.outcome is Outcome.INTERRUPTED and evidence.is_scheduled
     if is_cut and why is None and longest_s is not None and evidence.loop_s >= longest_s:

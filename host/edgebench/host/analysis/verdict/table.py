@@ -113,7 +113,7 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     Rule("enough_time", _INVALID, target.enough_time),
     Rule("enough_windows", _SUSPECT, target.enough_windows),
     Rule("finite_outputs", _INVALID, outputs.finite_outputs),
-    Rule("answered", _SUSPECT, target.answered),
+    Rule("dataset_complete", _SUSPECT, target.dataset_complete),
     Rule("accuracy_floor", _INVALID, outputs.accuracy_floor, includes="accuracy"),
     Rule("accuracy", _SUSPECT, outputs.accuracy),
     Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),

@@ -44,7 +44,7 @@ class TargetEvidence:
     """None: no meter was asked for."""
 
     @property
-    def account(self) -> MeasuredRecord:
+    def measured_record(self) -> MeasuredRecord:
         """Record of the process that measured."""
         return self.target
 
@@ -108,8 +108,8 @@ def enough_windows(evidence: TargetEvidence) -> Ruling:
     return at_least(evidence.measured.summary.count, MIN_WINDOWS, "count")
 
 
-def answered(evidence: TargetEvidence) -> Ruling:
-    """Every sample of the data set was answered that was to be."""
+def dataset_complete(evidence: TargetEvidence) -> Ruling:
+    """Every sample of the data set was run that was to be."""
     check = evidence.target.check
     if evidence.record.spec.dataset_sha256 is None:
         return not_applicable("no_dataset")
@@ -118,7 +118,7 @@ def answered(evidence: TargetEvidence) -> Ruling:
         max(1, check.dataset_wanted_count),
         "count",
         "why" if check.dataset_error else None,
-        facts={"why": check.dataset_error},
+        facts={"why": check.dataset_error, "is_stopped": evidence.target.is_dataset_stopped},
     )
 
 
