@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, VirtualLine
-from support.pulsed import ACTIVE_W, lpm01a_recording, sampled_j
+from support.pulsed import ACTIVE_W, RATE_HZ, lpm01a_recording, sampled_j
 
 from edgebench.firmware_bridge.board import Board
-from edgebench.host.analysis.energy.pulses import PulsedWindow, pulsed_energy
+from edgebench.host.analysis.energy.pulses import PulsedWindow, find_edges, pulsed_energy
 
 COUNT = 700
 INPUT = bytes(49)
@@ -38,7 +38,8 @@ def test_board_that_takes_ten_milliwatts_has_the_joules_of_its_windows(
     meter_s = np.array(line.pulses_ns) / 1e9 * (1 + chance.normal(0, 50e-6)) + chance.uniform(0, 1)
     edges_s = meter_s[-10:].reshape(5, 2)
     power = lpm01a_recording(sampled_j(edges_s, chance), list(meter_s), tmp_path)
-    result = pulsed_energy(power, windows)
+    _, edges_ns = find_edges(windows, power.falling_edges(), 1e9 / RATE_HZ)
+    result = pulsed_energy(power, windows, edges_ns)
     measured = result.median.measured
     assert f"{1e3 * measured.energy_j / measured.duration_s:.2f}" == "10.00"
     energy = result.median.energy_j_per_inference
