@@ -15,14 +15,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
-from support.target_runs import HERE, ON_TARGET, outcome, started
+from support.target_runs import assert_boards_only_beside_boards
 from support.tools import need_tool
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
-from edgebench.protocol.errors import LeaseHeld
-from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import Engine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -245,12 +243,4 @@ def test_boards_run_side_by_side_but_never_beside_their_machine(tmp_path: Path) 
             stack.enter_context(host.lab.connect(place))
             for place in (name, f"{name}/qemu:mps2-an385", f"{name}/qemu:mps3-an547")
         )
-        run_id = started(one, ON_TARGET)
-        started(other, ON_TARGET)
-        with pytest.raises(LeaseHeld, match=rf"{run_id}|qemu:"):
-            started(machine, HERE)
-        assert (outcome(one), outcome(other)) == (Outcome.COMPLETED, Outcome.COMPLETED)
-        started(machine, HERE)
-        with pytest.raises(LeaseHeld, match="machine"):
-            started(one, ON_TARGET)
-        assert outcome(machine) is Outcome.COMPLETED
+        assert_boards_only_beside_boards(machine, one, other)

@@ -13,14 +13,14 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.board_double import BoardDouble, BoardHabits
 from support.firmware_process import built
-from support.target_runs import HERE, ON_TARGET, outcome, started
+from support.target_runs import assert_boards_only_beside_boards
 from support.terminal_board import TerminalBoard
 
 from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.verdict import RuleOutcome
 from edgebench.host.show.hints import hint_for
-from edgebench.protocol.errors import LeaseHeld, NotComparable, OwnModelOnly
+from edgebench.protocol.errors import NotComparable, OwnModelOnly
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
@@ -140,15 +140,7 @@ def test_boards_run_side_by_side_but_never_beside_the_bridge(desk: Desk) -> None
             stack.enter_context(desk.host.lab.connect(place))
             for place in (desk.device, f"{desk.device}/alpha", f"{desk.device}/left")
         )
-        run_id = started(one, ON_TARGET)
-        started(other, ON_TARGET)
-        with pytest.raises(LeaseHeld, match=rf"{run_id}|left"):
-            started(machine, HERE)
-        assert (outcome(one), outcome(other)) == (Outcome.COMPLETED, Outcome.COMPLETED)
-        started(machine, HERE)
-        with pytest.raises(LeaseHeld, match="machine"):
-            started(one, ON_TARGET)
-        assert outcome(machine) is Outcome.COMPLETED
+        assert_boards_only_beside_boards(machine, one, other)
 
 
 def test_board_that_leaves_and_comes_back_has_its_seat(desk: Desk) -> None:

@@ -17,12 +17,11 @@ SPEC = RunSpec(
 )
 
 
-def start(client: Client, spec: RunSpec = SPEC) -> str:
-    """A run of a minute; its id."""
-    path = find_model("digits_int8.onnx").path
-    model = find_model("digits_int8.onnx")
+def start(client: Client, spec: RunSpec = SPEC, model_name: str = "digits_int8.onnx") -> str:
+    """A run of a built-in model, of a minute if nothing else is asked for; its id."""
+    model = find_model(model_name)
     client.acquire()
-    client.push_model(path, model.sha256)
+    client.push_model(model.path, model.sha256)
     run_id = new_run_id()
     client.start_run(
         run_id,
