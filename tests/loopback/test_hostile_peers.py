@@ -568,8 +568,13 @@ def spool_a_run(bench: Bench, host: Host) -> str:
             model_name=MODEL.name,
             size_bytes=MODEL.size_bytes,
         )
-    path = bench.agent.state / "spool" / run_id
-    wait_until(path.exists, "the run is spooled although its host is gone", 60)
+    listing = m.RunListing((run_id,), None)
+    with bench.talk(host) as link:
+        wait_until(
+            lambda: link.ask(m.RunList()) == listing,
+            "the run ends and is spooled although its host is gone",
+            60,
+        )
     return run_id
 
 

@@ -217,6 +217,7 @@ class BoardPorts:
         if port.key is not None:
             with suppress(OSError):  # the next look tries again
                 self._memory.remember(port, probe.board)
+                known[port.key] = probe.board  # the first look comes here twice
                 del self._probes[candidate.key]
         return TargetSighting(_target(candidate, probe.board))
 

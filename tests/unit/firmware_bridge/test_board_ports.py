@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -96,6 +97,16 @@ def test_only_ports_with_a_hint_are_asked_and_only_once(memory: Path) -> None:
     assert "--board /dev/test-USB0" in str(adapter.error)
     bench.look()
     assert Bench(memory, plugged=[NUCLEO]).targets() == [("kit", NUCLEO.path)]
+    assert bench.asked == [NUCLEO.path]
+
+
+def test_board_that_answers_at_once_is_asked_once(
+    memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look restarts a board twice, and the second time it is silent."""
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.run)
+    bench = Bench(memory, plugged=[NUCLEO])
+    assert [one.target.name for one in bench.ports.look()] == ["kit"]
     assert bench.asked == [NUCLEO.path]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -144,6 +145,8 @@ class ClusterLanes:
     """Lab of each device."""
     files: dict[str, m.FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
+    choosing: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a lab is chosen: lanes that begin at the same moment go to different ones."""
 
     def lane(self, device: str) -> CampaignLane:
         """The lane of a device; a lab that is not there yet is waited for when it begins."""
@@ -233,8 +236,9 @@ class ClusterLanes:
                 home.at = own.device(device)
                 return own
             if others and (is_late or not home.at.lab):
-                lab = self._preferred(home, others)
-                home.at, home.away_s = lab.device(device), None
+                with self.choosing:
+                    lab = self._preferred(home, others)
+                    home.at, home.away_s = lab.device(device), None
                 return lab
             gone = f"lab {home.at.lab} is away" if home.at.lab else f"no lab offers {device}"
             if is_late:
