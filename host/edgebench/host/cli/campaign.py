@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_cluster(action: argparse.ArgumentParser) -> None:
-    offered = "Dask scheduler whose labs offer the devices, as tcp://server:8786; see "
+    offered = "Dask scheduler whose lab hosts offer the devices, as tcp://server:8786; see "
     action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
     add_cluster_certificates(action)
 
