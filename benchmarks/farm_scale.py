@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import Agent, claim, claims_table, end, machine, parse, report, seconds_of, spread
+from common import LoopbackAgent, claim, claims_table, end, machine, parse, report, seconds_of, spread
 from farm_sides import WatchFigures, allow_many_files
 
 from edgebench.host.bench import collect
@@ -182,16 +182,16 @@ class Lanes(Watcher):
     """Notes when each device began and ended."""
 
     def __init__(self) -> None:
-        self.lanes: list[Lane] = []
+        self.lanes: list[LaneTimes] = []
 
     def of(self, device: str, device_count: int) -> Watcher:
         """The lane of a device."""
         del device, device_count
-        self.lanes.append(Lane())
+        self.lanes.append(LaneTimes())
         return self.lanes[-1]
 
 
-class Lane(Watcher):
+class LaneTimes(Watcher):
     """Notes when a device began and ended."""
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
         devices = []
         for number in range(int(options.agents)):
             words = [w for seed in range(options.seats) for w in ("--simulate", f"{BOARD}:{seed}")]
-            agent = Agent(folder / f"agent-{number}", *words, name=f"rack{number}")
+            agent = LoopbackAgent(folder / f"agent-{number}", *words, name=f"rack{number}")
             stack.enter_context(agent)
             agent.pair(lab)
             seats = [BOARD, *(f"{BOARD}-{n}" for n in range(2, int(options.seats) + 1))]

@@ -40,7 +40,7 @@ second in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class FinishCost:
     """What one way of finishing cost."""
 
     lost_count: int
@@ -88,7 +88,7 @@ def make_run(store: Path, fetched: Path) -> int:
     return len(run.queries)
 
 
-def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Path) -> Side:
+def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Path) -> FinishCost:
     """Record while copies of a run are finished in this way."""
     folder.mkdir()
     ends = [os.openpty() for _ in range(options.streams)]
@@ -121,7 +121,7 @@ def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Pa
     for descriptor in (listening, ready, *(one for end in ends for one in end)):
         os.close(descriptor)
     losses = [decode(path) for path in paths]
-    return Side(
+    return FinishCost(
         lost_count=sum(one.lost_count for one in losses),
         received_count=sum(one.received_count for one in losses),
         finished_count=sum(counts),
