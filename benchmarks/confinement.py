@@ -133,7 +133,7 @@ def _fork(action: Callable[[int], None]) -> tuple[int, int]:
         os.close(reading)
         try:
             action(writing)
-        except BaseException:
+        except BaseException:  # a forked child may not return into its parent's code
             traceback.print_exc()
         finally:
             os._exit(0)

@@ -90,6 +90,7 @@ def main() -> None:
         parser, most=100, duration=5, repeats=2, announced=60, agents=2, seats=2, lane_repeats=2
     )
     allow_many_files()
+    # The functions of the product itself are timed, where they are called: types forbid that.
     collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
     Client.probe_clock = PROBES.timed(Client.probe_clock)  # type: ignore[method-assign]
     FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]

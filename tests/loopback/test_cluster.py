@@ -152,7 +152,7 @@ def in_background(host: Host, campaign: Campaign, cluster: str, watcher: Watcher
     def work() -> None:
         try:
             host.lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
-        except BaseException as exc:
+        except BaseException as exc:  # for the thread that joins
             errors.append(exc)
 
     thread = threading.Thread(target=work, daemon=True)

@@ -334,7 +334,7 @@ class ConnectionHandler:
             models.arriving.add(offer.sha256)
             try:
                 self._upload = await asyncio.to_thread(models.begin, offer.sha256, offer.size_bytes)
-            except BaseException:
+            except BaseException:  # cancelled as well: the next offer may begin
                 models.arriving.discard(offer.sha256)
                 raise
             offset_bytes = self._upload.offset_bytes

@@ -143,7 +143,7 @@ class BoardDriver:
             facts = board.connect()
             _check_model(facts, blob)
             return BoardWithModel(board, about, directory, emulator=emulator, sha256=digest)
-        except BaseException:
+        except BaseException:  # a stop as well leaves no board open
             _let_go(board, directory)
             raise
 
@@ -265,7 +265,7 @@ def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
     board.on_bytes = on_bytes
     try:
         yield board
-    except BaseException:
+    except BaseException:  # a stop as well leaves no line open
         _let_go(board, directory)
         raise
 

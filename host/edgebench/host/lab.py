@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
@@ -224,7 +224,7 @@ class Lab:
                 watcher.farm_doubted(doubt)
         return with_places(farm, places, paired), places
 
-    def watch(self, *names: str) -> AsyncIterator[Update]:
+    def watch(self, *names: str) -> AsyncGenerator[Update, None]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
 
         Args:
@@ -273,7 +273,7 @@ class Lab:
         with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
             try:
                 checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
-            except BaseException:
+            except BaseException:  # Ctrl-C as well
                 cancellation.request()  # the threads are waited for
                 raise
         return [one for checks in checked for one in checks]

@@ -62,13 +62,13 @@ class _Module(Protocol):
     @property
     def __name__(self) -> str: ...
     @property
-    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802
+    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
     @property
-    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802
+    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802  # name of a constant
     @property
-    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802
+    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
     @property
-    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802
+    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
 
 
 def _board(module: _Module) -> BoardTree:

@@ -69,7 +69,7 @@ def configure_dask() -> None:
     """
     if find_spec("distributed") is None:
         raise UsageError(f"several lab hosts need the package distributed: {INSTALL}")
-    from dask import config  # pyright: ignore[reportPrivateImportUsage]
+    from dask import config  # pyright: ignore[reportPrivateImportUsage]  # dask exports it so
 
     # Before distributed is loaded, which sets up its logs by this.
     config.set(

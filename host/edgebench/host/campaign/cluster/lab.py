@@ -185,6 +185,7 @@ class LabLane:
         """
         self._called_s = time.monotonic()
         if self._packed is None or self._packed[0] != run_id:
+            # No `with`: later calls read from it, and the lane's end closes it.
             file = cast(IO[bytes], TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
             self._packed = run_id, pack_run(self._host.store, run_id, file), file
         _, size_bytes, file = self._packed
