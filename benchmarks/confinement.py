@@ -105,7 +105,7 @@ def one_round(runtime: str, path: str, blocks: int, seed: int) -> dict[str, floa
     def measure(answer: int) -> None:
         calls = _calls(runtime, path)
         count = max(20, int(BLOCK_S * 1e9 / max(1.0, _period_ns(calls, 200))))
-        children = {name: ConfinementChild(calls, count, is_confined) for name, is_confined in SIDES.items()}
+        children = {name: ConfinementChild(calls, count, limits) for name, limits in SIDES.items()}
         draw = random.Random(seed)
         blocks_ns: dict[str, list[float]] = {name: [] for name in SIDES}
         for number in range(blocks + 1):

@@ -44,7 +44,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import LoopbackAgent, claim, claims_table, end, machine, parse, report, seconds_of, spread
+from common import (
+    LoopbackAgent,
+    claim,
+    claims_table,
+    end,
+    machine,
+    parse,
+    report,
+    seconds_of,
+    spread,
+)
 from farm_sides import WatchFigures, allow_many_files
 
 from edgebench.host.bench import collect

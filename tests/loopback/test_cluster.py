@@ -244,7 +244,7 @@ def test_lane_stays_with_a_lab_that_comes_back(site: Site, tmp_path: Path) -> No
     join = in_background(host, campaign, site.address, phases)
     wait_until(measuring(phases), "a run is measured")
     site.labs["a"].kill()
-    wait_until(lambda: campaign.lanes()[0].state == "waiting", "the campaign notices the dead lab host")
+    wait_until(lambda: campaign.lanes()[0].state == "waiting", "the campaign notices its death")
     site.labs["a"].start()
     join()
     check_complete(host, campaign, kills=1)

@@ -360,7 +360,9 @@ def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: H
     assert served.lab.store.run_ids() == []
 
 
-def test_served_meter_that_is_missing_costs_the_energy_alone(board: MeterAgent, served: Host) -> None:
+def test_served_meter_that_is_missing_costs_the_energy_alone(
+    board: MeterAgent, served: Host
+) -> None:
     """A board without counters loses its latencies, or nobody learns why there are no joules."""
     result = on_board(served, board.missing)
     assert result.returncode == 3, result.stderr

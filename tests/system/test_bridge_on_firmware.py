@@ -177,8 +177,9 @@ def test_board_of_qemu_is_measured_reset_and_pulled_out(blob: bytes, tmp_path: P
         assert (facts.model_name, facts.is_emulated) == ("digits", True)
         assert b"m-init-done" in b"".join(one.data for one in board.console.entries())
         assert board.load_input(INPUT) is ReadBack.CRC
-        counted = [board.window(3).inferences for _ in range(2)]
-        ticks = [one or 0 for each in counted if each is not None for one in each.ticks]
+        windows = [board.window(3) for _ in range(2)]
+        counted = [one.inferences for one in windows if one.inferences is not None]
+        ticks = [one or 0 for inferences in counted for one in inferences.ticks]
         assert len(ticks) == 6
         assert max(ticks) - min(ticks) <= 10
         emulator.reset()

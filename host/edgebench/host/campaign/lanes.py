@@ -51,7 +51,7 @@ class CampaignLane:
 
 
 class LaneFactory(Protocol):
-    """What the lanes of a campaign are made of: this host's devices, or those of several lab hosts."""
+    """What the lanes of a campaign are made of: this host's devices, or those of lab hosts."""
 
     def lane(self, device: str) -> CampaignLane:
         """The lane of a device, by its name in the plan.

@@ -69,7 +69,7 @@ def new_id() -> str:
 
 
 def test_run_gets_its_id_and_its_error(tmp_path: Path) -> None:
-    """A worker that died at the lab host counts as a lab host that is gone, or the run has no id."""
+    """A worker that died there counts as a lab host that is gone, or the run has no id."""
     died = m.JobResult(m.error_report(WorkerDied("killed")))
     lab = ScriptedConnection([], [m.RunStartNotice("litert"), m.IdRequest()], [], [died])
     with pytest.raises(WorkerDied, match="killed"):
