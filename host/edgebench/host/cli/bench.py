@@ -210,7 +210,9 @@ def conclude(
 
     report(options, lab, watcher)
     if is_interrupted:
-        _say_what_was_kept(watcher, lab)
+        kept = len(watcher.runs)
+        runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
+        print(f"interrupted: {runs if kept else 'nothing was measured'}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     if watcher.failures:
         is_ours = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
@@ -355,12 +357,6 @@ def report(
         is_for_file = options.meter is None and options.sync is not None
         what = f"energy {last} --trace FILE" if is_for_file else f"show {last}"
         print(f"next: edgebench {what}{store}", file=sys.stderr)
-
-
-def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
-    kept = len(watcher.runs)
-    runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-    print(f"interrupted: {runs}" if kept else "interrupted: nothing was measured", file=sys.stderr)
 
 
 def _preset(options: argparse.Namespace) -> str:

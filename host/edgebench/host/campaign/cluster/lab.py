@@ -208,7 +208,9 @@ class LabLane:
             if command is None:
                 return
             device, meter = self._host.find(opened.device)
-            target = Target(device, self._settings_request().on_device(opened.device, meter))
+            # Of whatever cell: all ask for the same meter.
+            request = self._request(self._local_cell(opened.cell))
+            target = Target(device, request.on_device(opened.device, meter))
             host = DeviceHost(
                 campaign=opened.campaign,
                 wait_s=opened.wait_s,
@@ -345,10 +347,6 @@ class LabLane:
     def _new_request(self, cell: Cell) -> BenchRequest:
         settings = self.opened.settings.with_files(self._local_path)
         return cell_request(settings, self.opened.repeats, cell)
-
-    def _settings_request(self) -> BenchRequest:
-        """A request of the lane; all ask for the same meter."""
-        return self._request(self._local_cell(self.opened.cell))
 
 
 class LabService:

@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
-from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
@@ -200,7 +198,7 @@ class ClusterLanes:
                 device=device,
                 store=self.store,
                 known_runs=partial(self._known_runs, device),
-                model_of=self._model_of,
+                model_of=lambda order: self.requests.of(order.cell).models[0],
                 watcher=watcher,
                 cancellation=cancellation,
             )
@@ -308,9 +306,6 @@ class ClusterLanes:
             [one.run_id for one in attempts if one.stored],
             [one.run_id for one in attempts if one.is_unsettled],
         )
-
-    def _model_of(self, order: RunOrder) -> Model:
-        return self.requests.of(order.cell).models[0]
 
 
 class NoOutcomes:
