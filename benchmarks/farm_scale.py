@@ -57,11 +57,13 @@ from common import (
 )
 from farm_sides import WatchFigures, allow_many_files
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.started import start
+
 from edgebench.host.bench import collect
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.run import new_run_id
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.files import HostFiles, KnownDevice
@@ -275,19 +277,10 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
 
 def keep_run(lab: Lab, device: str, run: Path) -> None:
     """Make a run, and keep its files and the description of its device."""
-    model = find_model(MODEL)
     spec = from_preset("default", runtime="onnx", **settings(1))
     with lab.connect(device) as client:
         system = client.describe()
-        client.acquire()
-        run_id = new_run_id()
-        client.start_run(
-            run_id,
-            spec,
-            sha256=model.sha256,
-            model_name=model.name,
-            size_bytes=model.size_bytes,
-        )
+        run_id = start(client, spec, MODEL)
         for _ in client.follow_run():
             pass
         client.fetch_run(run_id, run)

@@ -29,10 +29,9 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from typing import Any
-
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
+    from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.lab import Lab
     from edgebench.host.result.run_set import RunSet
@@ -288,7 +287,7 @@ def _report_losses(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
-def _error_entry(failure: RunFailure) -> dict[str, Any]:
+def _error_entry(failure: RunFailure) -> ErrorEntry:
     from edgebench.host.cli.failure import error_entry, kind_of
     from edgebench.host.show.hints import hint_for
 
