@@ -37,9 +37,9 @@ MODEL = "digits_int8.tflite"
 IN_LOOP = ("--duration", "2s")
 """For a meter that is lost in the timed loop: before it, the run would be stopped."""
 IDLE_S = 3.0
-SLOW = ("--duration", "8s", "--idle", f"{IDLE_S:g}s")
+SLOW = ("--duration", "6s", "--idle", f"{IDLE_S:g}s")
 """For a meter whose windows are 2 s at least: the latencies of a busy machine may be steady in the
-last quarter of the loop only."""
+last third of the loop only."""
 SQUARE = "synthetic:square,low=0.5,high=1.5,period=0.1"
 
 
