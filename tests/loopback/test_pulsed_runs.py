@@ -19,7 +19,7 @@ pytestmark = pytest.mark.alone  # a meter's bytes that come late are lost, as th
 
 MODEL = "digits_int8.tflite"
 SHORT: SpecChanges = {
-    "duration_s": 3.0,
+    "duration_s": 5.0,
     "max_query_count": 10**9,
     "warmup_query_count": 1,
     "warmup_duration_s": 0.0,
@@ -27,7 +27,8 @@ SHORT: SpecChanges = {
 IDLE_S = 1.0
 """The last edges come to the host some time after the last inference."""
 ATTEMPTS = 3
-"""A recording of a few seconds is refused, and rightly, where its bytes come milliseconds late."""
+"""A recording of a few seconds is refused, and rightly, where its bytes come milliseconds late, or
+lines of the board a good part of a second."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def measured(bench: PulseBench, meter: str) -> Run:
             MODEL, on=[bench.device], runs=1, meter=meter, idle_duration_s=IDLE_S, **SHORT
         )
         run = stored.result
-        if run.metrics.energy is None or run.metrics.energy.refused_by != "meter":
+        if run.metrics.energy is None or run.metrics.energy.refused is None:
             break
     return run
 
@@ -66,7 +67,7 @@ def test_board_behind_its_interface_board_has_an_energy(bench: PulseBench) -> No
     assert run.metrics.latency_ns is None
     assert headline(run).path == GROSS_ENERGY
     outcomes = {rule.id: rule.outcome for rule in run.verdict.rules}
-    assert outcomes["energy_windows"] is RuleOutcome.FAIL, "windows of 0.6 s"
+    assert outcomes["energy_windows"] is RuleOutcome.FAIL, "windows of a second"
     assert outcomes["energy"] is outcomes["meter"] is RuleOutcome.PASS
     assert verify(bench.host.lab.store, run.run_id) == []
     shown = " ".join(text for _, text in energy_lines(energy))
