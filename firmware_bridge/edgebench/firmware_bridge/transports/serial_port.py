@@ -19,6 +19,10 @@ from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageEr
 
 BOOTLOADER_BAUD_RATE = 1200
 """A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
+BITS_PER_BYTE = 10
+"""Start bit, eight bits, stop bit."""
+DRAIN_POLL_S = 0.05
+"""Longest pause between two looks at what the driver has yet to send."""
 _SOCKET = "socket://"
 
 
@@ -86,13 +90,36 @@ class SerialLine:
         """Send in one piece."""
         try:
             self._port.write(data)
-            self._port.flush()
+            self._drain()
         except self._write_timeout as exc:
             raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s") from exc
         # pyserial's own errors are of the first class; what it passes on of a port that vanishes
         # while it drains is of the second.
         except (OSError, termios.error) as exc:
             raise self._lost() from exc
+
+    def _drain(self) -> None:
+        """Wait until the driver has sent what it was given.
+
+        pyserial's `flush` (tcdrain) waits for ever, where a board stops to read. What is left is
+        thrown away then, or closing the port would wait for it (30 s, `closing_wait` of Linux).
+
+        Raises:
+            BoardLost: the board takes nothing any more.
+        """
+        if "://" in self.name:  # no driver of this machine has the bytes
+            return
+        deadline_s = time.monotonic() + WRITE_S
+        left_bytes, before_bytes = self._port.out_waiting, 0
+        while left_bytes:
+            now_s = time.monotonic()
+            if left_bytes != before_bytes:
+                deadline_s = now_s + WRITE_S
+            elif now_s > deadline_s:
+                self._port.reset_output_buffer()
+                raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s")
+            time.sleep(min(left_bytes * BITS_PER_BYTE / self._port.baudrate, DRAIN_POLL_S))
+            left_bytes, before_bytes = self._port.out_waiting, left_bytes
 
     def close(self) -> None:
         """Close the port."""

@@ -27,6 +27,7 @@ from edgebench.host.power.metering import (
     other_instrument,
 )
 from edgebench.host.result.facts import EnergyRequest
+from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
@@ -139,12 +140,15 @@ class BenchRequest:
                 check_wiring(energy.meter, (device,))
         return replace(self, devices=(device,), energy=energy)
 
-    def of_own_model(self, name: str) -> BenchRequest:
-        """The request for one device whose firmware has a model in it, and takes no other.
+    def on_system(self, system: SystemDescription) -> BenchRequest:
+        """The request for one device, which may have a model in its firmware, and take no other.
 
         Raises:
             OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
         """
+        name = system.own_model
+        if name is None or (system.takes_own_file and self.has_named_models):
+            return self
         device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
         if self.has_named_models:
             raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
