@@ -21,7 +21,6 @@ from support.reference_kernels import REFERENCES, Reference, as_sent, inputs, mo
 
 from edgebench.firmware_bridge.generate import ModelBlob, generate
 
-
 KERNELS = {
     "litert": ("ai-edge-litert", "LiteRT {} BUILTIN_REF"),
     "tflm": ("tflite-micro", "TensorFlow Lite Micro {}"),
