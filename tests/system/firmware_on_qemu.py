@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the firmware on QEMU's boards: outputs, instructions, and how steady they are.
 
-    python tests/system/firmware_on_qemu.py [--inputs 3] [--rounding tflm] [--board B]... [MODEL ...]
+    python tests/system/firmware_on_qemu.py [--inputs 3] [--rounding tflm] [--board B] [MODEL ...]
 
 Instructions are those of QEMU with `-icount shift=0`: one for each nanosecond of its virtual time.
 """
