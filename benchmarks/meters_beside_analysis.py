@@ -66,12 +66,18 @@ def main() -> None:
     expected = options.streams * int(options.seconds * RATE_HZ)
     rows = [
         claim("samples of the meters", f"{expected:,}"),
-        claim(f"runs of {queries:,} queries finished, apart; in threads",
-              f"{apart.finished_count}; {within.finished_count}"),
-        claim("lost, analysis in a process of its own", f"{expected - apart.received_count:,}",
-              "0", apart.received_count == expected),
+        claim(
+            f"runs of {queries:,} queries finished, apart; in threads",
+            f"{apart.finished_count}; {within.finished_count}",
+        ),
+        claim(
+            "lost, analysis in a process of its own",
+            f"{expected - apart.received_count:,}",
+            "0",
+            apart.received_count == expected,
+        ),
         claim("lost, analysis in the lanes' threads", f"{expected - within.received_count:,}"),
-    ]  # fmt: skip
+    ]
     title = f"{options.streams} PPK2 beside the analysis of {options.lanes} lanes"
     report(f"{title}, {options.seconds:g} s", [claims_table(rows)], began)
 
@@ -113,8 +119,9 @@ def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Pa
             counts[number] += 1
 
     lanes = [threading.Thread(target=finish_often, args=(at,)) for at in range(options.lanes)]
-    record([os.ttyname(slave) for _, slave in ends], paths, lanes, lambda: os.write(ready, b"!"),
-           child)  # fmt: skip
+    record(
+        [os.ttyname(slave) for _, slave in ends], paths, lanes, lambda: os.write(ready, b"!"), child
+    )
     is_over.set()
     for lane in lanes:
         lane.join()

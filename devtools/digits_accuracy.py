@@ -25,8 +25,11 @@ ACCURACY_MIN_RATIO = 0.97
 ACCURACY_SPREAD_MAX_RATIO = 0.01
 """Largest difference between any two of the measured accuracies."""
 RUNTIME_PACKAGES = (
-    "tflite-runtime==2.14.0", "ai-edge-litert==2.3.0", "onnxruntime==1.31.1", "numpy==1.26.4",
-)  # fmt: skip
+    "tflite-runtime==2.14.0",
+    "ai-edge-litert==2.3.0",
+    "onnxruntime==1.31.1",
+    "numpy==1.26.4",
+)
 
 Classifier = Callable[[NDArray[np.float32]], int]
 """From one image, pixel / 16 in shape (1, 8, 8, 1), to its class."""
