@@ -144,9 +144,10 @@ def expired_secret(bench: Bench) -> ssl.SSLContext:
     """Somebody who found a pairing string after its time."""
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
-    opening = m.PairingOpen(once.certificate_pem, 3.0)
+    opening, began_s = m.PairingOpen(once.certificate_pem, 3.0), time.monotonic()
     asyncio.run(ask(bench.agent.state / CONTROL_SOCKET, opening, m.PairingReady))
-    assert answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
+    is_open = answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
+    assert is_open or time.monotonic() > began_s + opening.valid_s, "it was never open"
     wait_until(lambda: not answer_to(bench.agent.port, UPGRADE, context), "the pairing has expired")
     return context
 
@@ -254,10 +255,14 @@ def test_silent_connections_that_come_again_refuse_no_host(
     with reconnecting_silence(agent.port, 70) as made:
         bench = paired.popen(*words, "--runtime", "onnx", "--no-check")
         began_s, served = time.monotonic(), 0
-        while time.monotonic() < began_s + 4.0 or served < 20 or bench.poll() is None:
+        while (
+            time.monotonic() < began_s + 4.0
+            or served < 20
+            or made() <= 200  # silent ones, of which most came again
+            or bench.poll() is None
+        ):
             assert is_served(paired)
             served += 1
-        assert made() > 200, "or nobody came again"
     _, errors = bench.communicate(timeout=60)
     assert bench.returncode in (0, 3), errors
 
