@@ -709,7 +709,7 @@ class Lab:
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
             on_connected: Hears the name of this lab and the names of its devices, each time that
                 the scheduler has taken it.
-            on_away: Hears why the scheduler is away; it is waited for.
+            on_away: Hears why the scheduler is away, or does not take this lab; it is waited for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.
