@@ -666,7 +666,15 @@ class Lab:
 
         def choose(word: str) -> list[str]:
             if cluster is not None:
-                return [device.name for device in select([word], offered, farm)]
+                names = [device.name for device in select([word], offered, farm)]
+                known = [device.name for device in offered]
+                for name in names:
+                    if name not in known:
+                        raise NoSuchDevice(
+                            f"no lab offers {name}; offered: {', '.join(known)}; to offer it: "
+                            f"edgebench lab work ADDRESS --on {name}"
+                        )
+                return names
             return [device.name for device in self._healthy([word], farm, told)]
 
         path = Path(file)
