@@ -671,7 +671,7 @@ class Lab:
                 for name in names:
                     if name not in known:
                         raise NoSuchDevice(
-                            f"no lab offers {name}; offered: {', '.join(known)}; to offer it: "
+                            f"no lab host offers {name}; offered: {', '.join(known)}; to offer it: "
                             f"edgebench lab work ADDRESS --on {name}"
                         )
                 return names

@@ -117,7 +117,7 @@ async def _work(
             why = (os.strerror(errno) if errno else str(cause)) or type(cause).__name__
             reason = f"no scheduler at {cluster.address}: {why}"
             if NAME_TAKEN in why:
-                reason = f"another lab at {cluster.address} is called {name}: --name NAME"
+                reason = f"another lab host at {cluster.address} is called {name}: --name NAME"
         finally:
             if worker is not None:
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
