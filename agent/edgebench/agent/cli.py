@@ -160,7 +160,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--board", action="append", metavar="[NAME=]ADDRESS",
         help="address of a microcontroller that is not found by itself: a serial port or "
-        "socket://HOST:PORT; may be repeated; none: serve no microcontrollers",
+        "socket://HOST:PORT; ,play=FILE behind it: a sound that an interface board plays; may be "
+        "repeated; none: serve no microcontrollers",
     )  # fmt: skip
     serve.add_argument(
         "--meter", action="append", metavar="NAME[:ADDRESS]",

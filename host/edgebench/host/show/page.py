@@ -220,6 +220,8 @@ def _kind(run: Run) -> str:
 
 def _inputs(conditions: Conditions) -> str:
     """Where the inputs come from, and the shapes of the first ones."""
+    if conditions.firmware is not None and not conditions.inputs:
+        return "what the device hears: none are sent to it"
     source = conditions.inputs_file or "drawn from the seed"
     if clipped := conditions.inputs_clipped_ratio:
         share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"
