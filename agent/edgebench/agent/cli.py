@@ -315,8 +315,8 @@ def _pair(options: argparse.Namespace) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    from edgebench.protocol.codec import to_plain
     from edgebench.protocol.messages import Status, StatusAsk
+    from edgebench.protocol.plain import to_plain
 
     status = _ask(options, StatusAsk(), Status)
     if options.json:
