@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import subprocess
+import termios
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -336,6 +337,24 @@ def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
     assert line.until(b"m-ready").startswith(b"e-[Unknown command: ")
     assert line.until(b"m-name-dut-[") == b"\r\n"
     line.lines()
+
+
+def test_start_is_over_before_the_terminal_is_named(binary: Path) -> None:
+    """A runner that empties the line and asks takes the start for the first reply, for good."""
+    for _ in range(3):
+        process = subprocess.Popen([str(binary)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        file = os.open(process.stdout.readline().strip(), os.O_RDWR | os.O_NOCTTY)
+        try:
+            termios.tcflush(file, termios.TCIFLUSH)
+            line = Line(file)
+            line.timeout_s = 30
+            assert line.command("name") == ["m-name-dut-[edgebench-posix]"]
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            os.close(file)
 
 
 def test_board_that_resets_when_it_is_opened_says_its_banner_then(binary: Path) -> None:
