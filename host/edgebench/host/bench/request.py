@@ -145,11 +145,14 @@ class BenchRequest:
 
         Raises:
             OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
+            UsageError: the model in its firmware is asked for, and there is none.
         """
         name = system.own_model
-        if name is None or (system.takes_own_file and self.has_named_models):
-            return self
         device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
+        if name is None or (system.takes_own_file and self.has_named_models):
+            if any(model.is_on_device for model in self.models):
+                raise UsageError(f"{device} has no model in its firmware")
+            return self
         if self.has_named_models:
             raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
         if self.inputs is not None or self.accuracy is not None:
@@ -237,7 +240,7 @@ def new_request(
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
-        has_named_models=bool(models),
+        has_named_models=bool(models) and not all(model.is_on_device for model in opened),
         devices=devices,
         runtime=runtime,
         spec=_share(spec, run_count),
