@@ -35,11 +35,12 @@ from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, to_plain
+from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError, WrongAgent
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.pem import Pem
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.spec import RunSpec
 
 GROWTH_LIMIT_BYTES = 8 * 2**20

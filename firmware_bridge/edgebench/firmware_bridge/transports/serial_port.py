@@ -184,6 +184,16 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
     return SerialLine(address, baud_rate) if socket is None else SocketLine(*socket)
 
 
+def split_sound(address: str) -> tuple[str, str]:
+    """An address, and the file that an interface board there plays; empty: none.
+
+    >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
+    (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))
+    """
+    place, _, sound = address.partition(",play=")
+    return place, sound
+
+
 def check_address(address: str) -> tuple[str, int] | None:
     """Host and port of a `socket://` address; None: it is of another kind.
 
@@ -199,6 +209,8 @@ def check_address(address: str) -> tuple[str, int] | None:
 
 
 def _check_speed(baud_rate: int) -> None:
+    if baud_rate < 1:
+        raise UsageError(f"speed of a line must be at least 1 baud, got {baud_rate}")
     if baud_rate == BOOTLOADER_BAUD_RATE:
         raise UsageError(
             f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, which starts bootloaders"

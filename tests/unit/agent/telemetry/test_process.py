@@ -15,7 +15,7 @@ from support.boards import BOARDS, make_board
 from edgebench.agent.telemetry import process
 from edgebench.agent.telemetry.job import FACTS_FILE, HeatReport, HeatState, LiveReading, SamplerJob
 from edgebench.agent.telemetry.process import SamplerLoss, SamplerMessage, SamplerProcess
-from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
 
 Heard = list[SamplerMessage]
