@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ from edgebench.host.bench.verify import verify
 from edgebench.host.devices.health import CheckState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.hints import hint_for
-from edgebench.protocol.errors import NotComparable, OwnModelOnly
+from edgebench.protocol.errors import NotComparable, OwnModelOnly, UsageError
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
@@ -68,10 +69,10 @@ class Desk:
     foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(FailingDouble(FOREIGN)))
     streaming: TerminalBoard = field(
         default_factory=lambda: TerminalBoard(
-            InterfaceDouble(StreamingDouble(), sounds={"short.wav": 20})
+            InterfaceDouble(StreamingDouble(), sounds={"short.wav": 40})
         )
     )
-    """Wake-word firmware behind an interface board with a sound of 0.6 s."""
+    """Wake-word firmware behind an interface board with a sound of 1.3 s."""
 
     def port(self, name: str) -> Path:
         """Path of a board's port."""
@@ -197,14 +198,28 @@ def test_board_that_came_with_its_model_is_checked_with_that(desk: Desk) -> None
     assert (found.state, found.model, found.reason) == (CheckState.WELL, "kws01", "")
 
 
-def test_campaign_says_that_a_board_takes_no_model(desk: Desk) -> None:
-    """Each of twenty runs fails on the board, with the words of a board."""
+def test_campaign_names_the_model_in_a_firmware_by_a_word(desk: Desk) -> None:
+    """A board that came with its model is in no campaign, or takes a file that it never runs."""
     plan = desk.folder / "campaign.toml"
-    axes = f'model = ["{MODEL}"]\ndevice = ["{desk.device}/maker"]'
-    plan.write_text(f'schema = 1\nname = "own"\nrepeats = 1\n[axes]\n{axes}\n')
+    axes = f'model = ["{MODEL}", "firmware"]\ndevice = ["{desk.device}/maker"]'
+    settings = "duration_s = 0.3\nmin_query_count = 5\nwarmup_query_count = 1"
+    plan.write_text(
+        f'schema = 1\nname = "own"\nrepeats = 1\n[axes]\n{axes}\n[settings]\n{settings}\n'
+    )
     said = desk.host.run("campaign", "run", str(plan))
-    assert said.returncode == 1
-    assert "takes no model: its firmware has kws01" in said.stdout + said.stderr
+    assert said.returncode == 1, "one of them takes no model"
+    assert "takes no model: its firmware has kws01" in said.stdout
+    told = json.loads(desk.host.run("campaign", "status", "--json").stdout)
+    assert {row["model"]: row["state"] for row in told["runs"]} == {
+        MODEL: "failed",
+        "firmware": "measured",
+    }
+
+
+def test_model_in_a_firmware_that_has_none_is_refused(desk: Desk) -> None:
+    """A device is measured with whatever is called firmware."""
+    with pytest.raises(UsageError, match="has no model in its firmware"):
+        desk.host.lab.bench("firmware", on=[f"{desk.device}/alpha"], runs=1, **SHORT)
 
 
 def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: Desk) -> None:
@@ -215,7 +230,7 @@ def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: 
     assert windows is not None
     assert latency is not None
     assert (run.model.name, windows.count, windows.warmup_count) == ("sww01", 5, 0)
-    assert windows.inference_count == 5 * 2 * 20, "each window has the sound twice"
+    assert windows.inference_count == 5 * 40, "each window has the sound once"
     assert (latency.count, latency.p50, latency.max) == (200, 2_510_000, 2_520_000)
     assert run.metrics.throughput_per_s is None, "it is the pace of the sound"
     rules = {rule.id: rule for rule in run.verdict.rules}

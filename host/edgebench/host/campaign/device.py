@@ -45,6 +45,7 @@ from edgebench.protocol.errors import (
     StoreError,
     TooLarge,
     TransportError,
+    UsageError,
 )
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
@@ -218,7 +219,16 @@ class PairedDevice:
         lane, device, energy = self._lane, self._target.device, self._target.request.energy
         request = self._host.request(order.cell)
         request = request.on_device(device.name, energy.meter if energy else None)
-        request = request.on_system(self._system)
+        try:
+            request = request.on_system(self._system)
+        except UsageError:  # it is this run's, and not the device's
+            lane.watcher.run(
+                order.cell.device,
+                request.models[0],
+                runtimes_for(request.models[0], request.runtime, self._system)[0],
+                order.place,
+            )
+            raise
         refuse_too_large(lane.client.device.name, request, self._system)
         model = request.models[0]
         runtime = runtimes_for(model, request.runtime, self._system)[0]
