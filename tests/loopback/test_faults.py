@@ -45,7 +45,8 @@ def test_worker_dies_with_its_agent(agent: AgentProcess, paired: Host) -> None:
 def test_spooled_run_survives_a_killed_agent(agent: AgentProcess, paired: Host) -> None:
     """A power cut on the device costs runs that were complete."""
     command = paired.popen(
-        "bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"
+        *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"),
+        *("--scenario", "server", "--qps", "100"),  # it waits more than it computes
     )
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()

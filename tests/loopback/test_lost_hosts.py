@@ -31,6 +31,8 @@ from edgebench.protocol.spec import Limits
 MODEL = "digits_int8.tflite"
 SHORT = ("--quick", "--runs=1", "--duration", "0.3s", "--min-queries", "20", "--warmup", "1")
 LONG = ("--quick", "--runs=1", "--duration", "60s", "--min-queries", "20", "--warmup", "1")
+WAITS = ("--scenario", "server", "--qps", "100")
+"""A run that waits more than it computes."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,14 @@ def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, pai
     """A device that throttles to a third of its speed loses a run of an hour."""
     limits = Limits(measure_timeout_s=2.0)
     [run] = paired.lab.bench(
-        MODEL, runs=1, on=["board"], preset="quick", duration_s=60.0, limits=limits
+        *(MODEL,),
+        runs=1,
+        on=["board"],
+        preset="quick",
+        scenario="server",
+        target_qps=100.0,
+        duration_s=60.0,
+        limits=limits,
     )
     assert run.verdict == "invalid"
     assert run.document["verdict"]["rules"][0]["detail"] == "run interrupted"
@@ -70,7 +79,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     """A laptop that dies costs the run that the device finished without it."""
     command = paired.popen(
         *("bench", MODEL, "--on", "board", "--quick", "--runs=1"),
-        *("--duration", "5s", "--accuracy", "digits"),
+        *("--duration", "5s", "--accuracy", "digits", *WAITS),
     )
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
@@ -92,7 +101,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
 
 def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paired: Host) -> None:
     """A campaign that comes back starts its run again, or stores it twice, or half of it."""
-    command = paired.popen("bench", MODEL, "--on", "board", *LONG)
+    command = paired.popen("bench", MODEL, "--on", "board", *LONG, *WAITS)
     wait_until(lambda: agent.status().running is not None, "device runs")
     command.kill()
     command.communicate()
@@ -172,7 +181,7 @@ def test_full_store_leaves_the_run_on_the_device(
     with small_disk(tmp_path / "store", 64 * 2**20) as store:
         command = host.popen(
             *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "5s"),
-            *("--store", str(store)),
+            *("--store", str(store), *WAITS),
         )
         wait_until(lambda: agent.status().running is not None, "device runs")
         filler = fill(store)

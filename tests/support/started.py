@@ -5,10 +5,12 @@ from __future__ import annotations
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.client import Client
-from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.spec import RunSpec, Scenario
 
 SPEC = RunSpec(
     "onnx",
+    scenario=Scenario.SERVER,  # such a run waits more than it computes
+    target_qps=100.0,
     duration_s=60.0,
     min_query_count=10,
     warmup_duration_s=0,

@@ -158,6 +158,7 @@ def test_taken_port_is_one_clear_error(deployed: Site, wheels: Path) -> None:
 def test_agent_that_measures_is_left_alone(deployed: Site, wheels: Path) -> None:
     """Deploying or removing kills somebody's measurement."""
     command = [sys.executable, "-m", "edgebench.host.cli", "bench", MODEL, "--on", "board"]
+    command += ["--scenario", "server", "--qps", "100"]  # it waits more than it computes
     bench = subprocess.Popen(
         [*deployed.here.prefix, *command, "--duration", "60s"],
         env=os.environ | deployed.host.environment,
