@@ -59,7 +59,7 @@ from edgebench.host.lab import Lab
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.transports import mdns
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.spec import SpecChanges, from_preset
 
 SIDES = Path(__file__).with_name("farm_sides.py")

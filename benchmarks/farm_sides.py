@@ -39,10 +39,11 @@ from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports.mdns import SERVICE_TYPE
 from edgebench.host.watch import Absence, Batch, Update, watch
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, decode, encode, from_plain, to_plain
+from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, decode, encode
 from edgebench.protocol.device import DeviceDescription, SystemDescription
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.live import WATCH_HZ, pack_samples
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import Outcome, Phase
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 

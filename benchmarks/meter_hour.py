@@ -28,7 +28,7 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo
 from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.stream import StreamSession
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.traces import METER_FILE
 
 CHUNK_BYTES = 40_000

@@ -27,7 +27,7 @@ from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.spool import read_packets
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import SerialTransport
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 WORD_BYTES = 4
 PATIENCE_BYTES = CHUNK_BYTES

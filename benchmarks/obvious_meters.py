@@ -19,7 +19,7 @@ from edgebench.meters.base import Capability, Channel, Header, MeterInfo, Packet
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
 from edgebench.meters.lpm01a.settings import Lpm01aSettings, Lpm01aSetup
 from edgebench.meters.rail_decoder import RailDecoder, RailPlan
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 SUPPLY_V = 3.3
 BINARY_HZ, TEXT_HZ, INA_HZ = 100_000, 5_000, 60

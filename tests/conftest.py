@@ -9,6 +9,24 @@ from pathlib import Path
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
 
+ALONE = "mark.alone"
+"""Text of a file with tests that run alone."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`-m alone` imports the files that have the mark; all of them take six seconds."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+        return None
+    return None if ALONE in collection_path.read_text() else True
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever has the mark is found by the text: else `-m alone` would lose it without a word."""
+    for item in items:
+        if item.get_closest_marker("alone") and ALONE not in item.path.read_text():
+            raise pytest.UsageError(f"write pytest.{ALONE} into {item.path}: {item.nodeid} has it")
+
+
 # Started in the background of a script, this process and its children would ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

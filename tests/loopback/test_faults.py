@@ -183,7 +183,10 @@ def test_disk_of_the_device_that_fills_up_during_a_run_is_one_line(
                 runs=1,
                 on=["board"],
                 preset="quick",
-                duration_s=1.0,
+                # The disk is full before the run ends; most of it is waited for.
+                scenario="server",
+                target_qps=20.0,
+                duration_s=3.0,
                 is_checked=False,
                 watcher=full,
             )

@@ -129,7 +129,10 @@ def test_process_that_is_there_stores_its_own_run(paired: Host) -> None:
                 preset="quick",
                 runs=1,
                 watcher=at,
-                duration_s=0.3,
+                # Long enough to be found in progress, and most of it is waited for.
+                scenario="server",
+                target_qps=20.0,
+                duration_s=3.0,
                 is_checked=False,
             )
         )

@@ -49,12 +49,14 @@ class Board:
         zone = self.agent.state / "simulated/sys/class/thermal/thermal_zone7"
         zone.mkdir()
         self._temp = zone / "temp"
+        self._temp.touch()
         self.heat(40.0)
         (zone / "type").write_text("cpu-thermal\n")
 
     def heat(self, temp_c: float) -> None:
-        """Give the zone this temperature."""
-        self._temp.write_text(f"{temp_c * 1000:.0f}\n")
+        """Give the zone this temperature, in place: nobody must find it empty."""
+        with self._temp.open("r+") as file:
+            file.write(f"{temp_c * 1000:.0f}\n")
 
     def kill_sampler(self) -> None:
         """The sampler of the run in progress dies."""

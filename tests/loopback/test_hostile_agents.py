@@ -23,7 +23,7 @@ from support.records import (
 
 from edgebench.host.bench.watcher import Watcher
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import MAX_FRAME_BYTES, encode, to_plain
+from edgebench.protocol.codec import MAX_FRAME_BYTES, encode
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -32,6 +32,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     RuntimeUnavailable,
 )
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE
 
 OWN_FILES = re.compile(

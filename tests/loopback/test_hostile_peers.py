@@ -35,11 +35,12 @@ from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.devices.files import HostFiles
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode, to_plain
+from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError, WrongAgent
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
 from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.pem import Pem
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.spec import RunSpec
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
@@ -143,9 +144,10 @@ def expired_secret(bench: Bench) -> ssl.SSLContext:
     """Somebody who found a pairing string after its time."""
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
-    opening = m.PairingOpen(once.certificate_pem, 3.0)
+    opening, began_s = m.PairingOpen(once.certificate_pem, 3.0), time.monotonic()
     asyncio.run(ask(bench.agent.state / CONTROL_SOCKET, opening, m.PairingReady))
-    assert answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
+    is_open = answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
+    assert is_open or time.monotonic() > began_s + opening.valid_s, "it was never open"
     wait_until(lambda: not answer_to(bench.agent.port, UPGRADE, context), "the pairing has expired")
     return context
 
@@ -253,10 +255,14 @@ def test_silent_connections_that_come_again_refuse_no_host(
     with reconnecting_silence(agent.port, 70) as made:
         bench = paired.popen(*words, "--runtime", "onnx", "--no-check")
         began_s, served = time.monotonic(), 0
-        while time.monotonic() < began_s + 4.0 or served < 20 or bench.poll() is None:
+        while (
+            time.monotonic() < began_s + 4.0
+            or served < 20
+            or made() <= 200  # silent ones, of which most came again
+            or bench.poll() is None
+        ):
             assert is_served(paired)
             served += 1
-        assert made() > 200, "or nobody came again"
     _, errors = bench.communicate(timeout=60)
     assert bench.returncode in (0, 3), errors
 

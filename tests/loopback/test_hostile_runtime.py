@@ -31,6 +31,8 @@ QUICK: dict[str, Any] = {
     "warmup_query_count": 1,
     "warmup_duration_s": 0.0,
 }
+FILL_BYTES = 2**32
+"""What a model would write: more than it gets done before anybody looks, on any machine."""
 
 
 @pytest.fixture
@@ -130,9 +132,9 @@ def test_model_that_fills_the_disk_is_ended(
     with pytest.raises(
         ModelRefused, match="the model wrote more than 67156864 bytes or 1000 files"
     ):
-        run_worker(tmp_path, victim, monkeypatch, f"fill {2**30}")
+        run_worker(tmp_path, victim, monkeypatch, f"fill {FILL_BYTES}")
     written = sum(file.stat().st_size for file in (tmp_path / "work").iterdir())
-    assert 2**26 < written < 2**30
+    assert 2**26 < written < FILL_BYTES
 
 
 def test_model_that_spins_for_ever_is_ended(

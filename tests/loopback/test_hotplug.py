@@ -77,6 +77,15 @@ class Rack:
         """Wait until the device of this seat has left."""
         wait_until(lambda: (s := self.seat(name)) and s.gone_for_s is not None, f"{name} is gone")
 
+    def until_measured(self, count: int) -> None:
+        """Wait until so many devices are in the timed loop of a run."""
+        wait_until(
+            lambda: (
+                sum(seat.phase is Phase.MEASURING for seat in self.agent.status().seats) == count
+            ),
+            f"{count} are measured",
+        )
+
     def measure(self, seat: str, duration_s: float = 0.3) -> StoredRun:
         """A run on this seat."""
         changes: SpecChanges = {**SHORT, "duration_s": duration_s}
@@ -116,12 +125,9 @@ def test_board_that_is_pulled_out_ends_its_run_and_comes_back_under_its_name(rac
         threading.Thread(target=measured_in_vain),
         threading.Thread(target=lambda: runs.append(rack.measure(FIRST, 3.0))),
     ]
-    for lane in lanes:
+    for count, lane in enumerate(lanes, 1):  # the short run begins when the long one is measured
         lane.start()
-    wait_until(
-        lambda: [s.phase for s in rack.agent.status().seats] == 2 * [Phase.MEASURING],
-        "both are measured",
-    )
+        rack.until_measured(count)
     rack.unplug("nucleo")
     for lane in lanes:
         lane.join()

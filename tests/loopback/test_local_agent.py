@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import Host, end_local_agent
+from support.agents import Host, end_local_agent, wait_until
 
 from edgebench.host.client import Client
 from edgebench.host.transports import local
@@ -106,7 +106,15 @@ def test_agent_that_still_has_the_directory_as_it_ends_is_waited_for(
 
 def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reason of the last start is lost among the starts."""
-    monkeypatch.setattr(local, "START_TIMEOUT_S", 3.0)
+    start = local._start
+
+    def start_and_end(state: Path) -> subprocess.Popen[bytes]:
+        process = start(state)
+        process.wait(60)  # however long that takes here: it is not cut off without a word
+        return process
+
+    monkeypatch.setattr(local, "_start", start_and_end)
+    monkeypatch.setattr(local, "START_TIMEOUT_S", 1.5)
     (agent_state(host) / "agent.lock").mkdir()
     with pytest.raises(TargetError, match=r"^agent on this machine does not start: .*directory"):
         connect(agent_state(host))
@@ -116,10 +124,17 @@ def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent hangs as it starts, and its log is lost with it."""
-    code = "import sys, time; print('importing', file=sys.stderr, flush=True); time.sleep(60)"
+    said = host.folder / "said"
+    code = (
+        "import sys, time; print('importing', file=sys.stderr, flush=True); "
+        "open(sys.argv[1], 'w').close(); time.sleep(60)"
+    )
 
     def hang(state: Path) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-S", "-c", code], stderr=subprocess.PIPE)
+        words = [sys.executable, "-S", "-c", code, str(said)]
+        process = subprocess.Popen(words, stderr=subprocess.PIPE)
+        wait_until(said.exists, "it has said where it is")
+        return process
 
     monkeypatch.setattr(local, "_start", hang)
     monkeypatch.setattr(local, "START_TIMEOUT_S", 1.0)

@@ -25,9 +25,9 @@ from edgebench.host.bench.model import open_model
 from edgebench.host.bench.run import new_run_id
 from edgebench.host.client import Client
 from edgebench.meters.spool import read_packets
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.messages import Progress, RunEnded
+from edgebench.protocol.plain import from_plain
 from edgebench.protocol.record import (
     IDLE_ENDED,
     METER_TROUBLE,

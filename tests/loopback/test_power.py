@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support.agents import AgentProcess, Host
+from support.agents import AgentProcess, Host, wait_until
 from support.commands import METERED
 from support.powercap import Counter
 from support.ppk2 import Faults, Ppk2Emulator
 from support.tools import need_runtime
 from support.undisturbed import undisturbed
 
+from edgebench.agent.control import ask
 from edgebench.host.bench.verify import verify
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.power_file import read_power_facts
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.messages import Status, StatusAsk
+from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.protocol.record import Phase
 
 WATTS = 10.0
 MODEL = "digits_int8.tflite"
-GONE_S = 5.0
-"""After the start of the recording, in the timed loop: before it, the run would be stopped."""
-IN_LOOP = ("--duration", "8s")
+IN_LOOP = ("--duration", "2s")
+"""For a meter that is lost in the timed loop: before it, the run would be stopped."""
 IDLE_S = 3.0
-SLOW = ("--duration", "8s", "--idle", f"{IDLE_S:g}s")
+SLOW = ("--duration", "6s", "--idle", f"{IDLE_S:g}s")
 """For a meter whose windows are 2 s at least: the latencies of a busy machine may be steady in the
-last quarter of the loop only."""
+last third of the loop only."""
 SQUARE = "synthetic:square,low=0.5,high=1.5,period=0.1"
 
 
@@ -141,7 +148,6 @@ def test_meter_of_this_machine_is_refused_for_another(paired: Host) -> None:
     assert "meter rapl measures this machine, not board" in result.stderr
 
 
-@pytest.mark.alone
 def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
     """The PPK2 on the desk is refused for the board on the desk, or after its first run."""
     with Ppk2Emulator() as emulator:
@@ -163,6 +169,29 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
     assert facts.loss.received_count > 10_000
     assert (facts.loss.lost_count, facts.loss.trouble) == (0, None)
     assert (paired.lab.store.directory(run.id) / "raw/meter.spool").exists()
+
+
+def is_measuring(host: Host) -> bool:
+    """Whether this machine's agent, if it is there already, is in the timed loop of a run."""
+    socket = store_root(host) / "agent" / CONTROL_SOCKET
+    with suppress(OSError, EdgebenchError):
+        [seat] = asyncio.run(ask(socket, StatusAsk(), Status)).seats
+        return seat.phase is Phase.MEASURING
+    return False
+
+
+@contextmanager
+def lost_in_the_loop(host: Host) -> Iterator[Ppk2Emulator]:
+    """A meter that is pulled out in the timed loop of the first run."""
+
+    def pull() -> None:
+        wait_until(lambda: is_measuring(host), "the run is in its timed loop")
+        emulator.faults = Faults(gone_after_s=0.0)
+
+    with Ppk2Emulator() as emulator, ThreadPoolExecutor(1) as pool:
+        pulled = pool.submit(pull)
+        yield emulator
+        pulled.result()
 
 
 class Cable:
@@ -195,11 +224,10 @@ def assert_energy_is_refused(document: dict[str, Any]) -> None:
     assert rules["complete"][0] == "pass"
 
 
-@pytest.mark.alone
 def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: Path) -> None:
     """A loose cable loses the latencies, or joules of half a run are printed."""
     need_runtime("ai-edge-litert")
-    with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
+    with lost_in_the_loop(host) as emulator:
         cable = Cable(tmp_path, emulator)
         words = ("bench", MODEL, *METERED, *IN_LOOP, "--meter", cable.meter, "--json")
         result = host.run(*words)
@@ -224,11 +252,10 @@ def test_meter_that_is_pulled_out_costs_the_energy_alone(host: Host, tmp_path: P
     assert host.lab.store.run_ids() == [document["run_id"]]
 
 
-@pytest.mark.alone
 def test_runs_before_the_meter_was_lost_are_printed(host: Host, tmp_path: Path) -> None:
     """The table of an hour is lost, as the meter is gone before the last model."""
     need_runtime("ai-edge-litert")
-    with Ppk2Emulator(faults=Faults(gone_after_s=GONE_S)) as emulator:
+    with lost_in_the_loop(host) as emulator:
         meter = f"ppk2:{emulator.path},supply=3.3"
         result = host.run(
             "bench", MODEL, "digits_fp32.tflite", *METERED, *IN_LOOP, "--meter", meter

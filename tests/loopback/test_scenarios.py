@@ -117,14 +117,14 @@ def test_run_that_reaches_its_maximum_duration_says_so(paired: Host, scenario: s
         *(paired, "digits_int8.tflite", "litert"),
         scenario=scenario,
         duration_s=0.2,
-        max_duration_s=0.3,
+        max_duration_s=0.6,
         min_query_count=100_000,
         is_checked=False,
     )
     assert run.verdict == "invalid"
     outcome, detail = rules(run)["enough_queries"]
     assert outcome == "fail"
-    assert detail.endswith("at least 100000: the run ended at its maximum of 0.3 s")
+    assert detail.endswith("at least 100000: the run ended at its maximum of 0.6 s")
     assert rules(run)["complete"][0] == rules(run)["enough_time"][0] == "pass"
     timed = run.queries[~run.queries["warmup"]]
     # Not 0.2 s; and the limit counts from before the first query, which a busy machine delays.
@@ -440,11 +440,10 @@ def state_of(pid: int) -> str:
 
 
 STALL_S = 0.1
-EVEN_SEED = 2663
-"""With it, every 100 ms between 0.9 s and 2.9 s have 6 to 15 arrivals at 100 a second."""
+EVEN_SEED = 215
+"""With it, every 95 ms between 1.0 s and 3.95 s have 5 to 15 arrivals at 100 a second."""
 
 
-@pytest.mark.alone
 def test_stall_makes_all_queries_late_that_were_due_in_it(
     agent: AgentProcess, paired: Host
 ) -> None:

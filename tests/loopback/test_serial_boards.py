@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,16 +12,17 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.board_double import BoardDouble, BoardHabits
+from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, StreamingDouble
 from support.firmware_process import built
 from support.target_runs import assert_boards_only_beside_boards
 from support.terminal_board import TerminalBoard
 
 from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
-from edgebench.host.result.verdict import RuleOutcome
+from edgebench.host.devices.health import CheckState
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.hints import hint_for
-from edgebench.protocol.errors import NotComparable, OwnModelOnly
+from edgebench.protocol.errors import NotComparable, OwnModelOnly, UsageError
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Outcome
 from edgebench.protocol.spec import SpecChanges
@@ -35,6 +37,8 @@ FOREIGN = BoardHabits(
 )
 """Firmware of somebody else, which has the keyword model in it."""
 SHORT: SpecChanges = {"duration_s": 0.3, "min_query_count": 5, "warmup_query_count": 1}
+
+FEW: SpecChanges = {**SHORT, "max_query_count": 50}
 
 
 @dataclass(slots=True)
@@ -63,6 +67,12 @@ class Desk:
         default_factory=dict[str, subprocess.Popen[str]]
     )
     foreign: TerminalBoard = field(default_factory=lambda: TerminalBoard(FailingDouble(FOREIGN)))
+    streaming: TerminalBoard = field(
+        default_factory=lambda: TerminalBoard(
+            InterfaceDouble(StreamingDouble(), sounds={"short.wav": 40})
+        )
+    )
+    """Wake-word firmware behind an interface board with a sound of 1.3 s."""
 
     def port(self, name: str) -> Path:
         """Path of a board's port."""
@@ -112,7 +122,9 @@ def desk() -> Iterator[Desk]:
             desk.plug_in(board)
         named = f"left={desk.port('beta')}"
         stack.enter_context(desk.foreign)
-        boards = (str(desk.port("alpha")), named, desk.foreign.path)
+        stack.enter_context(desk.streaming)
+        hears = f"hears={desk.streaming.path},play=short.wav"
+        boards = (str(desk.port("alpha")), named, desk.foreign.path, hears)
         agent.options = [word for one in boards for word in ("--board", one)]
         agent.start()
         stack.callback(agent.kill)
@@ -123,7 +135,7 @@ def desk() -> Iterator[Desk]:
 def test_board_at_a_port_is_a_seat_with_its_own_name(desk: Desk) -> None:
     """A board has to be configured before it can be measured."""
     seats = {seat.name: seat for seat in desk.agent.status().seats}
-    assert set(seats) == {"machine", "alpha", "left", "maker"}
+    assert set(seats) == {"machine", "alpha", "left", "maker", "hears"}
     assert (seats["alpha"].device.profile, seats["alpha"].device.os) == ("generic-mcu", "none")
     (stored,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     run = stored.result
@@ -162,13 +174,15 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     with pytest.raises(OwnModelOnly, match="kws01") as refused:
         desk.host.lab.bench(MODEL, on=[place], runs=1, **SHORT)
     assert hint_for(refused.value).endswith(f": edgebench bench --on {place}")
-    (stored,) = desk.host.lab.bench(on=[place], runs=1, **SHORT)
+    # So few queries would be windows of 2 ms; they are no rows of a trace here.
+    (stored,) = desk.host.lab.bench(on=[place], runs=1, **FEW)
     run = stored.result
     assert (run.model.name, run.model.sha256, run.model.format) == ("kws01", None, "firmware")
     assert [one.shape for one in run.conditions.inputs] == [(1, 49, 10, 1)]
     rules = {rule.id: rule.outcome for rule in run.verdict.rules}
     assert rules["known_model"] is RuleOutcome.UNKNOWN
-    assert rules["inputs_read_back"] is RuleOutcome.PASS
+    assert rules["inputs_read_back"] is rules["enough_time"] is RuleOutcome.PASS
+    assert isinstance(desk.foreign.board, FailingDouble)
     assert desk.foreign.board.violations == []
     assert verify(desk.host.lab.store, run.run_id) == []
     shown = desk.host.run("show", run.run_id).stdout
@@ -176,6 +190,58 @@ def test_model_that_a_board_came_with_is_measured_without_a_file(desk: Desk) -> 
     (other,) = desk.host.lab.bench(MODEL, on=[f"{desk.device}/alpha"], runs=1, **SHORT)
     with pytest.raises(NotComparable, match=r"differ in model_source \(firmware / file\)$"):
         check_comparable([run], [other.result], ["device", "firmware", "arch"])
+
+
+def test_board_that_came_with_its_model_is_checked_with_that(desk: Desk) -> None:
+    """A board that is well cannot be checked, or is told to take a model that it does not take."""
+    (found,) = desk.host.lab.check(f"{desk.device}/maker")
+    assert (found.state, found.model, found.reason) == (CheckState.WELL, "kws01", "")
+
+
+def test_campaign_names_the_model_in_a_firmware_by_a_word(desk: Desk) -> None:
+    """A board that came with its model is in no campaign, or takes a file that it never runs."""
+    plan = desk.folder / "campaign.toml"
+    axes = f'model = ["{MODEL}", "firmware"]\ndevice = ["{desk.device}/maker"]'
+    settings = "duration_s = 0.3\nmin_query_count = 5\nwarmup_query_count = 1"
+    plan.write_text(
+        f'schema = 1\nname = "own"\nrepeats = 1\n[axes]\n{axes}\n[settings]\n{settings}\n'
+    )
+    said = desk.host.run("campaign", "run", str(plan))
+    assert said.returncode == 1, "one of them takes no model"
+    assert "takes no model: its firmware has kws01" in said.stdout
+    told = json.loads(desk.host.run("campaign", "status", "--json").stdout)
+    assert {row["model"]: row["state"] for row in told["runs"]} == {
+        MODEL: "failed",
+        "firmware": "measured",
+    }
+
+
+def test_model_in_a_firmware_that_has_none_is_refused(desk: Desk) -> None:
+    """A device is measured with whatever is called firmware."""
+    with pytest.raises(UsageError, match="has no model in its firmware"):
+        desk.host.lab.bench("firmware", on=[f"{desk.device}/alpha"], runs=1, **SHORT)
+
+
+def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: Desk) -> None:
+    """A board that infers what it hears has no number, or one of the sound's own pace."""
+    (stored,) = desk.host.lab.bench(on=[f"{desk.device}/hears"], runs=1, **SHORT)
+    run = stored.result
+    windows, latency = run.metrics.windows, run.metrics.latency_ns
+    assert windows is not None
+    assert latency is not None
+    assert (run.model.name, windows.count, windows.warmup_count) == ("sww01", 5, 0)
+    assert windows.inference_count == 5 * 40, "each window has the sound once"
+    assert (latency.count, latency.p50, latency.max) == (200, 2_510_000, 2_520_000)
+    assert run.metrics.throughput_per_s is None, "it is the pace of the sound"
+    rules = {rule.id: rule for rule in run.verdict.rules}
+    assert rules["inputs_read_back"].outcome is RuleOutcome.NOT_APPLICABLE
+    assert rules["enough_time"].outcome is RuleOutcome.PASS
+    assert windows.resolution_ratio == pytest.approx(2 / 250)
+    assert run.verdict.state is State.VALID
+    assert verify(desk.host.lab.store, run.run_id) == []
+    shown = desk.host.run("show", run.run_id).stdout
+    assert "2.51 ms" in shown
+    assert "what the device hears" in shown
 
 
 def test_windows_before_a_failure_are_kept_with_its_reason(desk: Desk) -> None:

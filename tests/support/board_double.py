@@ -7,12 +7,14 @@ reference, or makes it write behind its buffer, is noted in `violations`. Time i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from edgebench.firmware_bridge.transports.base import ReceivedBytes
 from edgebench.protocol.errors import BoardLost
 
+FRAME_NS = 32_000_000
+"""Interval of the frames of streaming firmware."""
 COMMAND_CHARS = 80
 """Room of the reference for a command; longer ones are cut."""
 BYTE_S = 10 / 115_200
@@ -237,6 +239,21 @@ class StreamingDouble(BoardDouble):
     """A board with the streaming wake-word firmware."""
 
     is_loading: bool = False
+    clock_ns: Callable[[], int] | None = None
+    """Clock by which it hears sound all the time; None: only what is played to it."""
+    is_listening: bool = False
+    heard_count: int = 0
+    """Frames of sound since it was told to listen."""
+    played_count: int = 0
+    """Frames of sound in all windows."""
+    _began_ns: int = 0
+
+    def play(self, count: int) -> bool:
+        """Let it hear so many frames; whether it listens."""
+        if self.is_listening:
+            self.heard_count += count
+            self.played_count += count
+        return self.is_listening
 
     def _run(self, command: str) -> None:
         self._say(f"Received command: {command}")
@@ -257,11 +274,41 @@ class StreamingDouble(BoardDouble):
             self._say("m-activations-[-12, +34, +56]")
         elif kind == "timestamp":
             self.pulse_count += 1
+        elif kind == "start":
+            self._listen()
+        elif kind == "stop":
+            self._stop()
         elif not kind:
             self._say("Empty command (only a % read).  Type 'help%' for help")
         else:
             self._say(f"Unrecognized command {command}")
         self._say("m-ready")
+
+    def _listen(self) -> None:
+        if self.is_listening:
+            self._say("I2S Rx currently in progress. Ignoring request")
+            return
+        self.is_listening, self.heard_count = True, 0
+        self._began_ns = self.clock_ns() if self.clock_ns else 0
+        self._say("Listening for I2S data ... ")
+        self._out.append((0, PULSE))
+        self._say("DMA receive initiated.")
+
+    def _stop(self) -> None:
+        if not self.is_listening:
+            self._say("I2S is already idle.  Ignoring stop request")
+            return
+        if self.clock_ns:
+            self.play((self.clock_ns() - self._began_ns) // FRAME_NS)
+        self.is_listening = False
+        self._out.append((0, PULSE))
+        self._say("Streaming stopped.")
+        self._say("target activations: ")
+        values = [f"{number % 256 - 128}, " for number in range(self.heard_count)]
+        values[-1:] = [value.replace(",", " ") for value in values[-1:]]
+        lines = ["".join(values[place : place + 16]) for place in range(0, len(values), 16)]
+        for line in ("[" + "\r\n".join([*lines, "]"])).split("\r\n"):
+            self._say(line)
 
     def _stream_buffer(self, arguments: list[str]) -> None:
         if arguments and arguments[0] == "load":
@@ -308,6 +355,13 @@ class InterfaceDouble:
 
     board: BoardDouble | None
     commands: list[str] = field(default_factory=list[str])
+    sounds: dict[str, int] = field(default_factory=dict[str, int])
+    """Frames of the files on its card, by name."""
+    has_timer: bool = True
+    """Whether it knows the times of edges."""
+    edge_limit: int = 1 << 20
+    """Edges that it keeps."""
+    _edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _command: str = ""
 
     def start(self) -> list[tuple[int, bytes]]:
@@ -326,7 +380,7 @@ class InterfaceDouble:
             command, self._command = self._command, ""
             self.commands.append(command)
             if not command.startswith("dut "):
-                said.append((0, b"tinyML Enhanced Interface Board\r\nm-ready\r\n"))
+                said += self._own(command)
                 continue
             passed = command.removeprefix("dut ")
             said.append((0, f"m-dut-passthrough({passed})\r\nm-ready\r\n".encode()))
@@ -336,6 +390,35 @@ class InterfaceDouble:
                 is_text = line.strip() and line != PULSE
                 said.append((delay_us, b"[dut]: " + line if is_text else line))
         return said
+
+    def _own(self, command: str) -> list[tuple[int, bytes]]:
+        """Reply to a command of the interface board's own."""
+        word, _, file = command.partition(" ")
+        if word == "play" and file in self.sounds:
+            count = self.sounds[file]
+            if isinstance(self.board, StreamingDouble) and self.board.play(count):
+                begin = len(self._edges) * 3200
+                self._edges += [
+                    (begin + one * 3200, begin + one * 3200 + 250 + one % 3) for one in range(count)
+                ]
+            return [
+                (0, f"Playing {file}\n".encode()),
+                (count * FRAME_NS // 1000, b""),
+                (0, b"m-ready\r\n"),
+            ]
+        lines = ["tinyML Enhanced Interface Board"]
+        if word == "play":
+            lines = ["no such file"]
+        elif word == "record_detections":
+            lines = ["Now recording detections"]
+            self._edges.clear()
+        elif word == "print_detections":
+            lines = ["Detection Timestamps (ms)", "12,", "1044,"]
+        elif word == "print_dutycycle" and self.has_timer:
+            kept = self._edges[: self.edge_limit]
+            lines = ["Duty cycle start times (s)", "".join(f"{one}, " for one, _ in kept)]
+            lines += ["Duty cycle stop times (s)", "".join(f"{one}, " for _, one in kept)]
+        return [(0, "\r\n".join([*lines, "m-ready", ""]).encode())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from typing import Any
 import msgpack
 
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import encode, to_plain
+from edgebench.protocol.codec import encode
+from edgebench.protocol.plain import to_plain
 from support.wire import TIMEOUT_S, UPGRADE
 
 FRAMES_PER_CONVERSATION = 300

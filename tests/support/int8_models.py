@@ -83,6 +83,27 @@ def fully_connected(generator: Generator) -> bytes:
     return model(Graph((source, weights, bias, out), (operator,)))
 
 
+def halves(generator: Generator) -> bytes:
+    """FULLY_CONNECTED or CONV_2D of sums that lie at and beside the halves between two outputs.
+
+    There a rounding shows, and the last bit of the factor: no weights, all of the sum is bias.
+    """
+    is_conv = bool(generator.integers(2))
+    scale, weight_scale = _scale(generator), _scale(generator)
+    out_scale = float(np.float32(scale * weight_scale * 2 ** generator.uniform(12, 23)))
+    factor = scale * weight_scale / out_scale
+    beside = np.array([-16, -4, -1, 0, 1, 4, 16])
+    sums = (np.round((np.arange(-128, 128) + 0.5) / factor)[:, None] + beside).ravel()
+    one, count = ((1, 1, 1, 1), len(sums)) if is_conv else ((1, 1), len(sums))
+    shape = (count, *one[1:])
+    source = Tensor("x", tb.INT8, one, scales=(scale,))
+    weights = Tensor("w", tb.INT8, shape, bytes(count), (weight_scale,), axis=0)
+    bias = Tensor("b", tb.INT32, (count,), sums.astype("<i4").tobytes(), (scale * weight_scale,))
+    out = Tensor("y", tb.INT8, (*one[:-1], count), scales=(out_scale,))
+    code, options = (tb.CONV_2D, {1: 1, 2: 1, 4: 1, 5: 1}) if is_conv else (tb.FULLY_CONNECTED, {})
+    return model(Graph((source, weights, bias, out), (Operator(code, "x w b", "y", options),)))
+
+
 def pool(generator: Generator) -> bytes:
     """AVERAGE_POOL_2D, MAX_POOL_2D."""
     height, width, channels = (int(size) for size in generator.integers(5, 12, 3))
@@ -181,6 +202,7 @@ KINDS: dict[str, Callable[[Generator], bytes]] = {
     "convolution": convolution,
     "elementwise": elementwise,
     "fully_connected": fully_connected,
+    "halves": halves,
     "mean": mean,
     "padding": padding,
     "pool": pool,

@@ -35,6 +35,7 @@ class WebPlug(Threaded):
     status: int = 200
     """Of every page: 401 where a password is wanted."""
     answered: int = 0
+    """Pages so far."""
     silent_after: int | None = None
     """Pages after which every other one fails with an error of the server."""
     paths: list[str] = field(default_factory=list[str])
@@ -217,6 +218,11 @@ class KasaEmulator(TcpServer):
     """Outlets of a strip; 0: a plug."""
     err_code: int = 0
     questions: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    @property
+    def answered(self) -> int:
+        """As above."""
+        return len(self.questions)
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(0.5)

@@ -58,9 +58,10 @@ class PtdEmulator(TcpServer):
     commands: list[str] = field(default_factory=list[str])
     port: int = 0
     mark: str = "notset"
+    read_count: int = 0
+    """Samples that were read since the start."""
     _began_s: float | None = None
     _began: datetime = datetime(2020, 12, 28, 15, 21, 14)
-    _read: int = 0
 
     @property
     def is_measuring(self) -> bool:
@@ -88,7 +89,7 @@ class PtdEmulator(TcpServer):
                 step = 7 if self.faults.pieces else len(answer)
                 for at in range(0, len(answer), step):
                     connection.sendall(answer[at : at + step])
-            if self.faults.gone_after is not None and self._read >= self.faults.gone_after:
+            if self.faults.gone_after is not None and self.read_count >= self.faults.gone_after:
                 return
 
     def answer(self, command: str) -> list[str]:
@@ -114,9 +115,9 @@ class PtdEmulator(TcpServer):
                 return [f"Unknown command: {name}"]
             return self._unread() if len(rest) < 2 else ["Invalid number of parameters"]
         if name == "Watts":
-            return [f"Watts,{self.power_w(0):f},0,0,{self._read},0,{self._read}"]
+            return [f"Watts,{self.power_w(0):f},0,0,{self.read_count},0,{self.read_count}"]
         if name == "Uncertainty":
-            return [f"Uncertainty,0.004,0.004,0.004,{self._read},0,{self._read},0"]
+            return [f"Uncertainty,0.004,0.004,0.004,{self.read_count},0,{self.read_count},0"]
         return [f"Unknown command: {name}"]
 
     def _identity(self) -> str:
@@ -133,7 +134,7 @@ class PtdEmulator(TcpServer):
             return "Invalid number of parameters"
         interval_ms = int(rest[0]) or round(self.interval_s * 1000)
         self.mark = rest[2] if len(rest) > 2 else "notset"
-        self._began_s, self._read = time.monotonic(), 0
+        self._began_s, self.read_count = time.monotonic(), 0
         return (
             f"Starting untimed measurement, maximum 500000 samples at {interval_ms}ms with 0 "
             "rampup samples"
@@ -145,7 +146,8 @@ class PtdEmulator(TcpServer):
         due = int((time.monotonic() - self._began_s) / self.interval_s)
         if self.faults.silent_after is not None:
             due = min(due, self.faults.silent_after)
-        first, self._read = (0 if self.faults.repeats else self._read), max(due, self._read)
+        first = 0 if self.faults.repeats else self.read_count
+        self.read_count = max(due, self.read_count)
         lines = [self.line(at) for at in range(first, due) if at not in self.faults.lost]
         return [f"Last {len(lines)} samples", *lines] if lines else ["No unread samples"]
 

@@ -15,7 +15,7 @@ from edgebench.meters.base import Header, MeterInfo, Packet
 from edgebench.meters.lpm01a.datasheet import capability, uncertainty
 from edgebench.meters.lpm01a.decoder import Lpm01aDecoder
 from edgebench.meters.lpm01a.settings import EventEdge, Lpm01aSettings, Lpm01aSetup
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from support.lpm01a import Faults, stream_bytes
 
 Floats = NDArray[np.float64]

@@ -25,9 +25,10 @@ from edgebench.meters.base import Recording
 from edgebench.protocol import record as r
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.telemetry import AbsentSensor, TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
 RUN_ID = "20260102-030405-0123abcd"
@@ -142,9 +143,9 @@ def run_record(worker: r.WorkerRecord | None, run_id: str = RUN_ID) -> r.RunReco
         worker=worker,
         load_1m_after=0.4,
         cooldown=CooldownFacts(CooldownOutcome.COOL, 5.0, 41.0, 40.0, 44.0, -0.5),
-        telemetry=r.TelemetryFacts(
+        telemetry=TelemetryFacts(
             sensors=tuple(SENSORS),
-            absent=(r.AbsentSensor("thermal", "no thermal zone"),),
+            absent=(AbsentSensor("thermal", "no thermal zone"),),
             rate_hz=10.0,
             reading_count=1000,
             cpu_s=0.01,

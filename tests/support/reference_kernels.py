@@ -1,4 +1,4 @@
-"""LiteRT's reference kernels as the oracle of the firmware's, and inputs for both."""
+"""LiteRT's and TensorFlow Lite Micro's reference kernels as the oracles of the firmware's."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ MODELS = {
 BUILT_IN = ROOT_OF_CHECKOUT / "host/edgebench/host/builtin_models/digits_int8.tflite"
 
 
+_ARENA_BYTES = 4 << 20
+"""More than any of these models needs."""
+
+
 def model_files() -> dict[str, Path]:
     """Every model that is here."""
     files = {name: SHARED / "models" / path for name, path in MODELS.items()}
@@ -50,6 +54,29 @@ class Reference:
         self._interpreter.invoke()
         details = self._interpreter.get_output_details()
         return b"".join(self._interpreter.get_tensor(one["index"]).tobytes() for one in details)
+
+
+class MicroReference:
+    """A model on TensorFlow Lite Micro's reference kernels, from its own wheel."""
+
+    def __init__(self, data: bytes) -> None:
+        from tflite_micro import runtime
+
+        self._interpreter = runtime.Interpreter.from_bytes(data, arena_size=_ARENA_BYTES)
+
+    def outputs(self, values: NDArray[Any]) -> bytes:
+        """Bytes of the output for one input."""
+        self._interpreter.set_input(values, 0)
+        self._interpreter.invoke()
+        output: NDArray[Any] = self._interpreter.get_output(0)
+        return output.tobytes()
+
+
+REFERENCES: dict[str, type[Reference] | type[MicroReference]] = {
+    "litert": Reference,
+    "tflm": MicroReference,
+}
+"""Whose outputs a blob of this rounding has."""
 
 
 def inputs(shape: tuple[int, ...], count: int, seed: int = 0) -> list[NDArray[np.int8]]:

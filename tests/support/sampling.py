@@ -14,8 +14,8 @@ import numpy as np
 
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, SamplerJob
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
-from edgebench.protocol.codec import from_plain, to_plain
-from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.host.devices.on_device import ANSWER_MARK, DeviceFacts, Interpreter
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 from support.agents import Host
 from support.netns import Namespace, two_machines
 from support.sshd import Account, SshServer, fresh_account, ssh_server

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from support.board_double import PULSE, BoardDouble
+from support.board_double import PULSE, BoardDouble, InterfaceDouble
 from support.threaded import Threaded
 
 
@@ -16,7 +16,7 @@ from support.threaded import Threaded
 class TerminalBoard(Threaded):
     """A double of a board, with a port of its own while a block lasts."""
 
-    board: BoardDouble = field(default_factory=BoardDouble)
+    board: BoardDouble | InterfaceDouble = field(default_factory=BoardDouble)
     path: str = ""
     """Path of its port."""
     _ends: tuple[int, int] = (-1, -1)

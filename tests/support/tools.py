@@ -46,6 +46,11 @@ def need_loadgen() -> None:
     pytest.importorskip("mlperf_loadgen", reason="LoadGen is built for x86-64 Linux only")
 
 
+def need_micro() -> None:
+    """The test compares with TensorFlow Lite Micro; its wheels are for x86-64 Linux."""
+    pytest.importorskip("tflite_micro", reason="TensorFlow Lite Micro has no wheel here")
+
+
 def need_runtime(package: str) -> None:
     """The test runs models on this runtime."""
     from importlib.metadata import PackageNotFoundError, version

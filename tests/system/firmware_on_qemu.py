@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the firmware on QEMU's boards: outputs, instructions, and how steady they are.
 
-    python tests/system/firmware_on_qemu.py [--inputs 3] [--board BOARD]... [MODEL ...]
+    python tests/system/firmware_on_qemu.py [--inputs 3] [--rounding tflm] [--board B] [MODEL ...]
 
 Instructions are those of QEMU with `-icount shift=0`: one for each nanosecond of its virtual time.
 """
@@ -16,9 +16,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.firmware_process import built, emulated, run_inference
-from support.reference_kernels import Reference, as_sent, inputs, model_files
+from support.reference_kernels import REFERENCES, Reference, as_sent, inputs, model_files
 
-from edgebench.firmware_bridge.generate import BOARD_MEMORY, ModelBlob, generate
+from edgebench.firmware_bridge.generate import BOARD_MEMORY, generate
 from edgebench.firmware_bridge.transports.qemu import QEMU_MACHINES
 from edgebench.protocol.errors import ModelRefused
 
@@ -27,21 +27,21 @@ ICOUNT = ("-icount", "shift=0,sleep=off")
 
 
 def compare(
-    board: str, elf: Path, path: Path, blob: ModelBlob, blob_file: Path, count: int
+    board: str, elf: Path, data: bytes, blob_file: Path, options: argparse.Namespace
 ) -> tuple[int, float]:
     """Inputs whose outputs differ from the reference's, and 10^6 instructions of the last one."""
-    reference = Reference(path.read_bytes())
-    scale, zero_point = reference.input["quantization"]
-    shape = tuple(int(size) for size in reference.input["shape"])
+    details, reference = Reference(data).input, REFERENCES[options.rounding](data)
+    scale, zero_point = details["quantization"]
+    shape = tuple(int(size) for size in details["shape"])
     wrong = 0
     with emulated(board, elf, *ICOUNT, blob=blob_file) as line:
         line.timeout_s = 600
         line.lines()
-        tick_hz = int(line.info()["tick_hz"])
-        for values in inputs(shape, count):
-            sent = as_sent(values, blob.input_encoding, scale, zero_point)
+        info = line.info()
+        for values in inputs(shape, options.inputs):
+            sent = as_sent(values, info["input_encoding"], scale, zero_point)
             wrong += run_inference(line, sent) != reference.outputs(values)
-        return wrong, line.durations()[0] * 1000 / tick_hz
+        return wrong, line.durations()[0] * 1000 / int(info["tick_hz"])
 
 
 def spread(board: str, elf: Path, blob_file: Path) -> list[int]:
@@ -60,6 +60,7 @@ def main() -> int:
     parser.add_argument("models", nargs="*", choices=[*model_files(), []], metavar="MODEL")
     parser.add_argument("--board", action="append", choices=BOARDS)
     parser.add_argument("--inputs", type=int, default=3)
+    parser.add_argument("--rounding", choices=REFERENCES, default="litert")
     options = parser.parse_args()
     total = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -68,7 +69,8 @@ def main() -> int:
             for name, path in model_files().items():
                 if options.models and name not in options.models:
                     continue
-                blob = generate(path.read_bytes(), model_id=name)
+                data = path.read_bytes()
+                blob = generate(data, model_id=name, rounding=options.rounding)
                 blob_file = Path(folder) / f"{name}.blob"
                 blob_file.write_bytes(blob.data)
                 try:
@@ -76,7 +78,7 @@ def main() -> int:
                 except ModelRefused as error:
                     print(f"{board} {name}: {error}")
                     continue
-                wrong, millions = compare(board, elf, path, blob, blob_file, options.inputs)
+                wrong, millions = compare(board, elf, data, blob_file, options)
                 total += wrong
                 text = f"{wrong} of {options.inputs} differ, {millions:.2f} M instructions"
                 print(f"{board} {name}: {text}", flush=True)

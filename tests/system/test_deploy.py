@@ -102,7 +102,7 @@ def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
     assert "next: edgebench bench --quick --on board" in result.stdout
     assert known(deployed.host) == before
     assert agent_pid(deployed) != old_pid
-    wait_until(lambda: not is_running(old_pid), "the old agent is gone", 5.0)
+    wait_until(lambda: not is_running(old_pid), "the old agent is gone")
 
 
 def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: Path) -> None:

@@ -18,7 +18,6 @@ FAULTS = (
 )
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(600)
 def test_every_planned_run_is_there_once_whatever_is_killed(
     tmp_path_factory: pytest.TempPathFactory,

@@ -1,6 +1,7 @@
-"""The firmware's kernels beside LiteRT's reference kernels, operator by operator and as a whole.
+"""The firmware's kernels beside reference kernels, operator by operator and as a whole.
 
-The long form: tests/system/firmware_exactness.py, firmware_on_qemu.py.
+LiteRT's and, for the other variant of rounding, TensorFlow Lite Micro's. The long form:
+tests/system/firmware_exactness.py, firmware_on_qemu.py.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import numpy as np
 import pytest
 from support import int8_models
 from support.firmware_process import Line, built, run_inference, running
-from support.reference_kernels import BUILT_IN, Reference, as_sent, inputs, model_files
-from support.tools import need_runtime
+from support.reference_kernels import BUILT_IN, REFERENCES, Reference, as_sent, inputs, model_files
+from support.tools import need_micro, need_runtime
 
-from edgebench.firmware_bridge.generate import generate
+from edgebench.firmware_bridge.generate import Rounding, generate
 from edgebench.firmware_bridge.operators import Lowering
 from edgebench.firmware_bridge.tflite import read_model
 
@@ -29,15 +30,25 @@ def line() -> Iterator[Line]:
         yield opened
 
 
+@pytest.fixture(params=REFERENCES)
+def rounding(request: pytest.FixtureRequest) -> Rounding:
+    """Whose outputs the firmware is to have."""
+    name: Rounding = request.param
+    if name == "tflm":
+        need_micro()
+    return name
+
+
 @pytest.mark.parametrize("kind", int8_models.KINDS)
-def test_operator_has_the_outputs_of_the_reference_kernels(kind: str, line: Line) -> None:
+def test_operator_has_the_outputs_of_the_reference_kernels(
+    kind: str, rounding: Rounding, line: Line
+) -> None:
     """A shape, a stride or a scale that no model of the tests has gives other outputs."""
     for seed in range(CASES):
         data = int8_models.KINDS[kind](np.random.default_rng([seed, *kind.encode()]))
-        reference = Reference(data)
-        line.load_model(generate(data, model_id=f"{kind}-{seed}").data)
-        shape = tuple(int(size) for size in reference.input["shape"])
-        for values in inputs(shape, 2, seed):
+        reference = REFERENCES[rounding](data)
+        line.load_model(generate(data, model_id=f"{kind}-{seed}", rounding=rounding).data)
+        for values in inputs(read_model(data).tensors[0].shape, 2, seed):
             got, expected = run_inference(line, values.tobytes()), reference.outputs(values)
             assert got == expected, f"seed {seed}"
 

@@ -31,7 +31,7 @@ from edgebench.agent.target_seats import NO_BOARDS, TargetSource, target_seat
 from edgebench.agent.targets import find_driver, runtime_report
 from edgebench.agent.watches import Watches
 from edgebench.device_profiles.match import match_profile
-from edgebench.meters.wiring import Wiring
+from edgebench.meters.wiring import Wiring, may_be_same_unit
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import LeaseHeld, NoSuchDevice, TargetDriverMissing, UsageError
 from edgebench.protocol.messages import Status
@@ -97,6 +97,8 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     """
     if settings.simulate_directory is not None:
         yield SimulatedDirectory(settings.simulate_directory)
+    if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
+        raise UsageError("--board none stands alone: it serves no microcontrollers")
     # Boards at the ports of this machine are no neighbours of a simulated one.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Who serves others has said so; a command that starts an agent must restart no boards.
@@ -198,8 +200,8 @@ class Agent:
                         f"run {other.running} is in progress on {other.name}: it would disturb one "
                         f"on {seat.name}"
                     )
-                current = other.current
-                if meter and current is not None and current.request.spec.meter == meter:
+                taken = other.current.request.spec.meter if other.current else None
+                if meter and taken and may_be_same_unit(meter, taken):
                     raise LeaseHeld(
                         f"meter {meter} records run {other.running} on {other.name}: it cannot "
                         f"record one on {seat.name}"

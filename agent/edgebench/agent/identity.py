@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.agent.files import make_private_directory, write_private
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, TargetError, UsageError
 from edgebench.protocol.identity import der_of, fingerprint, new_identity
 from edgebench.protocol.pem import Pem
+from edgebench.protocol.plain import from_outside, to_plain
 
 MAX_PAIRING_S = 600.0
 

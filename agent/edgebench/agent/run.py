@@ -28,7 +28,6 @@ from edgebench.agent.worker.limits import default_memory_bytes
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -41,6 +40,7 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.messages import RunEnded, RunStart, Telemetry
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import (
     FIRMWARE_FORMAT,
     METER_TROUBLE,
@@ -50,11 +50,11 @@ from edgebench.protocol.record import (
     Phase,
     RunRecord,
     TargetRecord,
-    TelemetryFacts,
     WorkerRecord,
 )
 from edgebench.protocol.spec import Engine, RunSpec
 from edgebench.protocol.target import TargetDescription
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 from edgebench.protocol.traces import (
     HOST_FILE,

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.agent.files import disk_errors, make_private_directory, write_private
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import RemoteProtocolError, UsageError
+from edgebench.protocol.plain import from_outside, to_plain
 
 MEMORY_FILE = "seat.json"
 SEAT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")

@@ -19,11 +19,13 @@ import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 from edgebench.firmware_bridge.console import ConsoleLog
 from edgebench.firmware_bridge.dialects import events as said
 from edgebench.firmware_bridge.dialects.lines import LineDialect
+from edgebench.firmware_bridge.dialects.streaming import STREAMING
 from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply, BoardTiming
 from edgebench.firmware_bridge.facts import (
     LAP_RATE_HZ,
@@ -45,6 +47,7 @@ from edgebench.protocol.errors import (
     BoardRefusal,
     BoardRestarted,
     BoardSilent,
+    EdgebenchError,
     LineDamaged,
     LocalProtocolError,
     UsageError,
@@ -85,6 +88,11 @@ class Board:
         return replace(self._facts, quirks=tuple(seen))
 
     @property
+    def exchange(self) -> BoardExchange:
+        """The conversation with the board, for firmware that is not asked for inferences."""
+        return self._exchange
+
+    @property
     def console(self) -> ConsoleLog:
         """Everything that went over the line."""
         return self._exchange.console
@@ -114,7 +122,7 @@ class Board:
                 if len(speeds) < 2:
                     raise
                 speeds.pop(0)
-        self._facts = self._retrying(self._ask_facts)
+        self._facts = self.retrying(self._ask_facts)
         return self.facts
 
     def resync(self) -> None:
@@ -146,7 +154,7 @@ class Board:
                 f"an input of {self.facts.model_name or 'this model'} has "
                 f"{'at least 1 byte' if expected is None else f'{expected} bytes'}, got {len(data)}"
             )
-        return self._retrying(lambda: self._load_once(data, read_back))
+        return self.retrying(lambda: self._load_once(data, read_back))
 
     def load_model(self, blob: bytes) -> BoardFacts:
         """Put a model into the board, by frames; what the board is then.
@@ -173,7 +181,7 @@ class Board:
             raise UsageError(
                 f"model of {len(blob)} bytes, {self.facts.name} has room for {room} bytes"
             )
-        self._facts = self._retrying(lambda: self._load_model_once(blob))
+        self._facts = self.retrying(lambda: self._load_model_once(blob))
         return self.facts
 
     def window(
@@ -231,7 +239,7 @@ class Board:
             BoardRefusal: there are none.
             LineDamaged: they are others whenever they are asked for.
         """
-        reply = self._retrying(lambda: self._exchange.confirmed("results", said.ModelOutputs))
+        reply = self.retrying(lambda: self._exchange.confirmed("results", said.ModelOutputs))
         outputs = reply.first(said.ModelOutputs)
         if outputs is None:
             raise BoardRefusal("the board has no results")
@@ -255,7 +263,20 @@ class Board:
                 raise LineDamaged(f"outputs of {len(data)} bytes, the board has {expected}")
             return data
 
-        return self._retrying(once)
+        return self.retrying(once)
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """Result of something that can be done again, on a line that may fail it.
+
+        Raises:
+            BoardSilent: the board does not even answer to its name.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return attempt()
+            except (BoardSilent, BoardRestarted, LineDamaged):
+                self._exchange.resync()
+        return attempt()
 
     @property
     def busy_s(self) -> float:
@@ -271,24 +292,19 @@ class Board:
         finally:
             self._exchange.transport.close()
 
+    def close_keeping(self, path: Path) -> None:
+        """Let go of the board, and keep what went over its line in a file."""
+        try:
+            self.close()
+        finally:
+            with suppress(OSError, EdgebenchError):
+                self.console.write(path)
+
     @property
     def _has_frames(self) -> bool:
         info = self._facts.firmware if self._facts else None
         is_direct = self._exchange.interface_name is None
         return is_direct and info is not None and bool(info.frame_max and info.frame_window)
-
-    def _retrying(self, attempt: Callable[[], T]) -> T:
-        """Result of something that can be done again, on a line that may fail it.
-
-        Raises:
-            BoardSilent: the board does not even answer to its name.
-        """
-        for _ in range(ATTEMPTS - 1):
-            try:
-                return attempt()
-            except (BoardSilent, BoardRestarted, LineDamaged):
-                self._exchange.resync()
-        return attempt()
 
     def _ask_facts(self) -> BoardFacts:
         exchange = self._exchange
@@ -327,7 +343,7 @@ class Board:
         Asking makes a pulse on the pin of a board in energy mode, so it is the last resort.
         """
         exchange = self._exchange
-        if exchange.dialect.name.endswith("streaming"):
+        if exchange.dialect.name.endswith(STREAMING):
             return None
         modes = [one for one in exchange.boot_events if isinstance(one, said.TimestampMode)]
         if info is not None and info.mode in ("energy", "performance"):
@@ -506,7 +522,7 @@ class Board:
         is_timed = self.facts.timestamps is TimestampKind.LAP
         if info is None or not info.cycles_max or not is_timed:
             return None
-        return self._retrying(lambda: self._ask_ticks(count))
+        return self.retrying(lambda: self._ask_ticks(count))
 
     def _ask_ticks(self, count: int) -> InferenceTicks:
         reply = self._exchange.confirmed("x-cycles", said.CyclesHead, said.CyclesPart)

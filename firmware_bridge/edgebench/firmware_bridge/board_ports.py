@@ -17,6 +17,7 @@ that program does. That is also how a board in a run is left alone.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -25,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from edgebench.firmware_bridge.detection import (
     KnownBoard,
@@ -33,8 +35,9 @@ from edgebench.firmware_bridge.detection import (
     ask_board,
     list_serial_ports,
 )
+from edgebench.firmware_bridge.dialects.lines import check_command
 from edgebench.firmware_bridge.port_users import users_of
-from edgebench.firmware_bridge.transports.serial_port import check_address
+from edgebench.firmware_bridge.transports.serial_port import check_address, split_sound
 from edgebench.protocol.errors import (
     BoardRefusal,
     BoardRestarted,
@@ -45,6 +48,8 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.target import TargetDescription, TargetSighting
+
+logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
 """A board that restarts may be off the bus for so long, and has not left."""
@@ -66,6 +71,8 @@ class PortToProbe:
     identity: str
     name: str = ""
     """Name that the user gives to the board; empty: it has its own."""
+    sound: str = ""
+    """File that an interface board there plays; empty: none."""
     is_named: bool = False
     """Whether the user says that there is one."""
 
@@ -130,12 +137,15 @@ class BoardPorts:
             clock: Seconds.
 
         Raises:
-            UsageError: an address is none, or is there twice.
+            UsageError: an address is none, or an address or a name is there twice.
         """
         self._named = [_split(text) for text in named]
-        places = [_place(address) for _, address in self._named]
+        places = [_place(one.address) for one in self._named]
         if twice := [one for one in places if places.count(one) > 1]:
             raise UsageError(f"board named twice: {twice[0]}")
+        names = [one.name for one in self._named if one.name]
+        if twice := [one for one in names if names.count(one) > 1]:
+            raise UsageError(f"two boards are called {twice[0]!r}")
         self._memory = KnownBoards(memory)
         self._asks = asks
         self._list_ports = list_ports
@@ -153,6 +163,9 @@ class BoardPorts:
         self._probes = {key: one for key, one in self._probes.items() if key in keys}
         if self._is_first:
             self._is_first = False
+            for one in self._named:
+                if "://" not in one.address and not os.path.exists(one.address):
+                    logger.warning("no such serial port yet: %s", one.address)
             self._wait_for_named(candidates, known)
         sightings = [self._sighting(one, known) for one in candidates]
         return self._with_those_away([one for one in sightings if one is not None])
@@ -161,7 +174,8 @@ class BoardPorts:
         listed = {os.path.realpath(port.path): port for port in self._list_ports()}
         candidates: list[PortToProbe] = []
         places = set[str]()
-        for name, address in self._named:
+        for named in self._named:
+            name, address = named.name, named.address
             if _place(address) in places:
                 continue  # a link that came after the agent leads to a port that is named, too
             places.add(_place(address))
@@ -171,7 +185,11 @@ class BoardPorts:
                     continue
                 port = listed.pop(os.path.realpath(address), port)
             identity = port.key or f"board:{name or address}"
-            candidates.append(PortToProbe(port=port, identity=identity, name=name, is_named=True))
+            candidates.append(
+                PortToProbe(
+                    port=port, identity=identity, name=name, sound=named.sound, is_named=True
+                )
+            )
         for port in listed.values():
             if port.hint is not None:
                 identity = port.key or f"board:{port.path}"
@@ -251,18 +269,36 @@ class BoardPorts:
         return kept
 
 
-def _split(text: str) -> tuple[str, str]:
-    """Name (empty: none) and address of a board, from `NAME=ADDRESS` or `ADDRESS`.
+class NamedBoard(NamedTuple):
+    """Board as the user names it."""
 
-    >>> _split("pico=/dev/ttyACM0"), _split("socket://10.0.0.7:5000")
-    (('pico', '/dev/ttyACM0'), ('', 'socket://10.0.0.7:5000'))
+    name: str
+    """Empty: it has its own."""
+    address: str
+    sound: str
+    """File that an interface board there plays; empty: none."""
+
+
+def _split(text: str) -> NamedBoard:
+    """The board that `ADDRESS`, `NAME=ADDRESS` or either with `,play=FILE` stands for.
+
+    >>> tuple(_split("pico=/dev/ttyACM0")), tuple(_split("socket://10.0.0.7:5000,play=long.wav"))
+    (('pico', '/dev/ttyACM0', ''), ('', 'socket://10.0.0.7:5000', 'long.wav'))
     """
     match = _NAMED.fullmatch(text)
     if match is None:
         raise UsageError(f"--board takes ADDRESS or NAME=ADDRESS, got {text!r}")
-    name, address = match[1] or "", match[2]
+    if not match[1] and "=" in (wrong := match[2].partition("/")[0]) and "," not in wrong:
+        raise UsageError(
+            "a name of a board is up to 48 letters, digits, dots, hyphens and underscores, got "
+            f"{wrong.partition('=')[0]!r}"
+        )
+    address, sound = split_sound(match[2])
+    if sound:
+        check_command(f"play {sound}")
     check_address(address)
-    return name, address if "://" in address else os.path.abspath(address)
+    address = address if "://" in address else os.path.abspath(address)
+    return NamedBoard(match[1] or "", address, sound)
 
 
 def _place(address: str) -> str:
@@ -274,7 +310,7 @@ def _target(candidate: PortToProbe, board: KnownBoard) -> TargetDescription:
     kind = board.board or board.name
     own = _NOT_IN_NAMES.sub("-", kind).strip("-._")[:48]
     return TargetDescription(
-        address=candidate.port.path,
+        address=candidate.port.path + (f",play={candidate.sound}" if candidate.sound else ""),
         name=candidate.name or own or "board",
         identity=candidate.identity,
         arch=board.cpu or "unknown",

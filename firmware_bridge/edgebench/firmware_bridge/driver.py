@@ -37,6 +37,7 @@ from edgebench.firmware_bridge.generate import (
     generate,
     model_id_of,
 )
+from edgebench.firmware_bridge.listening import ListeningBoard
 from edgebench.firmware_bridge.transports.qemu import (
     DEFAULT_SHIFT,
     PROGRAM,
@@ -45,9 +46,9 @@ from edgebench.firmware_bridge.transports.qemu import (
     QemuSetup,
     qemu_version,
 )
-from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.firmware_bridge.transports.serial_port import open_line, split_sound
 from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES
-from edgebench.protocol.errors import EdgebenchError, LineDamaged, ModelRefused, UsageError
+from edgebench.protocol.errors import LineDamaged, ModelRefused, UsageError
 from edgebench.protocol.record import (
     EmulatorFacts,
     FirmwareFacts,
@@ -91,7 +92,7 @@ class BoardDriver:
 
     def open(
         self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
-    ) -> BoardWithModel:
+    ) -> BoardWithModel | ListeningBoard:
         """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
@@ -99,10 +100,13 @@ class BoardDriver:
             ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
+        address, sound = split_sound(address)
         if model is None:
             with _line(address, directory, on_bytes) as board:
-                about = own_model(connected(board))
-                return BoardWithModel(board, about, directory)
+                facts = board.connect(DEFAULT_BAUD_RATES)
+                if facts.timestamps is None:
+                    return ListeningBoard(board, directory, sound)
+                return BoardWithModel(board, own_model(facts), directory)
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
         if address.startswith(SCHEME):
@@ -144,7 +148,7 @@ class BoardDriver:
             _check_model(facts, blob)
             return BoardWithModel(board, about, directory, emulator=emulator, sha256=digest)
         except BaseException:
-            _let_go(board, directory)
+            board.close_keeping(directory / CONSOLE_FILE)
             raise
 
 
@@ -170,6 +174,7 @@ class BoardWithModel:
         self.inputs, self.outputs = model.inputs, model.outputs
         self.precision, self.memory = model.precision, model.memory
         self.own_model = model.own_name
+        self.pace_ns: int | None = None
         self.is_read_back = True
         self.upload_s = upload_s
         info = board.facts.firmware
@@ -232,7 +237,7 @@ class BoardWithModel:
 
     def close(self) -> None:
         """Let go of the board, and keep what went over its line."""
-        _let_go(self._board, self._directory)
+        self._board.close_keeping(self._directory / CONSOLE_FILE)
 
 
 def _version(facts: BoardFacts) -> str:
@@ -266,7 +271,7 @@ def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
     try:
         yield board
     except BaseException:
-        _let_go(board, directory)
+        board.close_keeping(directory / CONSOLE_FILE)
         raise
 
 
@@ -274,14 +279,14 @@ def connected(board: Board) -> BoardFacts:
     """What a board is that runs inferences on demand.
 
     Raises:
-        ModelRefused: it does not: it listens, and tells neither when an inference began nor ended.
+        ModelRefused: it does not: it listens, with the model that it has.
         TargetError: it does not answer.
     """
     facts = board.connect(DEFAULT_BAUD_RATES)
     if facts.timestamps is None:
         raise ModelRefused(
-            f"{facts.name} runs no inference on demand: its streaming firmware listens between "
-            "`start` and `stop`, and tells no time; edgebench's firmware runs the same model"
+            f"{facts.name} takes no model: its streaming firmware has {facts.model_name}, and "
+            "infers what it hears"
         )
     return facts
 
@@ -353,11 +358,3 @@ def _emulated(name: str) -> TargetDescription:
         profile=f"qemu-{name}",
         is_emulated=True,
     )
-
-
-def _let_go(board: Board, directory: Path) -> None:
-    try:
-        board.close()
-    finally:
-        with suppress(OSError, EdgebenchError):
-            board.console.write(directory / CONSOLE_FILE)

@@ -91,6 +91,10 @@ class BoardReply:
         """First event of this kind; None: there is none."""
         return next(iter(self.said(kind)), None)
 
+    def timed(self, kind: type[object]) -> TimedEvent | None:
+        """First event of this kind with its times; None: there is none."""
+        return next((one for one in self.events if isinstance(one.event, kind)), None)
+
     @property
     def is_restart(self) -> bool:
         """Whether the board started anew instead of answering."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from edgebench.firmware_bridge.dialects.events import Quirk
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 NO_MODEL = "none"
 """Model id of our firmware when it has no model."""

@@ -259,9 +259,6 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         lowering.weights((units, 1, 1, depth), values.tobytes()),
         _bias(lowering, _input(operator, 2), sums, source.zero_point),
     )
-    factors = _factors(source, weights, out)
-    if len(factors) == 1:  # here the scales are multiplied as float32
-        factors = [fixed_point(float32(source.scale * weights.scale) / out.scale)]
     ones = dict.fromkeys((_STRIDE_H, _STRIDE_W, _DILATION_H, _DILATION_W), 1)
     added = BlobOperator(
         BlobKind.CONV,
@@ -271,7 +268,7 @@ def _fully_connected(lowering: Lowering, operator: ModelOperator) -> None:
         is_rounded_once=not lowering.is_tflm,
         scratch_bytes=_conv_scratch(depth, rows),
     )
-    _add_conv(lowering, added, factors, units)
+    _add_conv(lowering, added, _factors(source, weights, out), units)
 
 
 def _pool(lowering: Lowering, operator: ModelOperator) -> None:

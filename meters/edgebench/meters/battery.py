@@ -19,8 +19,8 @@ from edgebench.meters.gauge import DISCHARGING, NO_VALUE, GaugeHints, GaugeScale
 from edgebench.meters.options import Options
 from edgebench.meters.polled import HOST_CLOCK, Clock, Files, Point, PolledDecoder, Reading, number
 from edgebench.meters.uncertainty import Kind, term
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.plain import from_plain, to_plain
 
 RATE_HZ = 2.0
 """Perfetto asks four times a second at most; gauges are slower than that."""

@@ -20,7 +20,7 @@ from typing import Literal
 from edgebench.meters.base import Flag, Header
 from edgebench.meters.file_meter import NS_PER_S
 from edgebench.meters.polled import Point, PolledDecoder, Reading, number
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 RAILS, UPDATE_NS = "rails", "update_ns"
 """Facts of a recording's header: a plan for each rail, and how often a chip has a new value."""

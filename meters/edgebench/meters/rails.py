@@ -25,8 +25,8 @@ from edgebench.meters.jetson import boundary_of, total_of
 from edgebench.meters.polled import HOST_CLOCK, Clock, Files
 from edgebench.meters.rail_decoder import RAILS, UPDATE_NS, RailPlan
 from edgebench.meters.uncertainty import CurrentLimit, Kind, UncertaintyTerm, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 60.0
 """Twice that of an INA226 as the kernel sets it up (35 ms). A read is a transfer on a bus that the

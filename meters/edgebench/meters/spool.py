@@ -21,13 +21,13 @@ from typing import BinaryIO
 from zlib import crc32
 
 from edgebench.meters.base import Header, Packet
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     DirectoryTaken,
     MeasurementError,
     RemoteProtocolError,
     StoreError,
 )
+from edgebench.protocol.plain import from_plain, to_plain
 
 _FACTS = struct.Struct("<qqI")
 _SUMS = struct.Struct("<II")

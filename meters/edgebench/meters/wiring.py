@@ -6,10 +6,12 @@ Drivers are imported when there is a meter to check: an idle agent has no use fo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from edgebench.meters.options import Options, split_name
 from edgebench.protocol.errors import UsageError
 
 NOTHING = "none"
@@ -52,6 +54,31 @@ def check_meters(texts: Sequence[str]) -> tuple[str, ...]:
             raise UsageError(f"the agent itself has this meter: write {meant}, without `agent:`")
         find_meter(text).close()
     return tuple(texts)
+
+
+def may_be_same_unit(one: str, other: str) -> bool:
+    """Whether two texts may name the same meter.
+
+    Options do not make it another, nor do links on the way to its port. Without an address a driver
+    takes the only unit that it finds, which may be any.
+
+    >>> may_be_same_unit("ppk2:/dev/ttyACM0,supply=3.3", "ppk2:/dev/../dev/ttyACM0")
+    True
+    >>> may_be_same_unit("ppk2:/dev/ttyACM0", "ppk2"), may_be_same_unit("rapl", "ppk2")
+    (True, False)
+    """
+    (driver, address), (another, elsewhere) = map(_unit, (one, other))
+    if driver == another and "" in (address, elsewhere):
+        return True
+    # Below a folder there may be meters of several drivers; at a port there is one.
+    return address == elsewhere and (driver == another or not os.path.isdir(address))
+
+
+def _unit(text: str) -> tuple[str, str]:
+    """Driver of a meter, and where it is."""
+    driver, rest = split_name(text)
+    address = Options.parse(driver, rest).address
+    return driver, os.path.realpath(address) if address.startswith("/") else address
 
 
 def check_line(text: str) -> str | None:

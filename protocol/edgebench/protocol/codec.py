@@ -22,15 +22,13 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 import msgpack
-from cattrs import Converter
-from cattrs.errors import BaseValidationError
 
-from edgebench.protocol.errors import EdgebenchError, LocalProtocolError, RemoteProtocolError
+from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.messages import Message
-from edgebench.protocol.plain import make_printable, make_strict
+from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -42,7 +40,6 @@ MAX_NUMBER = 2**53 - 1
 """Request numbers fit in a double, for peers in other languages."""
 
 _SIZE = struct.Struct("<I")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def encode(number: int, message: Message, payload: bytes | memoryview = b"") -> 
     Raises:
         LocalProtocolError: the message or the payload is larger than the protocol allows.
     """
-    body = _converter.unstructure(message)
+    body = to_plain(message)
     header = cast(bytes, msgpack.packb([kind_of(type(message)), number, body]))
     if len(header) > MAX_HEADER_BYTES:
         raise LocalProtocolError(
@@ -93,36 +90,6 @@ def decode(data: bytes | memoryview) -> Frame:
     return Frame(number, message, payload)
 
 
-def to_plain(value: Any) -> Any:
-    """Dataclasses as maps and lists of plain values, ready for msgpack or JSON."""
-    return _converter.unstructure(value)
-
-
-def from_plain(value: Any, kind: type[_T]) -> _T:
-    """The dataclass `kind` from plain values; unknown fields are ignored.
-
-    Raises:
-        RemoteProtocolError: a field is missing or of the wrong type.
-    """
-    return _structured(_converter, value, kind)
-
-
-def from_outside(value: Any, kind: type[_T]) -> _T:
-    """As `from_plain`, with texts made printable: of a file that others, or older versions, wrote.
-
-    Raises:
-        RemoteProtocolError: a field is missing or of the wrong type.
-    """
-    return _structured(_wire_converter, value, kind)
-
-
-def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
-    try:
-        return converter.structure(value, kind)
-    except _STRUCTURE_ERRORS as exc:
-        raise RemoteProtocolError(f"not a valid {kind.__name__}: {one_line(exc)}") from exc
-
-
 def kind_of(message_type: type[object]) -> str:
     """The wire name of a message class: its name in snake_case."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", message_type.__name__).lower()
@@ -144,7 +111,7 @@ def _decode_header(header: memoryview) -> tuple[int, Message]:
         raise RemoteProtocolError(f"unknown message kind {shown!r}")
     if not isinstance(body, dict) or _is_deeper_than(body, MAX_DEPTH):
         raise RemoteProtocolError(f"body of {kind} is not a map of at most {MAX_DEPTH} levels")
-    return number, _structured(_wire_converter, body, message_type)
+    return number, from_outside(body, message_type)
 
 
 def _is_deeper_than(value: object, limit: int) -> bool:
@@ -162,15 +129,4 @@ def _children(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-_STRUCTURE_ERRORS = (
-    BaseValidationError,
-    TypeError,
-    ValueError,
-    KeyError,
-    AttributeError,
-    OverflowError,
-    EdgebenchError,
-)
-_converter = make_strict(Converter(detailed_validation=False))
-_wire_converter = make_printable(make_strict(Converter(detailed_validation=False)))
 _TYPES: dict[str, type[Any]] = {kind_of(kind): kind for kind in get_args(Message)}

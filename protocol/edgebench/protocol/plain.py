@@ -10,11 +10,43 @@ from enum import Enum
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from cattrs import Converter, IterableValidationError, IterableValidationNote
+from cattrs.errors import BaseValidationError
 
+from edgebench.protocol.errors import EdgebenchError, RemoteProtocolError
 from edgebench.protocol.pem import Pem
-from edgebench.protocol.text import printable
+from edgebench.protocol.text import one_line, printable
 
 _T = TypeVar("_T")
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses as maps and lists of plain values, ready for msgpack or JSON."""
+    return _converter.unstructure(value)
+
+
+def from_plain(value: Any, kind: type[_T]) -> _T:
+    """The dataclass `kind` from plain values; unknown fields are ignored.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of the wrong type.
+    """
+    return _structured(_converter, value, kind)
+
+
+def from_outside(value: Any, kind: type[_T]) -> _T:
+    """As `from_plain`, with texts made printable: of a file that others, or older versions, wrote.
+
+    Raises:
+        RemoteProtocolError: a field is missing or of the wrong type.
+    """
+    return _structured(_wire_converter, value, kind)
+
+
+def _structured(converter: Converter, value: Any, kind: type[_T]) -> _T:
+    try:
+        return converter.structure(value, kind)
+    except _STRUCTURE_ERRORS as exc:
+        raise RemoteProtocolError(f"not a valid {kind.__name__}: {one_line(exc)}") from exc
 
 
 def make_strict(converter: Converter) -> Converter:
@@ -99,3 +131,16 @@ def _noted(converter: Converter, value: Any, kind: Any, index: int) -> Any:
         exc.__notes__ = [*getattr(exc, "__notes__", []), note]
         # cattrs' own third argument is unknown to the stub of ExceptionGroup.__new__.
         raise IterableValidationError("a list", [exc], tuple) from exc  # pyright: ignore[reportCallIssue]
+
+
+_STRUCTURE_ERRORS = (
+    BaseValidationError,
+    TypeError,
+    ValueError,
+    KeyError,
+    AttributeError,
+    OverflowError,
+    EdgebenchError,
+)
+_converter = make_strict(Converter(detailed_validation=False))
+_wire_converter = make_printable(make_strict(Converter(detailed_validation=False)))

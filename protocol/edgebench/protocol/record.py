@@ -8,6 +8,7 @@ from enum import Enum
 
 from edgebench.protocol.device import DeviceDescription, Environment
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, Expectation
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -462,6 +463,9 @@ class TargetRecord:
     """Time for which the model was sent to the target; None where it was there."""
     is_read_back: bool = True
     """Whether the inputs on the target were compared with those that were sent."""
+    pace_ns: int | None = None
+    """Interval of the inferences of a target that infers what it hears, which nobody sends to it;
+    None: it infers when it is asked."""
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)
@@ -490,31 +494,6 @@ class Event:
     """Time on the device's monotonic clock."""
     kind: str
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AbsentSensor:
-    """A sensor that is not there, and why."""
-
-    sensor: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetryFacts:
-    """The sensors sampled beside a run, the absent ones, and the cost of the sampling."""
-
-    sensors: tuple[str, ...] = ()
-    """Names with their unit as suffix; `sensor` in the trace is an index into them."""
-    constants: dict[str, float] = field(default_factory=dict[str, float])
-    """Values that do not change during a run, named like sensors: trip points, highest clocks."""
-    absent: tuple[AbsentSensor, ...] = ()
-    rate_hz: float = 0.0
-    """Rate of the fast sources; slow ones were read less often."""
-    reading_count: int = 0
-    cpu_s: float = 0.0
-    """CPU time of the sampler, and of the commands that it started."""
-    wall_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,14 @@ class OpenTarget(Protocol):
         ...
 
     @property
+    def pace_ns(self) -> int | None:
+        """Interval of the inferences of a target that infers what it hears; None: when it is asked.
+
+        What it hears says how many inferences a window has, and nothing can come before one.
+        """
+        ...
+
+    @property
     def upload_s(self) -> float | None:
         """Time for which the model was sent; None where it was there."""
         ...

@@ -44,7 +44,7 @@ from support.sshd import Account, SshServer, fresh_account, ssh_server  # noqa: 
 from edgebench.host.devices import on_device  # noqa: E402
 from edgebench.host.devices.on_device import ANSWER_MARK, DeviceFacts  # noqa: E402
 from edgebench.host.devices.packages import fetch  # noqa: E402
-from edgebench.protocol.codec import from_plain  # noqa: E402
+from edgebench.protocol.plain import from_plain  # noqa: E402
 
 INSIDE = "EDGEBENCH_ARM64_INSIDE"
 """Variable that is set in the script's own mount namespace."""

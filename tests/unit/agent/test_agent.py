@@ -56,9 +56,10 @@ def test_meter_records_one_board_at_a_time(tmp_path: Path) -> None:
         request = m.RunStart("r1", RunSpec("tflm", meter=meter), "", "model")
         one.runner.current = cast("ActiveRun", SimpleNamespace(request=request))
 
-        with pytest.raises(LeaseHeld, match=f"{meter} records run r1 on {BOARD}"):
-            async with agent.undisturbed(other, meter):
-                pass
+        for same in (meter, f"{meter},supply=3.3"):
+            with pytest.raises(LeaseHeld, match=f"{same} records run r1 on {BOARD}"):
+                async with agent.undisturbed(other, same):
+                    pass
         for elsewhere in (None, "ppk2:/dev/ttyACM1"):
             async with agent.undisturbed(other, elsewhere):
                 pass

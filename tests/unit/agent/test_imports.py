@@ -1,4 +1,4 @@
-"""What an agent that waits does not have in memory."""
+"""What an agent that waits does not have in memory, and what its processes do not wait for."""
 
 from __future__ import annotations
 
@@ -55,3 +55,23 @@ def test_list_of_runtimes_does_without_numpy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert (result.stdout, result.stderr) == ("litert tflite onnx\n", "")
+
+
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("edgebench.agent.worker.main", {"edgebench.protocol.messages", "msgpack", "numpy"}),
+        ("edgebench.agent.telemetry.sampler", {"edgebench.protocol.record", "cattrs", "numpy"}),
+    ],
+)
+def test_processes_of_a_run_do_not_import_what_the_agent_needs(
+    module: str, heavy: set[str]
+) -> None:
+    """Each run takes a second longer on a small board, by a line that nobody noticed."""
+    code = f"import sys, {module}\nprint('\\n'.join(sys.modules))"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    imported = set(result.stdout.split())
+    assert module in imported
+    assert heavy & imported == set()

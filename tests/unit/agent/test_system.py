@@ -18,7 +18,7 @@ from edgebench.agent.system import (
     is_emulated,
     virtualization,
 )
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 
 @pytest.fixture

@@ -253,9 +253,9 @@ def test_streaming_firmware_is_recognised(is_behind: bool) -> None:
         board.window(1)
 
 
-def test_streaming_firmware_is_not_measured() -> None:
-    """A run is admitted that can give no number, and fails in the middle of it."""
-    with pytest.raises(ModelRefused, match="runs no inference on demand"):
+def test_streaming_firmware_takes_no_model() -> None:
+    """A run is admitted with a file that the board never runs."""
+    with pytest.raises(ModelRefused, match="takes no model: its streaming firmware has sww01"):
         connected(Board(VirtualLine(StreamingDouble())))
 
 

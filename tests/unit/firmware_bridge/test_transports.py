@@ -126,6 +126,43 @@ def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
         assert caught.value.code is not ErrorCode.DEVICE_GONE
 
 
+class StuckPort:
+    """A port whose driver keeps bytes, as the board at its line does not take them."""
+
+    baudrate = 115_200
+    waiting = 300
+    """Bytes that the driver has; one fewer at each look, down to those that stay."""
+
+    def write(self, data: bytes) -> int:
+        """Take all of them."""
+        return len(data)
+
+    @property
+    def out_waiting(self) -> int:
+        """What was not sent yet."""
+        StuckPort.waiting = max(297, StuckPort.waiting - 1)
+        return StuckPort.waiting
+
+    def reset_output_buffer(self) -> None:
+        """Throw them away."""
+        StuckPort.waiting = 0
+
+
+def test_board_that_stops_reading_does_not_hold_its_worker(
+    terminal: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under flow control the system waits for ever until a line is empty, and a run with it."""
+    monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
+    with closing(open_line(terminal[0], 115_200)) as line:
+        assert isinstance(line, SerialLine)
+        with monkeypatch.context() as patched:
+            patched.setattr(line, "_port", StuckPort())
+            with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s$") as caught:
+                line.write(b"name%")
+        assert caught.value.code is not ErrorCode.DEVICE_GONE
+        assert StuckPort.waiting == 0, "closing the port waits for them"
+
+
 def test_board_behind_a_socket_is_measured() -> None:
     """A terminal server, or an emulator, cannot be used."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -19,8 +19,9 @@ from edgebench.host.store.files import read_record
 from edgebench.host.transports import mdns
 from edgebench.meters.base import AbsentMeter, Channel, MeterInfo
 from edgebench.protocol import messages as m
-from edgebench.protocol.codec import decode, encode, to_plain
+from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.errors import EdgebenchError, NoSpace, error_from_code
+from edgebench.protocol.plain import to_plain
 
 EVIL = "\x1b[2J\x9b31m\n\rerror: forged\t\u202etxt\u2066\u200b\x00"
 """Clears the screen, forges a line, turns the text around."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.agents import wait_until
 from support.fnirsi import CALCULATOR, Faults, FnirsiEmulator, report_of, sealed
 from support.recordings import Decoded, decoded
 from support.tools import need_shared
@@ -214,8 +215,8 @@ def test_tester_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
         meter.open()
         with meter.session(tmp_path / "recording") as session:
             threading.Event().wait(0.3)
-            emulator.unplug()
-            threading.Event().wait(0.3)
+            emulator.faults = Faults(gone_after_s=0.0)
+            wait_until(lambda: session.trouble, "the recording ends")
         meter.close()
     assert "is gone" in (session.recording().trouble or "")
 

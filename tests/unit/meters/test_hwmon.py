@@ -33,7 +33,7 @@ from edgebench.meters.rail_decoder import RailDecoder, RailPlan
 from edgebench.meters.rails import RATE_MAX_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 INA226 = {
     "name": "ina226",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.agents import wait_until
 from support.plugs import MAC, KasaEmulator, ShellyEmulator, TasmotaEmulator
 from support.recordings import decoded
 from support.threaded import TcpServer
@@ -52,12 +52,20 @@ class Peer(TcpServer):
 
     answers: list[bytes]
     """Answers in order; the last one again and again."""
+    answered: int = 0
 
     def _serve(self, connection: socket.socket) -> None:
         connection.settimeout(0.5)
         connection.recv(4096)
         connection.sendall(self.answers[0])
         self.answers = self.answers[1:] or self.answers
+        self.answered += 1
+
+
+def until_answered(peer: Plug | Peer, count: int) -> None:
+    """Wait until it has answered so many times more."""
+    enough = peer.answered + count
+    wait_until(lambda: peer.answered >= enough, f"{count} answers")
 
 
 def page(content: object) -> bytes:
@@ -149,9 +157,9 @@ def test_power_is_what_the_plug_shows(name: str, tmp_path: Path) -> None:
         meter = find_meter(text_of(name, plug, ",rate=5"))
         assert isinstance(meter.open(), Header)
         with meter.session(tmp_path / "r") as session:
-            threading.Event().wait(0.7)
+            until_answered(plug, 4)
             plug.power_w = 50.0
-            threading.Event().wait(0.7)
+            until_answered(plug, 4)
         meter.close()
     assert session.trouble is None
     found = decoded(tmp_path / "r")
@@ -258,7 +266,7 @@ def test_garbled_answer_is_a_missing_value(tmp_path: Path) -> None:
         meter = find_meter(f"shelly:{peer.address},rate=5")
         assert isinstance(meter.open(), Header)
         with meter.session(tmp_path / "r") as session:
-            threading.Event().wait(1.2)
+            until_answered(peer, 5)
         meter.close()
     assert session.trouble is None
     found = decoded(tmp_path / "r")
@@ -299,13 +307,13 @@ def test_plug_that_is_busy_misses_values_and_one_that_is_gone_ends_the_recording
         meter = find_meter(f"shelly:{plug.address},rate=5")
         meter.open()
         with meter.session(tmp_path / "r") as session:
-            threading.Event().wait(0.6)
+            until_answered(plug, 3)
             plug.silent_after = plug.answered
-            threading.Event().wait(0.3)
+            until_answered(plug, 2)
             plug.silent_after = None
-            threading.Event().wait(0.5)
+            until_answered(plug, 3)
             plug.silent_after = plug.answered
-            threading.Event().wait(2.0)
+            wait_until(lambda: session.trouble, "the recording ends")
         meter.close()
     assert session.trouble is not None
     assert session.trouble.startswith("5 times in a row: the shelly at 127.0.0.1")

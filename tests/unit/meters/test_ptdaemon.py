@@ -8,12 +8,14 @@ can install it.
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support.agents import wait_until
 from support.ptdaemon import PtdEmulator, PtdFaults
 from support.recordings import Decoded, decoded
 
@@ -25,14 +27,14 @@ from edgebench.protocol.errors import TargetError, WrongMeterOption
 
 
 def recorded(
-    path: Path, faults: PtdFaults | None = None, *, wait_s: float = 0.9
+    path: Path, faults: PtdFaults | None = None, *, samples: float = 8
 ) -> tuple[Decoded, str | None, PtdEmulator]:
-    """A recording of some samples, and why it ended early."""
+    """A recording of so many samples, or until something ends it; and why it ended early."""
     with PtdEmulator(power_w=lambda time_s: 10 * time_s, faults=faults or PtdFaults()) as daemon:
         meter = find_meter(f"ptdaemon:{daemon.address}")
         assert isinstance(meter.open(), Header)
         with meter.session(path) as session:
-            threading.Event().wait(wait_s)
+            wait_until(lambda: daemon.read_count >= samples or session.trouble, "recording is over")
         meter.close()
     return decoded(path), session.trouble, daemon
 
@@ -136,7 +138,7 @@ def test_direct_current_analyser_is_asked_in_its_own_way(tmp_path: Path) -> None
 
 def test_daemon_that_goes_away_costs_nothing_that_was_read(tmp_path: Path) -> None:
     """A recording is lost with the connection."""
-    found, trouble, _ = recorded(tmp_path / "r", PtdFaults(gone_after=4))
+    found, trouble, _ = recorded(tmp_path / "r", PtdFaults(gone_after=4), samples=math.inf)
     assert trouble is not None
     assert "closed the connection" in trouble or "is gone" in trouble  # closed, or reset
     assert found.power_w[:4] == pytest.approx([1.0, 2.0, 3.0, 4.0])
@@ -147,7 +149,7 @@ def test_analyser_that_falls_silent_ends_the_recording(
 ) -> None:
     """A run is waited for without end."""
     monkeypatch.setattr("edgebench.meters.ptdaemon._ANSWER_S", 0.2)
-    found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), wait_s=1.6)
+    found, trouble, daemon = recorded(tmp_path / "r", PtdFaults(silent_after=3), samples=math.inf)
     assert trouble == "PTDaemon has had no sample for 0.7 s"
     assert len(found.power_w) == 3
     assert not daemon.is_measuring

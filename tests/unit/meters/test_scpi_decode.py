@@ -16,8 +16,8 @@ from edgebench.meters.scpi.answers import content_of, flags_of, numbers_of
 from edgebench.meters.scpi.decoder import BlockDecoder, make_decoder
 from edgebench.meters.scpi.instrument import FETCH_COUNT
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import EdgebenchError, TargetError
+from edgebench.protocol.plain import to_plain
 
 RATE_HZ = 1000.0
 ELOG = ScpiSettings(kind=AnswerKind.ELOG)

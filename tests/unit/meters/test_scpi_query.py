@@ -83,8 +83,8 @@ def test_supply_of_pyvisa_sim_is_measured(tmp_path: Path, monkeypatch: pytest.Mo
     header = meter.open()
     assert isinstance(header, Header), header
     assert (header.info.vendor, header.info.model) == ("SCPI", "MOCK")
+    anybody.write(":CURR:IMM:AMPL 1.500")
     with meter.session(tmp_path / "recording") as session:
-        anybody.write(":CURR:IMM:AMPL 1.500")
         time.sleep(0.3)
         anybody.write(":CURR:IMM:AMPL 4.000")
         time.sleep(0.3)

@@ -23,8 +23,8 @@ from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import find_decoder, find_meter
 from edgebench.meters.sigrok.decoder import SigrokSettings
 from edgebench.meters.sigrok.device import SigrokMeter
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError, WrongMeterOption
+from edgebench.protocol.plain import to_plain
 
 
 def header_of(settings: SigrokSettings, rate_hz: float, *, is_averaging: bool = False) -> Header:

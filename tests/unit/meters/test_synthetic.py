@@ -186,7 +186,7 @@ def test_wrong_waveform_is_refused(text: str, reason: str) -> None:
 
 BUSY = """
 import time
-time.sleep(0.3)
+time.sleep(1.0)  # in which it is found
 end = time.process_time() + 0.4
 while time.process_time() < end:
     pass

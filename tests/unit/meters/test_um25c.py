@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.agents import wait_until
 from support.recordings import Decoded, decoded
 from support.tools import need_shared
 from support.um25c import NUMBERS, SUMMED, Faults, Um25cEmulator, record_of
@@ -41,12 +42,14 @@ def reason(emulator: Um25cEmulator) -> str:
     return missing.reason
 
 
-def record(emulator: Um25cEmulator, path: Path, seconds: float = 1.0) -> tuple[Decoded, str | None]:
-    """A recording, decoded, and what ended it."""
+def record(
+    emulator: Um25cEmulator, path: Path, questions: float = math.inf
+) -> tuple[Decoded, str | None]:
+    """A recording of so many questions, or until something ends it, decoded; and what ended it."""
     meter = make(emulator)
     opened(meter)
     with meter.session(path) as session:
-        threading.Event().wait(seconds)
+        wait_until(lambda: emulator.asked > questions or session.trouble, "recording is over")
     meter.close()
     return decoded(path), session.recording().trouble
 
@@ -92,7 +95,7 @@ def test_recording_is_what_the_tester_measured(tmp_path: Path, name: str) -> Non
     """An answer that comes byte by byte is cut off."""
     faults = Faults(is_split=True, stale=b"OK+CONN\r\n")
     with Um25cEmulator(model=name, faults=faults) as emulator:
-        found, trouble = record(emulator, tmp_path / "recording")
+        found, trouble = record(emulator, tmp_path / "recording", 9)
     assert trouble is None
     assert len(found.time_ns) >= 5
     assert found.power_w == pytest.approx(2.5)
@@ -103,7 +106,7 @@ def test_lost_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
     """A late answer is that to the next question, and all that follow are one too old."""
     faults = Faults(mute=(2,), late=(4,), cut=(6,), damaged=(8,))
     with Um25cEmulator(faults=faults) as emulator:
-        found, trouble = record(emulator, tmp_path / "recording", 2.0)
+        found, trouble = record(emulator, tmp_path / "recording", 13)
     assert trouble is None
     is_missing = (found.flags & int(Flag.MISSING)) != 0
     assert found.power_w[~is_missing] == pytest.approx(2.5)
@@ -117,7 +120,7 @@ def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> N
     """A recording goes on without a tester."""
     faults = Faults(mute_after=3) if how == "mute" else Faults(gone_after_s=0.5)
     with Um25cEmulator(faults=faults) as emulator:
-        _, trouble = record(emulator, tmp_path / "recording", 1.8)
+        _, trouble = record(emulator, tmp_path / "recording")
     why = "did not answer 5 times" if how == "mute" else "is gone"
     assert why in (trouble or "")
 
@@ -125,7 +128,7 @@ def test_tester_that_goes_away_ends_the_recording(tmp_path: Path, how: str) -> N
 def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
     """What is beyond five amperes is less energy."""
     with Um25cEmulator(waveform=lambda _: (5.0, 5.2)) as emulator:
-        found, _ = record(emulator, tmp_path / "recording", 0.5)
+        found, _ = record(emulator, tmp_path / "recording", 4)
     assert found.loss.saturated_count == len(found.time_ns)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from edgebench.meters.wiring import check_line, check_meters
+from edgebench.meters.wiring import check_line, check_meters, may_be_same_unit
 from edgebench.protocol.errors import NoSuchMeter, UsageError, WrongMeterOption
 
 
@@ -21,6 +23,16 @@ def test_wellformed_line_is_taken() -> None:
     """Nobody can wire anything."""
     for text in ("gpio:/sys/class/gpio/gpio17/value", "uart:/dev/ttyS0"):
         assert check_line(text) == text
+
+
+def test_one_port_by_two_names_is_one_meter(tmp_path: Path) -> None:
+    """Two boards are measured at the same time, with one meter."""
+    (port := tmp_path / "ttyACM0").touch()
+    (link := tmp_path / "by-id").symlink_to(port)
+    assert may_be_same_unit(f"ppk2:{port},supply=3.3", f"ppk2:{link}")
+    assert may_be_same_unit(f"ppk2:{port}", f"lpm01a:{link}"), "a port has one device"
+    assert not may_be_same_unit(f"ppk2:{port}", f"ppk2:{tmp_path / 'ttyACM1'}")
+    assert not may_be_same_unit(f"rapl:{tmp_path}", f"hwmon:{tmp_path}"), "a folder has many"
 
 
 def test_driver_that_there_is_not_is_refused_at_once() -> None:

@@ -22,13 +22,12 @@ from edgebench.protocol.codec import (
     Frame,
     decode,
     encode,
-    from_plain,
     kind_of,
-    to_plain,
 )
 from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import LocalProtocolError, RemoteProtocolError
 from edgebench.protocol.pem import Pem
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import Phase, RunRecord
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from edgebench.agent.runtimes.onnx import OnnxRuntime
 from edgebench.agent.runtimes.tflite import LiteRt, TfliteRuntime
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import RuntimeUnavailable
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.runtime import Runtime, UsableRuntime
 
 ENTRY_POINT_GROUP = "edgebench.runtimes"

@@ -22,9 +22,9 @@ from edgebench.agent.telemetry.job import (
     LiveReading,
     SamplerJob,
 )
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError
-from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.protocol.telemetry import AbsentSensor, TelemetryFacts
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 

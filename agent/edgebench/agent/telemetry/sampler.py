@@ -31,7 +31,7 @@ from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
 from edgebench.agent.telemetry.sources import SOURCES
 from edgebench.agent.telemetry.trace import TelemetryColumns
-from edgebench.protocol.record import AbsentSensor, TelemetryFacts
+from edgebench.protocol.telemetry import AbsentSensor, TelemetryFacts
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
 

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import ModelFacts, Phase, PhaseProgress, ProgressUnit
 from edgebench.protocol.spec import RunSpec
 

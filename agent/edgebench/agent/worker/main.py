@@ -31,8 +31,8 @@ from edgebench.agent.worker.measure import (
 from edgebench.agent.worker.permissions import permissions_of
 from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, RunStopped
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import (
     BindingFacts,
     CheckFacts,

@@ -33,7 +33,6 @@ from edgebench.agent.worker.timeouts import (
     TIMEOUT_MARGIN_S,
     UPLOAD_BYTES_PER_S,
 )
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
     ModelRefused,
@@ -42,6 +41,7 @@ from edgebench.protocol.errors import (
     WorkerTimeout,
     error_from_code,
 )
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import (
     CheckFacts,
     Confinement,

@@ -20,8 +20,8 @@ from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import apply_limits, default_memory_bytes
 from edgebench.agent.worker.permissions import permissions_of
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import EdgebenchError, RuntimeUnavailable
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import RuntimeFacts
 
 if TYPE_CHECKING:

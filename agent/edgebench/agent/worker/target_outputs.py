@@ -31,7 +31,6 @@ from edgebench.agent.worker.reference import (
 )
 from edgebench.agent.worker.rehearsal import refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import (
     DatasetTooSlow,
     EdgebenchError,
@@ -39,6 +38,7 @@ from edgebench.protocol.errors import (
     MeasurementError,
     RemoteProtocolError,
 )
+from edgebench.protocol.plain import from_plain
 from edgebench.protocol.record import CheckFacts, RuntimeFacts, TensorSpec
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.target import OpenTarget

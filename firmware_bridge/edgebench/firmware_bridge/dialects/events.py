@@ -209,6 +209,52 @@ class FrameModeReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ListeningBegin:
+    """The board listens from now on; a pulse comes right after this line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListeningEnd:
+    """The board listens no more; a pulse came right before this line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationsHead:
+    """Line before the activations of all frames that were heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberList:
+    """One line of a list of whole numbers; empty for a bracket alone."""
+
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SoundBegin:
+    """An interface board plays this file."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBegin:
+    """An interface board notes edges of the board's pins from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionsHead:
+    """Line before the times at which the board detected something, milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessingHead:
+    """Line before the times at which the processing of frames began or ended, each 10 µs."""
+
+    is_end: bool
+
+
+@dataclass(frozen=True, slots=True)
 class OtherText:
     """Line that means nothing here: help, greetings, or what is left of a damaged one."""
 
@@ -242,6 +288,14 @@ BoardEvent = (
     | CyclesHead
     | CyclesPart
     | FrameModeReply
+    | ListeningBegin
+    | ListeningEnd
+    | ActivationsHead
+    | NumberList
+    | SoundBegin
+    | RecordBegin
+    | DetectionsHead
+    | ProcessingHead
     | OtherText
 )
 

@@ -2,10 +2,34 @@
 
 It ends its replies in `m-ready` as well, but repeats every command in a line of its own, has errors
 without a prefix, counts the bytes of a load, and prints no timestamp. The text of `help` ends in a
-terminator of ours, a stray `%`, before `m-ready`.
+terminator of ours, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies what it
+hears between `start` and `stop`.
 
-Source: mlcommons/tiny, benchmark/reference_submissions/streaming_wakeword (command handling); the
-firmware cannot run `infer`: it classifies what it hears between `start` and `stop`.
+    start%   →  Received command: start
+                Listening for I2S data ...
+                                                a pulse on the timestamp pin
+                DMA receive initiated.
+                m-ready
+    stop%    →  Received command: stop
+                                                a pulse on the timestamp pin
+                Streaming stopped.
+                target activations:
+                [-128, -127, … ,                16 a line: one for each frame since `start`
+                -125
+                ]
+                m-ready
+
+The interface board before it plays the sound, and times the pin that is high while a frame is
+processed. Its times are those of a counter of 10 µs; the words say seconds.
+
+    play FILE%          →  Playing FILE, then m-ready at the end of the sound
+    record_detections%  →  Now recording detections, m-ready; its counter begins at 0
+    print_detections%   →  Detection Timestamps (ms), one a line, m-ready
+    print_dutycycle%    →  Duty cycle start times (s), then Duty cycle stop times (s), with lines of
+                           numbers behind each, m-ready
+
+Source: mlcommons/tiny, benchmark/reference_submissions/streaming_wakeword (sww_ref_util),
+benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner (streaming_ww_utils).
 """
 
 from __future__ import annotations
@@ -20,17 +44,31 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
     numbers,
 )
 
+STREAMING = "mlperf_tiny_streaming"
+"""Name of the dialect."""
 STREAMING_MODELS = ("sww01", "strww01")
 """Models of firmware that speaks this dialect."""
 MAX_CHARS = 1027
 """Its buffer has 1028 characters."""
 
+_LIST = (
+    line_pattern(
+        r"\[?\s*(-?\d{1,10}(?:\s*,\s*-?\d{1,10})*)\s*,?\s*\]?",
+        lambda m, _: said.NumberList(tuple(int(one) for one in m[1].split(","))),
+        has_prefix=False,
+    ),
+    line_pattern(r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: said.NumberList(()), has_prefix=False),
+)
+"""Lines of a list that is printed over several; upstream has firmware that ends it twice."""
 _STREAMING = (
     line_pattern(r"Received command: (.*)", lambda m, _: said.CommandEcho(m[1]), has_prefix=False),
     line_pattern(
         r"Error:? (.*)|(Unrecognized command.*|Empty command.*)",
         lambda m, _: said.ErrorReply(m[1] or m[2]),
         has_prefix=False,
+    ),
+    line_pattern(
+        r"(I2S Rx currently in progress.*)", lambda m, _: said.ErrorReply(m[1]), has_prefix=False
     ),
     line_pattern(
         r"Expecting (\d{1,10}) bytes", lambda m, _: said.ExpectedSize(int(m[1])), has_prefix=False
@@ -43,15 +81,44 @@ _STREAMING = (
         lambda m, q: said.ModelOutputs(numbers(m[1], q)),
         has_prefix=False,
     ),
+    line_pattern(
+        r"Listening for I2S data.*", lambda _, __: said.ListeningBegin(), has_prefix=False
+    ),
+    line_pattern(r"Streaming stopped\.", lambda _, __: said.ListeningEnd(), has_prefix=False),
+    line_pattern(r"target activations:", lambda _, __: said.ActivationsHead(), has_prefix=False),
+    *_LIST,
+)
+_INTERFACE = (
+    line_pattern(r"Playing (.*)", lambda m, _: said.SoundBegin(m[1]), has_prefix=False),
+    line_pattern(r"Now recording detections", lambda _, __: said.RecordBegin(), has_prefix=False),
+    line_pattern(
+        r"Detection Timestamps \(ms\)", lambda _, __: said.DetectionsHead(), has_prefix=False
+    ),
+    line_pattern(
+        r"Duty cycle (start|stop) times \(s\)",
+        lambda m, _: said.ProcessingHead(is_end=m[1] == "stop"),
+        has_prefix=False,
+    ),
+    *_LIST,
 )
 
 
 def streaming() -> LineDialect:
     """Dialect of the streaming wake-word firmware."""
     return LineDialect(
-        "mlperf_tiny_streaming",
+        STREAMING,
         (*_STREAMING, *MLPERF_TINY),
-        rf"Received command: |{BEGINNINGS}",
+        rf"Received command: |Streaming stopped|target activations:|{BEGINNINGS}",
         chunk_bytes=CHUNK_BYTES,
         max_chars=MAX_CHARS,
+    )
+
+
+def interface_board() -> LineDialect:
+    """Dialect of the interface board itself, which has the sound."""
+    return LineDialect(
+        "interface_board",
+        (*_INTERFACE, *MLPERF_TINY),
+        rf"Duty cycle |{BEGINNINGS}",
+        chunk_bytes=CHUNK_BYTES,
     )

@@ -19,6 +19,10 @@ from edgebench.protocol.errors import BoardLost, ErrorCode, TargetError, UsageEr
 
 BOOTLOADER_BAUD_RATE = 1200
 """A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
+BITS_PER_BYTE = 10
+"""Start bit, eight bits, stop bit."""
+DRAIN_POLL_S = 0.05
+"""Longest pause between two looks at what the driver has yet to send."""
 _SOCKET = "socket://"
 
 
@@ -86,13 +90,36 @@ class SerialLine:
         """Send in one piece."""
         try:
             self._port.write(data)
-            self._port.flush()
+            self._drain()
         except self._write_timeout as exc:
             raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s") from exc
         # pyserial's own errors are of the first class; what it passes on of a port that vanishes
         # while it drains is of the second.
         except (OSError, termios.error) as exc:
             raise self._lost() from exc
+
+    def _drain(self) -> None:
+        """Wait until the driver has sent what it was given.
+
+        pyserial's `flush` (tcdrain) waits for ever, where a board stops to read. What is left is
+        thrown away then, or closing the port would wait for it (30 s, `closing_wait` of Linux).
+
+        Raises:
+            BoardLost: the board takes nothing any more.
+        """
+        if "://" in self.name:  # no driver of this machine has the bytes
+            return
+        deadline_s = time.monotonic() + WRITE_S
+        left_bytes, before_bytes = self._port.out_waiting, 0
+        while left_bytes:
+            now_s = time.monotonic()
+            if left_bytes != before_bytes:
+                deadline_s = now_s + WRITE_S
+            elif now_s > deadline_s:
+                self._port.reset_output_buffer()
+                raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s")
+            time.sleep(min(left_bytes * BITS_PER_BYTE / self._port.baudrate, DRAIN_POLL_S))
+            left_bytes, before_bytes = self._port.out_waiting, left_bytes
 
     def close(self) -> None:
         """Close the port."""
@@ -157,6 +184,16 @@ def open_line(address: str, baud_rate: int) -> SerialLine | SocketLine:
     return SerialLine(address, baud_rate) if socket is None else SocketLine(*socket)
 
 
+def split_sound(address: str) -> tuple[str, str]:
+    """An address, and the file that an interface board there plays; empty: none.
+
+    >>> split_sound("/dev/ttyACM0,play=long.wav"), split_sound("/dev/ttyACM0")
+    (('/dev/ttyACM0', 'long.wav'), ('/dev/ttyACM0', ''))
+    """
+    place, _, sound = address.partition(",play=")
+    return place, sound
+
+
 def check_address(address: str) -> tuple[str, int] | None:
     """Host and port of a `socket://` address; None: it is of another kind.
 
@@ -172,6 +209,8 @@ def check_address(address: str) -> tuple[str, int] | None:
 
 
 def _check_speed(baud_rate: int) -> None:
+    if baud_rate < 1:
+        raise UsageError(f"speed of a line must be at least 1 baud, got {baud_rate}")
     if baud_rate == BOOTLOADER_BAUD_RATE:
         raise UsageError(
             f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, which starts bootloaders"

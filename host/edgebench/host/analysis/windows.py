@@ -67,7 +67,7 @@ def measure_windows(
     counts = np.array([one.count for one in target.windows])
     ticks = [one.ticks for one in target.windows if one.ticks is not None]
     if len(ticks) < len(target.windows):
-        return _metered(counts, target.warmup_count, metered_s)
+        return _metered(target, counts, metered_s)
     times_s = np.array([one.duration_s for one in target.windows], np.float64)
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
@@ -98,20 +98,27 @@ def measure_windows(
 
 
 def _metered(
-    counts: NDArray[np.int64], warmup_count: int, metered_s: Sequence[float] | None
+    target: TargetRecord, counts: NDArray[np.int64], metered_s: Sequence[float] | None
 ) -> WindowMeasurement:
-    """Numbers of a target that tells no time: those of the meter's clock, or none."""
+    """Numbers of a target that tells no time: those of the meter's clock, or none.
+
+    Where it infers what it hears, each inference may be timed by the board that plays to it. A
+    window is as long as the sound then, and says nothing of an inference.
+    """
+    inference_ns = _inference_ns(target)
+    latency = None if inference_ns is None else summarize(inference_ns)
     summary = WindowSummary(
         count=len(counts),
         inference_count=int(counts.sum()),
-        warmup_count=warmup_count,
+        warmup_count=target.warmup_count,
         shortest_s=None,
         duration_ns_per_inference=None,
         range_ratio=None,
-        resolution_ratio=None,
+        resolution_ratio=EDGE_TICKS / min(target.inference_ticks) if latency else None,
     )
     if metered_s is None:
-        return WindowMeasurement(summary, None, None, None, None)
+        beside_s = sum(one.end_ns - one.begin_ns for one in target.windows) / 1e9
+        return WindowMeasurement(summary, None, None, latency, beside_s if latency else None)
     times_s = np.array(metered_s)
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
@@ -122,7 +129,8 @@ def _metered(
         range_ratio=float(np.ptp(each_ns)) / median_ns,
         is_timed_by_meter=True,
     )
-    return WindowMeasurement(summary, 1e9 / median_ns, None, None, float(times_s.sum()))
+    throughput_per_s = 1e9 / median_ns if target.pace_ns is None else None
+    return WindowMeasurement(summary, throughput_per_s, None, latency, float(times_s.sum()))
 
 
 def _check(window: Window) -> None:

@@ -10,19 +10,27 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
-from edgebench.host.bench.model import Model, open_model
+from edgebench.host.bench.model import Model, model_on_device, open_model
 
+IN_FIRMWARE = "firmware"
+"""Word for the model that a board came with, where a name has to be given."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 
-def builtin_models() -> list[Model]:
-    """All built-in models."""
+def builtin_models(*, precision: str | None = None) -> list[Model]:
+    """All built-in models, or those of this precision."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
-    return [open_model(_FOLDER / entry["file"]) for entry in manifest["models"]]
+    return [
+        open_model(_FOLDER / entry["file"])
+        for entry in manifest["models"]
+        if precision in (None, entry["precision"])
+    ]
 
 
 def find_model(name: str) -> Model:
     """The model file at this path, or the built-in model of this name.
+
+    `firmware`, where no file is called so, is the model that a board has in its firmware.
 
     Raises:
         UsageError: there is neither.
@@ -33,4 +41,6 @@ def find_model(name: str) -> Model:
     is_builtin = path.name == name and path.suffix and os.path.exists(builtin)
     if is_builtin and not os.path.exists(path):
         return open_model(builtin)
+    if name == IN_FIRMWARE and not os.path.exists(path):
+        return model_on_device(name)
     return open_model(path)

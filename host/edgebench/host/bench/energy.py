@@ -46,7 +46,6 @@ from edgebench.host.store.layout import (
 )
 from edgebench.host.store.power_file import PowerFile
 from edgebench.meters.uncertainty import Unit
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -59,6 +58,7 @@ from edgebench.protocol.errors import (
     TraceRefused,
     UsageError,
 )
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
 

@@ -1,5 +1,7 @@
 """The health check of a device: what it says of itself, and a quick run of a built-in model.
 
+A board that came with its model runs that one, as it takes no other.
+
 The run goes into a store that is thrown away. What earlier commands have left on the device stays
 there for the next one that measures.
 """
@@ -14,7 +16,7 @@ from edgebench.device_profiles.load import find_profile
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.lease import take_lease
-from edgebench.host.bench.model import Model
+from edgebench.host.bench.model import Model, model_on_device
 from edgebench.host.bench.plan import run_all, runtimes_for
 from edgebench.host.bench.request import new_request
 from edgebench.host.bench.run import DeviceLane
@@ -118,11 +120,13 @@ def _require_cool(system: SystemDescription, temp_c: float | None) -> None:
 
 
 def _model_for(system: SystemDescription) -> Model:
-    """The built-in model that this device can run.
+    """The model that this device is to run: that in its firmware, or a built-in one.
 
     Raises:
         RuntimeUnavailable: it has no runtime for any.
     """
+    if system.own_model is not None:
+        return model_on_device(system.own_model)
     refusals: list[str] = []
     for name in MODELS:
         model = find_model(name)
@@ -137,7 +141,8 @@ def _model_for(system: SystemDescription) -> Model:
 
 def _quick_run(client: Client, name: str, model: Model, cancellation: Cancellation) -> Run:
     """A run that is not kept."""
-    request = new_request([model.path], on=[name], preset="quick", runs=1, **_CHANGES)
+    named = () if model.is_on_device else (model.path,)
+    request = new_request(named, on=[name], preset="quick", runs=1, **_CHANGES)
     with tempfile.TemporaryDirectory(prefix="edgebench-check-") as folder:
         store, watcher = Store(Path(folder)), Watcher()
         take_lease(client, name, 0.0, watcher, cancellation)

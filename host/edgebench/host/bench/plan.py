@@ -14,7 +14,7 @@ from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
-from edgebench.host.result.facts import SET_PREFIX, Pair, SetMember
+from edgebench.host.result.facts import SET_PREFIX, EnergyRequest, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import SystemDescription
@@ -40,6 +40,9 @@ ONE_RUN_ONLY = (
 )
 """Errors that end one run of several; any other ends them all."""
 BASELINE, CANDIDATE = "baseline", "candidate"
+MIN_EDGES_IDLE_S = 0.5
+"""Shortest idle time beside a board whose windows a meter times by edges: the last edges reach the
+host after the last inference, those of a PPK2 and an LPM01A within some tenths of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +224,7 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
-    if system.own_model is not None and not (system.takes_own_file and request.has_named_models):
-        request = request.of_own_model(system.own_model)
+    request = request.on_system(system)
     refuse_too_large(client.device.name, request, system)
     if meter is not None:
         meter.require_served(system)
@@ -230,11 +232,8 @@ def _steps_on(
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.absent(report)
     steps = plan_steps(request, system)
-    if meter is not None and request.accuracy and any(step.is_target for step in steps):
-        raise UsageError(
-            "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
-            "the pulses of the data set would be taken for windows"
-        )
+    if meter is not None and any(step.is_target for step in steps):
+        refuse_unseen_edges(meter.request, has_dataset=request.accuracy is not None)
     left_out = _unmeasured_references(request, system)
     for model in request.accuracy.added if request.accuracy else ():
         if model in left_out:
@@ -242,6 +241,25 @@ def _steps_on(
         else:
             watcher.added(model)
     return steps
+
+
+def refuse_unseen_edges(energy: EnergyRequest, *, has_dataset: bool) -> None:
+    """Refuse a run in which the meter cannot see the last edges of a board as those of windows.
+
+    Raises:
+        UsageError: other pulses come last, or the recording ends before the edges are in it.
+    """
+    if has_dataset:
+        raise UsageError(
+            "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
+            "the pulses of the data set would be taken for windows"
+        )
+    idle_s = energy.idle_duration_s
+    if idle_s is not None and idle_s < MIN_EDGES_IDLE_S:
+        raise UsageError(
+            f"--idle must be at least {MIN_EDGES_IDLE_S:g} s with a microcontroller, got "
+            f"{idle_s:g} s: the last edges of its windows reach the meter after the last inference"
+        )
 
 
 def _unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:

@@ -27,6 +27,7 @@ from edgebench.host.power.metering import (
     other_instrument,
 )
 from edgebench.host.result.facts import EnergyRequest
+from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
@@ -139,13 +140,26 @@ class BenchRequest:
                 check_wiring(energy.meter, (device,))
         return replace(self, devices=(device,), energy=energy)
 
-    def of_own_model(self, name: str) -> BenchRequest:
-        """The request for one device whose firmware has a model in it, and takes no other.
+    def on_system(self, system: SystemDescription) -> BenchRequest:
+        """The request for one device, which may have a model in its firmware, and take no other.
+
+        Of the built-in models it gets those that it can run.
 
         Raises:
             OwnModelOnly: other models are asked for, or inputs or outputs that nobody knows.
+            UsageError: the model in its firmware is asked for, and there is none.
         """
+        name = system.own_model
+        formats = {one for report in system.runtimes if report.is_target for one in report.formats}
+        if name is None and formats and not self.has_named_models:
+            # Microcontrollers run quantised models only.
+            quantised = builtin_models(precision="int8")
+            return replace(self, models=tuple(one for one in quantised if one.format in formats))
         device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
+        if name is None or (system.takes_own_file and self.has_named_models):
+            if any(model.is_on_device for model in self.models):
+                raise UsageError(f"{device} has no model in its firmware")
+            return self
         if self.has_named_models:
             raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)
         if self.inputs is not None or self.accuracy is not None:
@@ -233,7 +247,7 @@ def new_request(
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
-        has_named_models=bool(models),
+        has_named_models=bool(models) and not all(model.is_on_device for model in opened),
         devices=devices,
         runtime=runtime,
         spec=_share(spec, run_count),

@@ -32,8 +32,8 @@ from edgebench.host.store.files import (
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError, RunDamaged, RunNewer, UsageError
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
 from edgebench.protocol.traces import METER_FILE

@@ -16,6 +16,7 @@ from edgebench.host.bench.lease import take_lease
 from edgebench.host.bench.plan import (
     Step,
     refuse_too_large,
+    refuse_unseen_edges,
     run_request,
     runtimes_for,
     runtimes_of_targets,
@@ -44,6 +45,7 @@ from edgebench.protocol.errors import (
     StoreError,
     TooLarge,
     TransportError,
+    UsageError,
 )
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
@@ -217,6 +219,16 @@ class PairedDevice:
         lane, device, energy = self._lane, self._target.device, self._target.request.energy
         request = self._host.request(order.cell)
         request = request.on_device(device.name, energy.meter if energy else None)
+        try:
+            request = request.on_system(self._system)
+        except UsageError:  # it is this run's, and not the device's
+            lane.watcher.run(
+                order.cell.device,
+                request.models[0],
+                runtimes_for(request.models[0], request.runtime, self._system)[0],
+                order.place,
+            )
+            raise
         refuse_too_large(lane.client.device.name, request, self._system)
         model = request.models[0]
         runtime = runtimes_for(model, request.runtime, self._system)[0]
@@ -227,6 +239,8 @@ class PairedDevice:
         newest = next(reversed(list(order.references.values())), None)
         reference = order.references.get(runtime, newest)
         is_target = runtime in runtimes_of_targets(self._system)
+        if is_target and self._meter is not None:
+            refuse_unseen_edges(self._meter.request, has_dataset=request.accuracy is not None)
         step = Step(model, runtime, member=order.member, is_target=is_target)
         made = run_request(request, step, reference, self._meter)
         return measure(lane, replace(made, new_id=new_id))

@@ -26,13 +26,13 @@ from edgebench.host.store.layout import (
     PLAN_FILE,
     Store,
 )
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import (
     CampaignRunning,
     NoSuchCampaign,
     RemoteProtocolError,
     StoreError,
 )
+from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import printable
 
 LAST = "last"

@@ -71,7 +71,7 @@ def report(
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console
-    from edgebench.protocol.codec import to_plain
+    from edgebench.protocol.plain import to_plain
 
     if is_json:
         document: dict[str, Any] = {"comparisons": to_plain(tuple(comparisons))}

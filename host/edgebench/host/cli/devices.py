@@ -67,7 +67,7 @@ def _list(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
     from edgebench.host.show.devices import devices_table
     from edgebench.host.show.tables import console
-    from edgebench.protocol.codec import to_plain
+    from edgebench.protocol.plain import to_plain
 
     if not 0 <= options.timeout <= MAX_TIMEOUT_S:
         limit = f"0 to {MAX_TIMEOUT_S:g} s (10 minutes)"
@@ -88,7 +88,7 @@ def _check(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.devices.health import CheckState, HealthCheck
     from edgebench.host.lab import Lab
     from edgebench.host.show.devices import check_line
-    from edgebench.protocol.codec import to_plain
+    from edgebench.protocol.plain import to_plain
     from edgebench.protocol.text import printable
 
     def say(check: HealthCheck) -> None:

@@ -49,7 +49,8 @@ def run_watch(*, as_json: bool) -> ExitCode:
 
 
 async def _print_documents(updates: AsyncIterator[Update]) -> None:
-    from edgebench.protocol.codec import kind_of, to_plain
+    from edgebench.protocol.codec import kind_of
+    from edgebench.protocol.plain import to_plain
 
     async for update in updates:
         plain = {"update": kind_of(type(update)), **_without_nan(to_plain(update))}

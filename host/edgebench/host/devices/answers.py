@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, TypeVar
 
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import RemoteProtocolError
+from edgebench.protocol.plain import from_plain
 from edgebench.protocol.text import one_line, printable
 
 _T = TypeVar("_T")

@@ -13,10 +13,10 @@ from pathlib import Path
 from edgebench.host.devices.locked import locked, write_whole
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.identity import new_identity
 from edgebench.protocol.paths import refuse_long, user_paths
+from edgebench.protocol.plain import from_outside, to_plain
 
 SEAT_MARK = "/"
 """What stands between the name of an agent and that of its seat."""

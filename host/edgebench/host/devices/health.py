@@ -30,7 +30,6 @@ from pathlib import Path
 
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.locked import locked, write_whole
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import (
     EdgebenchError,
     LinkLost,
@@ -44,6 +43,7 @@ from edgebench.protocol.errors import (
     WorkerDied,
 )
 from edgebench.protocol.paths import user_paths
+from edgebench.protocol.plain import from_outside, to_plain
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError, UsageError
 from edgebench.protocol.identity import der_of, fingerprint
 from edgebench.protocol.pem import Pem
+from edgebench.protocol.plain import from_outside, to_plain
 
 LAB_FILE_VERSION = 1
 MAX_FILE_BYTES = 2**20

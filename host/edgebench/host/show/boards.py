@@ -10,7 +10,7 @@ from rich.text import Text
 
 from edgebench.host.show.tables import console, plain_table, text
 from edgebench.protocol.bridge import PortReport
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
 

@@ -25,7 +25,7 @@ from edgebench.host.show.units import (
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}

@@ -128,7 +128,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         facts.append(("confinement", confinement_line(conditions.confinement)))
     if not run.verdict.is_refused:
         facts += _numbers(run.metrics)
-    facts += [("device", f"{device.name}, {device.soc}, {device.os}"), *_machine(run)]
+    # A target runs no operating system.
+    kind = f"{device.soc}, {device.os}" if conditions.firmware is None else device.arch
+    facts += [("device", f"{device.name}, {kind}"), *_machine(run)]
     if conditions.ambient_c is not None:
         facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts
@@ -220,6 +222,8 @@ def _kind(run: Run) -> str:
 
 def _inputs(conditions: Conditions) -> str:
     """Where the inputs come from, and the shapes of the first ones."""
+    if conditions.firmware is not None and not conditions.inputs:
+        return "what the device hears: none are sent to it"
     source = conditions.inputs_file or "drawn from the seed"
     if clipped := conditions.inputs_clipped_ratio:
         share = f"{clipped:.2%}" if clipped >= 1e-4 else "under 0.01%"

@@ -38,11 +38,12 @@ from edgebench.host.store.layout import (
 from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
-from edgebench.protocol.record import Event, RunRecord, TelemetryFacts
+from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.protocol.record import Event, RunRecord
 from edgebench.protocol.spec import samples_per_query
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.text import one_line
 
 _COMPRESSION = "zstd"

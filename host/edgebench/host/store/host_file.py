@@ -18,8 +18,9 @@ from edgebench.host.arrays import load_arrays
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts
 from edgebench.host.store.layout import HOST_FACTS_FILE, LABELS_FILE, RAW_DIRECTORY
-from edgebench.protocol.codec import MAX_PAYLOAD_BYTES, from_outside, to_plain
+from edgebench.protocol.codec import MAX_PAYLOAD_BYTES
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
+from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import HOST_FILE
 

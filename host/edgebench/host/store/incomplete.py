@@ -21,8 +21,8 @@ from pathlib import Path
 from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store
 from edgebench.meters.spool import recorded_s
 from edgebench.protocol.clock import ClockProbe
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.traces import METER_FILE
 

@@ -33,7 +33,7 @@ from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport, SampleBlock
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 GROUP_ROWS = 1 << 17
 KEY = "edgebench"

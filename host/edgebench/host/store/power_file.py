@@ -38,8 +38,8 @@ from edgebench.host.store.power import (
 )
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamaged
+from edgebench.protocol.plain import from_plain
 
 _DIGITAL_BITS = 8
 Read = Callable[[int, list[str] | None], Any]

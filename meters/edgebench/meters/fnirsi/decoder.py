@@ -11,7 +11,7 @@ from edgebench.meters.cable import sign_of
 from edgebench.meters.fnirsi.reports import SAMPLES, ReportFramer, is_data, samples_of
 from edgebench.meters.hid import REPORT_BYTES
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import ByteStream, Dialog, run_dry
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 MODELS = {
     (0x0483, 0x003A): ("FNB48", 0.5),

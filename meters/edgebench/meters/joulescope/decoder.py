@@ -23,7 +23,7 @@ from edgebench.meters.joulescope.blocks import (
 )
 from edgebench.meters.joulescope.lanes import Lane
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 _HOLD_S = 0.5
 _NS_PER_S = 1e9

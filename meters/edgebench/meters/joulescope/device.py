@@ -24,9 +24,9 @@ from edgebench.meters.joulescope.unit import JoulescopeUnit
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 INSTALL = install_command("joulescope")
 RATES_HZ = (*(m * 10**e for e in range(6) for m in (1, 2, 5)), 1_000_000)

@@ -18,7 +18,7 @@ from edgebench.meters.km003c.messages import (
 )
 from edgebench.meters.polled import Point, PolledDecoder, Reading
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 LIMIT_V, LIMIT_A = 50.0, 6.0
 """Assumed: no data sheet of ChargerLAB's was at hand. If its range ends earlier, values that it

@@ -44,8 +44,8 @@ from edgebench.meters.polled import HOST_CLOCK, PolledSession, Reading, timed
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Dialog
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 MODELS = {(0x5FC9, 0x0061): "KM002C", (0x5FC9, 0x0063): "KM003C"}
 RATE_HZ = 200.0

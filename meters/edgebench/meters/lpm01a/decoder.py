@@ -25,7 +25,7 @@ from edgebench.meters.lpm01a.items import (
 from edgebench.meters.lpm01a.settings import EventEdge, Lpm01aSettings
 from edgebench.meters.lpm01a.timeline import PlacedValues, StampTimeline, joined
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 STAMP_S = 1.0
 """Interval of the stamps, which alone tell how many samples had come by when."""

@@ -33,8 +33,8 @@ from edgebench.meters.lpm01a.settings import (
 from edgebench.meters.options import Options
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.transport import Connect, SerialTransport, find_port
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x0483, 0x5740)
 """USB id of every serial port that is made with ST's software: what answers is asked who it is."""

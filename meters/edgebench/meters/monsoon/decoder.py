@@ -24,8 +24,8 @@ from edgebench.meters.monsoon.packets import (
     kinds_of,
 )
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.plain import from_plain
 
 VOLT = 62.5e-6 * 4
 """Step of the main voltage."""

@@ -27,8 +27,8 @@ from edgebench.meters.monsoon.packets import PACKET_BYTES, VOLTS, Register
 from edgebench.meters.options import Options, check_supply
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x2AB9, 0x0001)
 WHAT = "Monsoon"

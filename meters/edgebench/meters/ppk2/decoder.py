@@ -19,7 +19,7 @@ from edgebench.meters.ppk2.words import (
     ranges_of,
 )
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
+from edgebench.protocol.plain import from_plain
 
 SWITCH_SAMPLES = 2
 """Samples after a saturated one in which the unit has switched to a higher range; the app's own

@@ -28,8 +28,8 @@ from edgebench.meters.transport import (
     run_dry,
 )
 from edgebench.meters.uncertainty import CurrentLimit, Kind, Origin, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 USB_ID = (0x1915, 0xC00A)
 BAUD_RATE = 115_200

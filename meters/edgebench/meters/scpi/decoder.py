@@ -15,8 +15,8 @@ from edgebench.meters.scpi.power_meter import Wt300Decoder
 from edgebench.meters.scpi.query import QueryDecoder
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import TargetError
+from edgebench.protocol.plain import from_plain
 
 
 class BlockDecoder(UniformDecoder):

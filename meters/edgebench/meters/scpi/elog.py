@@ -21,8 +21,8 @@ from edgebench.meters.scpi.instrument import FETCH_COUNT, FETCH_S, DataLogger
 from edgebench.meters.scpi.link import ScpiLink
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
 from edgebench.meters.uncertainty import Kind, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import to_plain
 
 _STEP_NS = 20_480
 _PERIOD_MIN_STEPS = 10

@@ -30,8 +30,8 @@ from edgebench.meters.scpi.instrument import (
 from edgebench.meters.scpi.link import ScpiLink
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, ScpiSetup, refuse_others
 from edgebench.meters.uncertainty import Kind, Unit, term
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import from_plain, to_plain
 
 MEMORY_MODELS = re.compile(r"344(65|70)A")
 RATE_MAX_HZ = 2000.0

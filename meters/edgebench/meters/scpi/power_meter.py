@@ -26,8 +26,8 @@ from edgebench.meters.scpi.answers import SPECIAL, flags_of, numbers_of
 from edgebench.meters.scpi.instrument import PolledInstrument
 from edgebench.meters.scpi.setup import AnswerKind, ScpiSettings, refuse_others
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import to_plain
 
 _ITEMS = ("U", "I", "P")
 _ERROR = ":STATUS:ERROR?"

@@ -34,8 +34,8 @@ from edgebench.meters.scpi.setup import (
     refuse_others,
 )
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
-from edgebench.protocol.codec import from_plain, to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import from_plain, to_plain
 
 _RATE_HZ = 10.0
 _MIN_WINDOW_VALUES = 20

@@ -16,8 +16,8 @@ import numpy as np
 from edgebench.meters.base import Decoder, Flag, Floats, Gap, Header, Packet, SampleBlock
 from edgebench.meters.sigrok.readings import readings_of, values_of
 from edgebench.meters.timeline import UniformDecoder
-from edgebench.protocol.codec import from_plain
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.plain import from_plain
 
 LATE_ROUNDS = 2.5
 """Interval, in rounds, above which readings count as lost."""

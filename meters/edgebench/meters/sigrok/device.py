@@ -28,8 +28,8 @@ from edgebench.meters.sigrok.program import PROGRAM, Sigrok
 from edgebench.meters.sigrok.readings import Reading, readings_of
 from edgebench.meters.stream import StreamSession
 from edgebench.meters.uncertainty import Kind, Origin, UncertaintyTerm, Unit, term
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.plain import to_plain
 
 RATE_MAX_HZ = 100_000
 """Values come as text, of which this machine has to read a few megabytes a second then."""

@@ -23,7 +23,7 @@ from edgebench.meters.synthetic.decoder import SAMPLE
 from edgebench.meters.synthetic.follow import READ_SAMPLES, Follower
 from edgebench.meters.synthetic.waveform import SyntheticSettings, settings_of
 from edgebench.meters.uncertainty import Distribution, Kind, UncertaintyTerm, Unit, term
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 _TICK_S = 0.01
 _COMPUTED = "synthetic: computed, nothing is measured"

@@ -23,7 +23,7 @@ from support.tools import need_root, skip_or_fail
 
 from edgebench.agent.confine import AllowedPaths, Kernel, Permissions, apply, confine
 from edgebench.agent.worker.limits import die_with
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import Confinement
 
 _PR_GET_PDEATHSIG, _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 2, 3, 4

@@ -15,39 +15,50 @@ from support.boards import BOARDS, make_board
 from edgebench.agent.telemetry import process
 from edgebench.agent.telemetry.job import FACTS_FILE, HeatReport, HeatState, LiveReading, SamplerJob
 from edgebench.agent.telemetry.process import SamplerLoss, SamplerMessage, SamplerProcess
-from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
 
-Act = Callable[[int], Awaitable[None]]
-"""Does something to the sampler with this process id."""
+Heard = list[SamplerMessage]
+Act = Callable[[int, Heard], Awaitable[None]]
+"""Does something to the sampler with this process id, and waits for what it hears of it."""
 
 
-async def nothing(_: int) -> None:
-    """Let it sample for a moment."""
-    await asyncio.sleep(0.5)
+async def until(is_enough: Callable[[], bool]) -> None:
+    """Let the sampler and the daemon work."""
+    while not is_enough():
+        await asyncio.sleep(0.01)
+
+
+async def nothing(_: int, heard: Heard) -> None:
+    """Let it sample until it has told of it, or is lost."""
+    await until(lambda: any(not isinstance(said, HeatReport) for said in heard))
 
 
 def sampled(
-    tmp_path: Path, act: Act = nothing, hear: Callable[[SamplerMessage], None] | None = None
-) -> tuple[TelemetryFacts, list[SamplerMessage]]:
+    tmp_path: Path, act: Act = nothing, hear: Callable[[SamplerMessage], None] = lambda _: None
+) -> tuple[TelemetryFacts, Heard]:
     """What one sampler told, and left."""
     root = make_board(tmp_path / "root", BOARDS["raspberry_pi_5"])
     directory = tmp_path / "run"
     directory.mkdir(exist_ok=True)
-    heard: list[SamplerMessage] = []
+    heard: Heard = []
+
+    def note(said: SamplerMessage) -> None:
+        heard.append(said)
+        hear(said)
 
     async def run() -> TelemetryFacts:
         sampler = SamplerProcess(directory)
         job = SamplerJob(os.getpid(), str(root), abort_c=88.0, zones=("cpu-thermal",))
-        await sampler.start(job, hear or heard.append)
+        await sampler.start(job, note)
         for child in psutil.Process().children():
-            await act(child.pid)
+            await act(child.pid, heard)
         return await sampler.end()
 
     return asyncio.run(run()), heard
 
 
-def lost(heard: list[SamplerMessage]) -> list[str]:
+def lost(heard: Heard) -> list[str]:
     """Reasons for which nobody watches."""
     return [said.reason for said in heard if isinstance(said, SamplerLoss)]
 
@@ -81,9 +92,9 @@ def test_sampler_that_cannot_be_started_says_so(
 def test_sampler_that_is_killed_is_lost_at_once(tmp_path: Path) -> None:
     """The board is cooked until the run is over."""
 
-    async def kill(pid: int) -> None:
+    async def kill(pid: int, heard: Heard) -> None:
         os.kill(pid, signal.SIGKILL)
-        await asyncio.sleep(0.5)
+        await until(lambda: bool(lost(heard)))
 
     facts, heard = sampled(tmp_path, kill)
     assert lost(heard) == ["the sampler ended with status -9"]
@@ -104,9 +115,9 @@ def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
     """A sampler that hangs is a sampler, and nobody watches."""
     monkeypatch.setattr(process, "SILENCE_S", 3.0)
 
-    async def stop(pid: int) -> None:
+    async def stop(pid: int, heard: Heard) -> None:
         os.kill(pid, signal.SIGSTOP)
-        await asyncio.sleep(4.0)
+        await until(lambda: bool(lost(heard)))
         os.kill(pid, signal.SIGCONT)
 
     facts, heard = sampled(tmp_path, stop)
@@ -116,15 +127,12 @@ def test_sampler_that_stands_still_is_lost_and_its_trace_is_kept(
 
 def test_listener_that_fails_loses_nothing(tmp_path: Path) -> None:
     """A host that goes away at the wrong moment costs the run that it asked for."""
-    heard: list[SamplerMessage] = []
 
-    def fail(said: SamplerMessage) -> None:
-        heard.append(said)
+    def fail(_: SamplerMessage) -> None:
         raise RuntimeError("nobody is there")
 
-    async def wait(_: int) -> None:
-        await asyncio.sleep(1.5)
+    async def wait(_: int, heard: Heard) -> None:
+        await until(lambda: len(heard) >= 3)
 
     facts, _ = sampled(tmp_path, wait, fail)
-    assert len(heard) >= 3
     assert facts.reading_count > 0

@@ -21,7 +21,7 @@ from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.agent.telemetry.live import Observer
 from edgebench.agent.telemetry.source import FileSensors, NoData, scaled
 from edgebench.agent.telemetry.sources.thermal import ThermalSource
-from edgebench.protocol.record import TelemetryFacts
+from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_COLUMNS, TELEMETRY_FILE, row_count
 
 PID = 4321

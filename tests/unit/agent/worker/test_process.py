@@ -19,8 +19,8 @@ from support.tools import need_runtime
 from edgebench.agent.worker import process
 from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.process import PhaseStart, WorkerProcess
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import ModelRefused, WorkerDied
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import (
     BindingFacts,
     CheckFacts,

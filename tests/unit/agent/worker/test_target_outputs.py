@@ -16,8 +16,8 @@ from edgebench.agent.worker import target_outputs
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.reference import OUTPUTS_FILE, SAMPLES_FILE
 from edgebench.agent.worker.target_outputs import compare_with_reference
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import CheckFacts, ModelFacts, RuntimeFacts
 from edgebench.protocol.spec import RunSpec
 

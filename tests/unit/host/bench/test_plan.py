@@ -10,9 +10,16 @@ import pytest
 from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.plan import ALL_RUNTIMES, Step, plan_steps, refuse_too_large, run_request
+from edgebench.host.bench.plan import (
+    ALL_RUNTIMES,
+    Step,
+    plan_steps,
+    refuse_too_large,
+    refuse_unseen_edges,
+    run_request,
+)
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
-from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.facts import EnergyRequest, Pair, SetMember
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, TooLarge, UsageError
 from edgebench.protocol.spec import MAX_SEED, SpecChanges, from_preset
@@ -61,6 +68,16 @@ def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
     names = [(s.model.name, s.runtime) for s in steps(A, C, runtime=ALL_RUNTIMES)]
     assert names == [("a.tflite", "litert"), ("a.tflite", "tflite"), ("c.onnx", "onnx")]
     assert all(step.pair is None for step in steps(A))
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 0.2])
+def test_idle_time_that_ends_before_the_edges_is_refused(idle_s: float) -> None:
+    """A run of minutes has no energy, as its last pulses are not in the recording."""
+    energy = EnergyRequest(meter="ppk2", idle_duration_s=idle_s)
+    with pytest.raises(UsageError, match=f"--idle must be at least 0.5 s .* got {idle_s:g} s"):
+        refuse_unseen_edges(energy, has_dataset=False)
+    for enough_s in (None, 0.5):
+        refuse_unseen_edges(replace(energy, idle_duration_s=enough_s), has_dataset=False)
 
 
 def test_every_pair_has_both_sides_next_to_each_other() -> None:

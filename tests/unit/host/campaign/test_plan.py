@@ -19,8 +19,8 @@ from edgebench.host.campaign.plan import (
 )
 from edgebench.host.campaign.spec import Addition, Axes, CampaignSpec, Pattern
 from edgebench.host.result.document import created_utc
-from edgebench.protocol.codec import from_outside, to_plain
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.record import RUN_ID
 
 FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"

@@ -105,9 +105,16 @@ def test_terminal_is_drawn_while_updates_come(monkeypatch: pytest.MonkeyPatch) -
     terminal = Console(width=120, file=io.StringIO(), force_terminal=True)
     monkeypatch.setattr("edgebench.host.show.tables.console", lambda: terminal)
     monkeypatch.setattr(command, "REDRAW_S", 0.02)
-    asyncio.run(command._draw(replayed()))
-    assert isinstance(terminal.file, io.StringIO)
-    assert terminal.file.getvalue().count("jetson") > 2
+    drawn = terminal.file
+    assert isinstance(drawn, io.StringIO)
+
+    async def until_drawn() -> AsyncIterator[Update]:
+        async for update in replayed():
+            yield update
+        while drawn.getvalue().count("jetson") <= 2:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(command._draw(until_drawn()))
 
 
 def test_pipe_gets_changes_only(capsys: pytest.CaptureFixture[str]) -> None:

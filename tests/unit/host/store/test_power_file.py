@@ -35,8 +35,8 @@ from edgebench.meters.base import (
 )
 from edgebench.meters.ppk2.decoder import Ppk2Settings
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.codec import to_plain
 from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.plain import to_plain
 
 RATE_HZ = 100_000
 SUPPLY_V = 3.3

@@ -15,7 +15,7 @@ from edgebench.meters.base import Header, MeterInfo, Packet, Recording
 from edgebench.meters.lpm01a.datasheet import capability
 from edgebench.meters.lpm01a.settings import Lpm01aSettings, Lpm01aSetup
 from edgebench.meters.spool import SpoolWriter
-from edgebench.protocol.codec import to_plain
+from edgebench.protocol.plain import to_plain
 
 SETUP = Lpm01aSetup(rate_hz=1000)
 HEADER = Header(

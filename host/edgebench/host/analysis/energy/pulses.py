@@ -72,6 +72,9 @@ class PulsedWindow:
     """When the line before its first pulse came, bridge clock."""
     ended_ns: int
     """When the line behind its second pulse came, bridge clock."""
+    pace_ns: int | None = None
+    """Interval of its inferences, where they follow a sound, which may be heard in a part of the
+    window only; None: they follow one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,9 @@ def find_pulsed_energy(
     result = metered_result(record, power, request)
     if power is None:
         return result
-    windows = [PulsedWindow(one.count, one.begin_ns, one.end_ns) for one in target.windows]
+    windows = [
+        PulsedWindow(one.count, one.begin_ns, one.end_ns, target.pace_ns) for one in target.windows
+    ]
     try:
         _refuse_without_pulses(target, power)
         edge_input, edges_ns = find_edges(windows, power.falling_edges(), _period_ns(power))
@@ -201,10 +206,26 @@ def pulsed_energy(
         measured = trace.window(begin, end)
         starts = np.linspace(begin, end, min(window.count, MAX_STARTS), endpoint=False)
         in_step_j = trace.in_step_j(starts.astype(np.int64), (begin, end))
-        measured = replace(measured, in_step_j=math.hypot(measured.in_step_j, in_step_j))
+        measured = replace(
+            measured,
+            in_step_j=math.hypot(measured.in_step_j, in_step_j),
+            count_j=_count_j(window, end - begin, measured.energy_j),
+        )
         gross = errors.gross_per_inference(measured, window.count)
         energies.append(PulsedEnergy(window, (begin, end), measured, gross))
     return PulsedResult(site, tuple(energies))
+
+
+def _count_j(window: PulsedWindow, duration_ns: int, energy_j: float) -> float:
+    """Standard uncertainty of a window's energy by time that belongs to none of its inferences.
+
+    A frame of sound that is cut off at either end is not counted, nor is time without a sound; its
+    energy is between none and the average. At least a frame is open: half of one at either end.
+    """
+    if window.pace_ns is None:
+        return 0.0
+    open_ns = max(window.pace_ns, abs(duration_ns - window.count * window.pace_ns))
+    return energy_j * open_ns / duration_ns / math.sqrt(3)
 
 
 def find_edges(

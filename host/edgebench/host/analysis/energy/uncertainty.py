@@ -64,6 +64,8 @@ class EnergyWindow:
     """Parts by number of the range; a meter without ranges has one part, under None."""
     in_step_j: float = 0.0
     """Standard uncertainty by inferences that may be in step with the samples."""
+    count_j: float = 0.0
+    """Standard uncertainty by time in the window that belongs to none of its inferences."""
     missing_s: float = 0.0
     """Time inside the window without a sample."""
     saturated_s: float = 0.0
@@ -297,6 +299,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     clock rate the seconds of one of two clocks are wrong, and nobody knows of which: energy ·
                difference of the rates / sqrt(3)
     in step    the same moments of every inference, in_step.py
+    count      energy of the time that belongs to no inference: from none to all / sqrt(3)
     between samples  for instants: sqrt(sum (dt · dP)² / 2) over the pieces, less the noise in it
     missing    lost time · (highest - lowest power) / sqrt(12)
     saturated  time at the end of a range · (highest - lowest power) / sqrt(3): the true power was
@@ -316,6 +319,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "noise": noise_j,
         "clock rate": window.rate_j,
         "in step": window.in_step_j,
+        "count": window.count_j,
         "between samples": math.sqrt(max(0.0, window.between_j**2 - noise_j**2)),
         "missing": window.missing_s * window.power_w_span / math.sqrt(12),
         "saturated": window.saturated_s * window.power_w_span / math.sqrt(3),

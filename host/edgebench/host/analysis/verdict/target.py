@@ -132,6 +132,8 @@ def known_model(evidence: TargetEvidence) -> Ruling:
 
 def inputs_read_back(evidence: TargetEvidence) -> Ruling:
     """The inputs on the device are those that were sent to it."""
+    if evidence.target.pace_ns is not None:
+        return not_applicable("heard")
     return holds(True) if evidence.target.is_read_back else unknown("not_told")
 
 

@@ -12,9 +12,10 @@ from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.plan import Cell
 from edgebench.host.campaign.spec import Settings
-from edgebench.protocol.codec import from_outside, kind_of, to_plain
+from edgebench.protocol.codec import kind_of
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld, RemoteProtocolError
 from edgebench.protocol.messages import Progress
+from edgebench.protocol.plain import from_outside, to_plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

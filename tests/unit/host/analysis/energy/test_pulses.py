@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +100,19 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
     check(result, bench)
     found_s = np.array([one.edges_ns for one in result.windows]) / SECOND_NS
     assert np.abs(found_s - bench.edges_s).max() <= 1 / RATE_HZ
+
+
+def test_time_without_a_sound_is_in_the_interval(tmp_path: Path) -> None:
+    """A board that hears nothing for a while has another energy per inference, and as sure."""
+    bench = bench_of(3, count=300)
+    power = recording_of(bench, tmp_path)
+    gross = analysed(power, bench.windows)[1].median.energy_j_per_inference
+    windows = [replace(one, pace_ns=32_000_000) for one in bench.windows]
+    paced = analysed(power, windows)[1].median
+    heard_ratio = 300 * 0.032 / paced.duration_s
+    apart = abs(paced.energy_j_per_inference.u95_absolute**2 - gross.u95_absolute**2) ** 0.5
+    assert paced.energy_j_per_inference.value == gross.value
+    assert apart / gross.value == pytest.approx(1.96 * (1 - heard_ratio) / 3**0.5, rel=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -38,7 +38,6 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.sentences import described
 from edgebench.protocol.record import (
-    AbsentSensor,
     BindingFacts,
     CpuTime,
     HarnessFacts,
@@ -55,6 +54,7 @@ from edgebench.protocol.record import (
     ThreadTime,
 )
 from edgebench.protocol.spec import Engine, Scenario
+from edgebench.protocol.telemetry import AbsentSensor
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome, ExpectedCluster
 
 Change = Callable[[Evidence], Evidence]

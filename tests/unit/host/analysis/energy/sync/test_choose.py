@@ -22,7 +22,7 @@ from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import USB_ARRIVAL_S, Header, LossReport
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
-from edgebench.protocol.codec import from_plain, to_plain
+from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import LoadCode, Pulse, SyncFacts
 
 CHANNEL = "supply"

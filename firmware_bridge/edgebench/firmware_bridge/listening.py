@@ -1,0 +1,323 @@
+"""Windows of the streaming wake-word firmware, which infers what it hears.
+
+Theory of operation. Between `start` and `stop` the board classifies a frame of sound each 32 ms, as
+long as somebody plays sound to it. It makes a pulse at either end, and then prints the activation
+of every frame: so many inferences there were. That is a window, timed by the pulses as one in
+energy mode. Its count is not asked for but found: a frame that was cut off at either end is not in
+it, nor is time in which nobody played.
+
+The board times nothing. Behind an interface board, which plays a file to it, that one does: a pin
+is high while a frame is processed, and its edges are times of single inferences, features and all.
+
+What `stop` prints cannot be asked for again. A list with a line that is no list, or one of another
+length than the lines before the last, was damaged on its way, and the window with it.
+
+Source: mlcommons/tiny, benchmark/runner/script.py (_ScriptStreamStep: the order of the commands).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.firmware_bridge.board import ATTEMPTS, Board
+from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects.streaming import interface_board
+from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply
+from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
+from edgebench.protocol.record import FirmwareFacts, TargetMemory, TensorSpec, Window
+from edgebench.protocol.target import TimedWindow
+from edgebench.protocol.traces import CONSOLE_FILE
+
+FRAME_NS = 32_000_000
+"""Interval of the frames: 512 samples of 16 000 a second. Source: sww_ref_util.h
+(SWW_WINSTRIDE_SAMPLES)."""
+EDGE_RATE_HZ = 100_000.0
+"""Counter of the interface board, by which it times edges. Source: DeviceUnderTest.cpp, "tim2 has
+10us period"."""
+MIN_LISTEN_S = 1.0
+"""Shortest window: the model looks back over 30 frames."""
+PLAY_S = 3600.0
+"""Longest file: nobody knows its length before the interface board has played it. That of the
+benchmark has 20 minutes."""
+AFTER_SOUND_S = 0.25
+"""Time for the last frames. Source: script.py; without it the next command finds the board busy."""
+_COUNTER_WRAP = 1 << 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeardWindow:
+    """Frames that a board heard between `start` and `stop`."""
+
+    began_ns: int
+    """When the line before its first pulse came, bridge clock."""
+    ended_ns: int
+    """When the line behind its second pulse came, bridge clock."""
+    activations: tuple[int, ...]
+    """Activation of the wake word for each frame, -128 to 127."""
+    processing_ticks: tuple[int, ...] = ()
+    """Time that the processing of each frame took, in ticks of the interface board; empty where
+    nobody timed it."""
+
+
+class ListeningBoard:
+    """A board with the streaming wake-word firmware; implements `OpenTarget`."""
+
+    inputs: tuple[TensorSpec, ...] = ()
+    outputs = (TensorSpec("activation", (1, 1), "int8"),)
+    """Highest activation of the window."""
+    precision: str | None = None
+    is_read_back = False
+    upload_s: float | None = None
+    pace_ns: int | None = FRAME_NS
+
+    def __init__(self, board: Board, directory: Path, sound: str) -> None:
+        """Stop what an earlier run may have left.
+
+        Args:
+            board: Board that is connected.
+            directory: Directory for its console.
+            sound: File that the interface board plays in each window; empty: somebody else plays.
+
+        Raises:
+            BoardRefusal: there is no interface board that could play.
+            TargetError: the board does not answer.
+        """
+        self._board = board
+        self._directory = directory
+        self._sound = sound
+        self._activation = -128
+        facts, self._exchange = board.facts, board.exchange
+        is_behind = self._exchange.interface_name is not None
+        if sound and not is_behind:
+            raise BoardRefusal(
+                f"{facts.name} is behind no interface board, which could play {sound}"
+            )
+        self.own_model: str | None = facts.model_name
+        self.memory = TargetMemory(flash_bytes=None, ram_bytes=None, arena_bytes=None)
+        self.firmware = FirmwareFacts(
+            name=facts.name,
+            version=facts.profile or "unknown",
+            tick_rate_hz=EDGE_RATE_HZ if is_behind else None,
+        )
+        board.retrying(self._stop)
+
+    def set_input(self, data: bytes) -> None:
+        """Nothing: it hears its inputs."""
+        assert not data
+
+    def window(self, count: int, *, warmup_count: int) -> TimedWindow:
+        """Listen for about so many frames, or to the end of the sound that is played.
+
+        Raises:
+            BoardRefusal: it heard nothing.
+            LineDamaged: what it said was damaged, again and again.
+            TargetError: it does not answer.
+        """
+        assert not warmup_count, "frames before a window would have pulses of their own"
+        damage = LineDamaged("no window")
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                heard = listen(self._exchange, count, self._sound)
+            except (LineDamaged, BoardSilent) as exc:
+                damage = LineDamaged(str(exc))
+                self._exchange.resync()
+                self._board.retrying(self._stop)
+                continue
+            if not heard.activations:
+                heard_s = (heard.ended_ns - heard.began_ns) / 1e9
+                raise BoardRefusal(
+                    f"{self.firmware.name} heard no frame of sound in {heard_s:.1f} s: nobody "
+                    "plays to it, or its I2S line is not connected"
+                )
+            self._activation = max(heard.activations)
+            window = Window(
+                begin_ns=heard.began_ns,
+                end_ns=heard.ended_ns,
+                count=len(heard.activations),
+                ticks=None,
+                tick_rate_hz=None,
+            )
+            return TimedWindow(window, heard.processing_ticks, is_repeated=attempt > 1)
+        raise damage
+
+    def _stop(self) -> None:
+        """End what it may be listening to; one that is idle makes no pulse, and says so."""
+        _check_heard(self._exchange.ask("stop"))
+
+    def output_bytes(self) -> bytes:
+        """Highest activation of the last window."""
+        return struct.pack("b", self._activation)
+
+    @property
+    def busy_s(self) -> float:
+        """How long `close` waits at most for the end of a sound that is played."""
+        return self._board.busy_s
+
+    def close(self) -> None:
+        """Let go of the board, and keep what went over its line."""
+        self._board.close_keeping(self._directory / CONSOLE_FILE)
+
+
+def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
+    """Let the board listen for so many frames, or to a file that is played.
+
+    Args:
+        exchange: Board that does not listen yet.
+        count: Frames; a file is played as often as it takes for them.
+        sound: File on the card of the interface board; empty: none is played.
+
+    Raises:
+        LineDamaged: a reply was damaged, or is one to something else.
+        BoardRefusal: the board does not listen, or the file is not played.
+        BoardSilent: a reply has no end.
+    """
+    started = exchange.ask("start")
+    _check_heard(started)
+    begin = started.timed(said.ListeningBegin)
+    if started.error is not None:
+        raise BoardRefusal(f"the board does not listen: {started.error}")
+    if begin is None:
+        raise LineDamaged("nothing says that the board listens")
+    is_behind = exchange.interface_name is not None
+    listen_ns = max(count * FRAME_NS, round(MIN_LISTEN_S * 1e9))
+    is_timed = False
+    if is_behind:
+        with _at_interface(exchange):
+            is_timed = exchange.ask("record_detections").timed(said.RecordBegin) is not None
+            if sound:
+                _play(exchange, sound, listen_ns)
+    if not sound:
+        _pause(exchange, listen_ns)
+    stopped = exchange.ask("stop")
+    _check_heard(stopped)
+    end = stopped.timed(said.ListeningEnd)
+    if end is None:
+        raise LineDamaged("nothing says that the board listened until now")
+    activations = _activations(stopped)
+    if len(activations) * FRAME_NS > end.first_ns - started.issued_ns + 2 * FRAME_NS:
+        raise LineDamaged(
+            f"{len(activations)} activations of frames of {FRAME_NS / 1e6:g} ms, within "
+            f"{(end.first_ns - started.issued_ns) / 1e9:.2f} s"
+        )
+    ticks: tuple[int, ...] = ()
+    if is_timed:
+        with _at_interface(exchange), suppress(LineDamaged, BoardRefusal):
+            exchange.ask("print_detections")  # they are in the console, which is kept
+            reply = exchange.confirmed("print_dutycycle", said.ProcessingHead, said.NumberList)
+            ticks = processing_ticks([one.event for one in reply.events], len(activations))
+    return HeardWindow(
+        began_ns=begin.first_ns,
+        ended_ns=end.first_ns,
+        activations=activations,
+        processing_ticks=ticks,
+    )
+
+
+def processing_ticks(events: Sequence[said.BoardEvent], count: int) -> tuple[int, ...]:
+    """Times that the processing of frames took, by the edges of a pin; empty: they do not fit.
+
+    Firmware may pulse the pin at `start`, which is no frame, and an interface board keeps the edges
+    of a limited number of frames.
+
+    >>> head, end = said.ProcessingHead(is_end=False), said.ProcessingHead(is_end=True)
+    >>> edges = [head, said.NumberList((7, 100, 3300)), end, said.NumberList((7, 350, 3555))]
+    >>> processing_ticks(edges, 2)
+    (250, 255)
+
+    Args:
+        events: Reply to `print_dutycycle`.
+        count: Frames that the board counted.
+    """
+    edges: dict[bool, list[int]] = {False: [], True: []}
+    is_end: bool | None = None
+    for one in events:
+        if isinstance(one, said.ProcessingHead):
+            is_end = one.is_end
+        elif isinstance(one, said.NumberList) and is_end is not None:
+            edges[is_end] += one.values
+        elif not isinstance(one, said.NumberList):
+            return ()
+    if len(edges[False]) != len(edges[True]):
+        return ()
+    ticks = [
+        (end - begin) % _COUNTER_WRAP for begin, end in zip(edges[False], edges[True], strict=True)
+    ]
+    if len(ticks) == count + 1:
+        ticks = ticks[1:]
+    is_true = len(ticks) <= count and all(0 < one <= FRAME_NS * EDGE_RATE_HZ / 1e9 for one in ticks)
+    return tuple(ticks) if is_true else ()
+
+
+def _check_heard(reply: BoardReply) -> None:
+    """Refuse a reply to another command than the one that was sent."""
+    echo = reply.first(said.CommandEcho)
+    if echo is None or echo.command != reply.command:
+        raise LineDamaged(f"`{reply.command}` arrived as another command: {echo}")
+
+
+def _activations(reply: BoardReply) -> tuple[int, ...]:
+    """Activations of the frames, from the reply to `stop`.
+
+    Raises:
+        LineDamaged: the list is not whole.
+    """
+    behind = [one.event for one in reply.events]
+    if said.ActivationsHead() not in behind:
+        raise LineDamaged("the board does not say what it heard")
+    parts: list[tuple[int, ...]] = []
+    for one in behind[behind.index(said.ActivationsHead()) + 1 :]:
+        if not isinstance(one, said.NumberList):
+            raise LineDamaged(f"a line of the activations was damaged: {one}")
+        if one.values:
+            parts.append(one.values)
+    whole = {len(part) for part in parts[:-1]}
+    values = tuple(value for part in parts for value in part)
+    is_whole = len(whole) <= 1 and all(len(parts[-1]) <= one for one in whole)
+    if not is_whole or not all(-128 <= value <= 127 for value in values):
+        raise LineDamaged(f"the list of {len(values)} activations was damaged")
+    return values
+
+
+@contextmanager
+def _at_interface(exchange: BoardExchange) -> Iterator[None]:
+    """A block in which commands are for the interface board, and not for the one behind it.
+
+    After a stop that interrupts it, the interface board is heard until its sound has ended.
+    """
+    behind = exchange.dialect
+    exchange.dialect = interface_board()
+    try:
+        yield
+    except Exception:
+        exchange.dialect = behind
+        raise
+    exchange.dialect = behind
+
+
+def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
+    """Play a file, until it was played for so long.
+
+    Raises:
+        BoardRefusal: the interface board does not play it, asked twice: it repeats no command.
+    """
+    begin_ns = before_ns = exchange.transport.now_ns()
+    while before_ns - begin_ns < listen_ns:
+        command = f"play {sound}"
+        is_played = any(
+            exchange.ask(command, silence_s=PLAY_S).first(said.SoundBegin) for _ in range(2)
+        )
+        now_ns = exchange.transport.now_ns()
+        if not is_played or now_ns - before_ns < FRAME_NS:
+            raise BoardRefusal(f"the interface board does not play {sound}")
+        before_ns = now_ns
+    _pause(exchange, round(AFTER_SOUND_S * 1e9))
+
+
+def _pause(exchange: BoardExchange, pause_ns: int) -> None:
+    end_ns = exchange.transport.now_ns() + pause_ns
+    while (left_ns := end_ns - exchange.transport.now_ns()) > 0:
+        exchange.read(left_ns / 1e9)

@@ -1,0 +1,170 @@
+"""The streaming wake-word firmware: windows of what it hears, over a line that damages it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.board_double import InterfaceDouble, LineFaults, StreamingDouble, VirtualLine
+
+from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.listening import FRAME_NS, ListeningBoard
+from edgebench.protocol.errors import BoardRefusal, TargetError
+from edgebench.protocol.traces import CONSOLE_FILE
+
+SOUND, FRAMES = "short.wav", 40
+TICKS = tuple(250 + number % 3 for number in range(FRAMES))
+
+
+def behind_interface(**changes: object) -> VirtualLine:
+    """A line to an interface board that has a sound, with streaming firmware behind it."""
+    double = InterfaceDouble(StreamingDouble(), sounds={SOUND: FRAMES}, **changes)  # type: ignore[arg-type]
+    return VirtualLine(double)
+
+
+def listening(line: VirtualLine, sound: str = SOUND) -> ListeningBoard:
+    """The board at the end of a line, open."""
+    board = Board(line)
+    board.connect()
+    return ListeningBoard(board, Path("/nonexistent"), sound)
+
+
+def double_of(line: VirtualLine) -> StreamingDouble:
+    """The firmware at the end of a line."""
+    board = line.board.board if isinstance(line.board, InterfaceDouble) else line.board
+    assert isinstance(board, StreamingDouble)
+    return board
+
+
+def test_sound_is_a_window_of_its_frames_between_two_pulses() -> None:
+    """The frames of a sound are guessed by its length, or the meter has other pulses."""
+    line = behind_interface()
+    board = listening(line)
+    before = len(line.pulses_ns)
+    timed = board.window(FRAMES, warmup_count=0)
+    assert timed.window.count == FRAMES
+    assert timed.inference_ticks == TICKS
+    assert not timed.is_repeated
+    begin_ns, end_ns = line.pulses_ns[before:]
+    assert timed.window.begin_ns <= begin_ns < end_ns <= timed.window.end_ns
+    assert board.output_bytes() == bytes([FRAMES - 128 - 1 + 256])
+    assert line.board.commands[-6:] == [
+        "record_detections",
+        f"play {SOUND}",
+        "dut stop",
+        "print_detections",
+        *["print_dutycycle"] * 2,
+    ]
+
+
+def test_sound_is_played_as_often_as_a_window_takes() -> None:
+    """A window of twelve seconds has the length of the file on the card."""
+    line = behind_interface()
+    assert listening(line).window(2 * FRAMES + 1, warmup_count=0).window.count == 3 * FRAMES
+
+
+@pytest.mark.parametrize("changes", [{"has_timer": False}, {"edge_limit": FRAMES - 1}])
+def test_single_inferences_have_the_times_that_there_are(changes: dict[str, object]) -> None:
+    """An older interface board, or one that keeps few edges, costs the window."""
+    timed = listening(behind_interface(**changes)).window(FRAMES, warmup_count=0)
+    assert timed.window.count == FRAMES
+    assert timed.inference_ticks == (TICKS[:-1] if "edge_limit" in changes else ())
+
+
+def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path: Path) -> None:
+    """A board that is played to by somebody else cannot be measured."""
+    double = StreamingDouble()
+    line = VirtualLine(double)
+    double.clock_ns = line.now_ns
+    board = Board(line)
+    board.connect()
+    heard = ListeningBoard(board, tmp_path, "")
+    timed = heard.window(100, warmup_count=0)
+    assert abs(timed.window.count - 100) <= 1
+    assert (timed.inference_ticks, heard.firmware.tick_rate_hz) == ((), None)
+    heard.close()
+    assert b"Streaming stopped" in (tmp_path / CONSOLE_FILE).read_bytes()
+
+
+def test_board_that_hears_nothing_is_refused() -> None:
+    """A window without an inference is a number by zero."""
+    line = behind_interface()
+    with pytest.raises(BoardRefusal, match=r"heard no frame of sound in 1\.\d s: nobody plays"):
+        listening(line, "").window(1, warmup_count=0)
+
+
+def test_sound_that_is_not_there_is_refused() -> None:
+    """A window of silence is measured for an hour."""
+    with pytest.raises(BoardRefusal, match=r"the interface board does not play none\.wav"):
+        listening(behind_interface(), "none.wav").window(1, warmup_count=0)
+    with pytest.raises(BoardRefusal, match=r"behind no interface board, which could play a\.wav"):
+        listening(VirtualLine(StreamingDouble()), "a.wav")
+
+
+def test_board_that_was_left_listening_is_stopped_first() -> None:
+    """A run that was killed makes every later one fail."""
+    line = behind_interface()
+    double_of(line).hear(b"start%")
+    assert listening(line).window(FRAMES, warmup_count=0).window.count == FRAMES
+
+
+class CutLine(VirtualLine):
+    """A line on which the one who waits for the end of a sound is interrupted."""
+
+    is_cut = False
+
+    def read(self, timeout_s: float) -> object:  # type: ignore[override]
+        """Interrupt the first long wait."""
+        if timeout_s > 100 and self.is_cut:
+            self.is_cut = False
+            raise KeyboardInterrupt
+        return VirtualLine.read(self, timeout_s)
+
+
+def test_sound_that_was_cut_off_ends_before_the_board_is_let_go() -> None:
+    """The next run finds an interface board that plays, or waits for an hour."""
+    line = CutLine(InterfaceDouble(StreamingDouble(), sounds={SOUND: FRAMES}))
+    board = listening(line)
+    line.is_cut = True
+    with pytest.raises(KeyboardInterrupt):
+        board.window(FRAMES, warmup_count=0)
+    assert board.busy_s > 0
+    before_ns = line.time_ns
+    board.close()
+    assert line.time_ns - before_ns <= 2 * FRAMES * FRAME_NS
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lost_to_board=st.frozensets(st.integers(60, 540), max_size=4),
+    lost_to_host=st.frozensets(st.integers(400, 7400), max_size=6),
+    pieces=st.lists(st.integers(1, 80), min_size=1, max_size=3),
+    is_behind=st.booleans(),
+)
+def test_damaged_line_costs_a_window_or_nothing(
+    lost_to_board: frozenset[int],
+    lost_to_host: frozenset[int],
+    pieces: list[int],
+    is_behind: bool,
+) -> None:
+    """A byte that is lost makes another count, or pulses that nobody knows of."""
+    double = StreamingDouble()
+    faults = LineFaults(
+        lost_to_board=lost_to_board, lost_to_host=lost_to_host, pieces=tuple(pieces)
+    )
+    far = InterfaceDouble(double, sounds={SOUND: FRAMES}) if is_behind else double
+    line = VirtualLine(far, faults)
+    if not is_behind:
+        double.clock_ns = line.now_ns
+    try:
+        board = listening(line, SOUND if is_behind else "")
+        before = len(line.pulses_ns)
+        timed = board.window(FRAMES, warmup_count=0)
+    except TargetError:
+        return
+    assert timed.window.count == double.heard_count
+    assert timed.is_repeated or len(line.pulses_ns) - before == 2
+    assert not timed.inference_ticks or set(timed.inference_ticks) <= {250, 251, 252}
+    assert double.violations == []
