@@ -6,10 +6,11 @@ clock of this machine, which the meters' doubles read (`pulse_instruments.py`).
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,8 @@ from support.firmware_process import built
 from support.pulse_instruments import ACTIVE_W, SUPPLY_V
 from support.reference_kernels import BUILT_IN
 
+INFERENCE_US = 2000
+"""A board's inference always takes as long. In fact it computes for a tenth of it."""
 LATE_MAX_S = 3e-3
 """Two samples of a PowerShield, one at each end of a window; and the pin's own file is late."""
 
@@ -43,6 +46,16 @@ class Instruments:
         answer = self.process.stdout.readline().strip()
         assert answer, "the instruments have ended"
         return answer
+
+
+def outrank(pid: int) -> None:
+    """Run a process before all others, where that is allowed.
+
+    A real board and a real meter have processors and clocks of their own: no host makes them late,
+    however busy that is.
+    """
+    with suppress(PermissionError):
+        os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(1))
 
 
 @dataclass(frozen=True)
@@ -96,9 +109,10 @@ def pulse_bench(*, is_behind_interface: bool) -> Iterator[PulseBench]:
         data, model_id = BUILT_IN.read_bytes(), model_id_of(BUILT_IN.stem)
         blob.write_bytes(generate(data, model_id=model_id, input_encoding="int8").data)
         options = ["--energy", "--pin", str(pin), "--model", str(blob), "--link", str(port)]
-        command = [str(binary), *options]
+        command = [str(binary), *options, "--inference-us", str(INFERENCE_US)]
         process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(process.kill)
+        outrank(process.pid)
         assert process.stdout is not None
         assert process.stdout.readline()
         command = [sys.executable, pulse_instruments.__file__, str(pin), str(port)]
@@ -107,6 +121,7 @@ def pulse_bench(*, is_behind_interface: bool) -> Iterator[PulseBench]:
             stack.enter_context(subprocess.Popen(command, stdin=talk, stdout=talk, text=True))
         )
         stack.callback(instruments.process.kill)
+        outrank(instruments.process.pid)
         address = instruments.ask("interface board") if is_behind_interface else str(port)
         served = f"ppk2:{instruments.ask('ppk2')},supply={SUPPLY_V}"
         options = ["--board", f"pulsed={address}", "--meter", served]

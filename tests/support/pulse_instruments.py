@@ -1,9 +1,8 @@
 """Meters that see the pulses of a board, and its interface board, in a process of their own.
 
-    python pulse_instruments.py PIN BOARD     # then a line for each one: lpm01a, ppk2, interface board
+    python pulse_instruments.py PIN BOARD     # then lines: lpm01a, ppk2, interface board
 
-A real instrument has a clock and a processor of its own: no host makes it late, however busy that
-is, and it shares no interpreter with one. So the process runs before all others, where it may.
+A real instrument shares no interpreter with the host.
 
 The pin is a file with a line for each pulse, on the clock of this machine. The meters make their
 edges of it, and the power, which is higher between the two pulses of a window than beside it. They
@@ -204,8 +203,6 @@ class InterfaceBoard(PtyDevice):
 
 def main() -> None:
     pin, board = map(Path, sys.argv[1:])
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     with ExitStack() as plugged:
         shield = plugged.enter_context(ExitStack())
         for line in sys.stdin:
