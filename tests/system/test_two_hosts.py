@@ -93,8 +93,10 @@ def test_link_that_goes_down_is_one_error_and_one_hint(network: Network, host: H
     """A cable that is pulled, without FIN or RST, shows the traceback of the library's ping."""
     need_runtime("ai-edge-litert")
     assert network.run(host, "pair", network.agent.pairing_string()).returncode == 0
-    words = ("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s")
-    words += ("--scenario", "server", "--qps", "100")  # it waits more than it computes
+    words = (
+        *("bench", MODEL, "--on", "board", "--quick", "--runs=1", "--duration", "60s"),
+        *("--scenario", "server", "--qps", "100"),  # it waits more than it computes
+    )
     program = IMPATIENT if "EDGEBENCH_TESTS_SEEDS" not in os.environ else AS_IT_IS
     command = subprocess.Popen(
         [*network.here.prefix, *program, *words],
