@@ -122,11 +122,15 @@ def main() -> None:
         )
         if name == "kws01":
             claims += [
-                claim(f"{name} on {board}, 10^6 instructions", f"{found[board]:.2f}", f"≤ {bar:g}",
-                      found[board] <= bar)
+                claim(
+                    f"{name} on {board}, 10^6 instructions",
+                    f"{found[board]:.2f}",
+                    f"≤ {bar:g}",
+                    found[board] <= bar,
+                )
                 for board, bar in BARS.items()
                 if board in found
-            ]  # fmt: skip
+            ]
     headers = ["model", "flash, bytes", "RAM, bytes", ".tflite, bytes", "TFLM arena, bytes"]
     own = [[board, *map(str, firmware_bytes(board))] for board in BOARD_MEMORY if board != "posix"]
     lines = [

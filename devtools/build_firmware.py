@@ -36,7 +36,7 @@ BARE = (
 
 
 @dataclass(frozen=True)
-class Board:
+class BoardBuild:
     """How a board is compiled for."""
 
     compiler: str
@@ -59,10 +59,10 @@ class Board:
         return ["-lgcc"] if self.compiler.startswith("arm") else []
 
 
-def _cortex_m(options: str, script: str, *folders: str) -> Board:
+def _cortex_m(options: str, script: str, *folders: str) -> BoardBuild:
     """A board with a Cortex-M, by its linker script."""
     options = f"{BARE} {options} -Wl,-T{folders[-1]}/{script}.ld -Wl,--build-id=none -s"
-    return Board("arm-none-eabi-gcc", options, ("ports/cortex_m", *folders))
+    return BoardBuild("arm-none-eabi-gcc", options, ("ports/cortex_m", *folders))
 
 
 M3 = "-mcpu=cortex-m3 -mfloat-abi=soft"
@@ -72,8 +72,8 @@ M33 = "-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16"
 M55 = "-mcpu=cortex-m55 -mfloat-abi=hard"
 SYSTICK, COUNTER, PL011 = "ports/systick", "ports/cycle_counter", "ports/pl011"
 BOARDS = {
-    "posix": Board("gcc", "-O2", ("ports/posix",)),
-    "posix-checked": Board(
+    "posix": BoardBuild("gcc", "-O2", ("ports/posix",)),
+    "posix-checked": BoardBuild(
         "gcc", "-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all", ("ports/posix",)
     ),
     "mps2-an385": _cortex_m(f"{M3} -DMPS2_AN385", "mps2", SYSTICK, "ports/mps"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -41,9 +42,9 @@ INPUT = bytes(range(200, 249))
 OUTPUTS = (0.0, 0.125, 0.875)
 
 
-def line_to(habits: BoardHabits | None = None, **faults: object) -> VirtualLine:
+def line_to(habits: BoardHabits | None = None, **faults: Any) -> VirtualLine:
     """A line to a board with these habits."""
-    return VirtualLine(BoardDouble(habits or BoardHabits()), LineFaults(**faults))  # type: ignore[arg-type]
+    return VirtualLine(BoardDouble(habits or BoardHabits()), LineFaults(**faults))
 
 
 def double_of(line: VirtualLine) -> BoardDouble:

@@ -86,7 +86,7 @@ def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
 def test_second_client_of_the_same_unit_measures_the_same() -> None:
     """One client agrees with us by its own mistake."""
     ppk2lab: Any = pytest.importorskip("ppk2lab", reason="it needs Python 3.11")
-    transports: Any = pytest.importorskip("ppk2lab.transport.serial")
+    transports: Any = pytest.importorskip("ppk2lab.transport.serial", reason="part of it")
     with (
         Ppk2Emulator(waveform=square) as emulator,
         ppk2lab.PPK2.open(transport=transports.SerialTransport(emulator.path)) as device,
@@ -261,8 +261,8 @@ def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
         with meter.session(tmp_path / "recording"):
             time.sleep(0.3)
         meter.close()
-        assert emulator.supply_v == 1.8
-        assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
+    assert emulator.supply_v == 1.8
+    assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
     assert decoded(tmp_path / "recording").power_w.mean() == pytest.approx(3.6e-3, rel=0.01)
 
 
@@ -272,7 +272,7 @@ def test_session_alone_never_switches_the_device() -> None:
         meter = unit(emulator)
         opened(meter)
         meter.close()
-        assert not [c for c in emulator.commands if c[0] == 0x0C]
+    assert not [c for c in emulator.commands if c[0] == 0x0C]
 
 
 def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
@@ -281,7 +281,7 @@ def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
         meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
         opened(meter)
         meter.close()
-        assert emulator.supply_v == 3.3
+    assert emulator.supply_v == 3.3
     assert {command[0] for command in emulator.commands} == {0x07, 0x19}
 
 
