@@ -97,6 +97,8 @@ def _sources(settings: AgentSettings) -> Iterator[SeatSource]:
     """
     if settings.simulate_directory is not None:
         yield SimulatedDirectory(settings.simulate_directory)
+    if NO_BOARDS in settings.boards and settings.boards != (NO_BOARDS,):
+        raise UsageError("--board none stands alone: it serves no microcontrollers")
     # Boards at the ports of this machine are no neighbours of a simulated one.
     if settings.boards != (NO_BOARDS,) and (settings.boards or not settings.simulate):
         # Who serves others has said so; a command that starts an agent must restart no boards.

@@ -23,6 +23,7 @@ from edgebench.protocol.distributions import AGENT_DISTRIBUTION, install_command
 from edgebench.protocol.errors import (
     AgentRunning,
     EdgebenchError,
+    PortTaken,
     SimulationMissing,
     TargetDriverMissing,
     TargetError,
@@ -46,6 +47,7 @@ METERS_VARIABLE = "EDGEBENCH_METERS"
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
     (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
+    (PortTaken, "listen elsewhere: edgebench-agent serve --listen :7748"),
     (TargetDriverMissing, "bring it along, on a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
@@ -145,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--listen", default=f":{DEFAULT_PORT}", metavar="[ADDRESS]:PORT",
-        help="where to accept paired hosts (default: all addresses, port %(default)s)",
+        help="where to accept paired hosts (default: %(default)s, on all addresses)",
     )  # fmt: skip
     serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
     serve.add_argument("--name", help="name of this device (default: the host name)")

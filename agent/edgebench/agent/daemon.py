@@ -30,7 +30,7 @@ from edgebench.agent.server import (
     PinnedConnection,
 )
 from edgebench.protocol.codec import MAX_FRAME_BYTES
-from edgebench.protocol.errors import AgentRunning, TargetError, UsageError
+from edgebench.protocol.errors import AgentRunning, PortTaken, UsageError
 from edgebench.protocol.paths import CONTROL_SOCKET
 
 MAX_SOCKET_PATH = 107
@@ -65,7 +65,7 @@ def run_daemon(settings: AgentSettings) -> None:
 
     Raises:
         AgentRunning: another agent has this state directory.
-        TargetError: the port is taken.
+        PortTaken: it cannot listen there.
     """
     with disk_errors("agent not started", settings.state):
         make_private_directory(settings.state)
@@ -162,7 +162,7 @@ async def _tls_door(
     except OSError as exc:
         for server in servers:
             server.close()
-        raise TargetError(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
+        raise PortTaken(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
     agent.port = listeners[0].getsockname()[1]
     gc.freeze()  # what is there by now stays, and is not looked through for garbage again
     announce = asyncio.ensure_future(_advertise(settings, agent))

@@ -130,6 +130,8 @@ class Hotplug:
             logger.debug("device not opened", exc_info=True)
 
     async def _opened(self, offer: SeatOffer) -> Seat:
+        if offer.trouble is not None:
+            raise offer.trouble
         name = self._memory.name_for(offer.identity, offer.name, self._fixed)
         is_known = name in self._memory.seats
         outdated = None if is_known else self._outdated()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from edgebench.agent.seat import SeatPlan
+from edgebench.protocol.errors import EdgebenchError
 
 OpenSeat = Callable[[str, Path], SeatPlan]
 """Opens a device as the seat of this name, with this directory for its state.
@@ -33,6 +34,8 @@ class SeatOffer:
     name: str
     """Name that the seat gets if the device is new and no other has it."""
     open: OpenSeat
+    trouble: EdgebenchError | None = None
+    """Why it cannot be opened now; its name may be none, as that of a port is. None: it can."""
 
 
 class SeatSource(Protocol):

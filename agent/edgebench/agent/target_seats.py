@@ -107,9 +107,8 @@ class TargetSource:
             SeatOffer(
                 one.target.identity,
                 one.target.name,
-                partial(self._open, one.target)
-                if one.error is None
-                else partial(_refuse, one.error),
+                partial(self._open, one.target),
+                trouble=None if one.error is None else _with_advice(one.error),
             )
             for one in self._ports.look()
         ]
@@ -134,9 +133,9 @@ def _external(meters: Sequence[str]) -> tuple[str, ...]:
     return tuple(one for one in meters if is_external(one))
 
 
-def _refuse(error: EdgebenchError, _name: str, _state: Path) -> SeatPlan:
+def _with_advice(error: EdgebenchError) -> EdgebenchError:
     if isinstance(error, NotPermitted):
-        raise TargetError(
+        return TargetError(
             f"{error}: join its group, then log in again: sudo usermod -aG dialout $USER"
-        ) from error
-    raise error
+        )
+    return error

@@ -17,6 +17,7 @@ that program does. That is also how a board in a run is left alone.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -47,6 +48,8 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.target import TargetDescription, TargetSighting
+
+logger = logging.getLogger(__name__)
 
 AWAY_S = 3.0
 """A board that restarts may be off the bus for so long, and has not left."""
@@ -134,12 +137,15 @@ class BoardPorts:
             clock: Seconds.
 
         Raises:
-            UsageError: an address is none, or is there twice.
+            UsageError: an address is none, or an address or a name is there twice.
         """
         self._named = [_split(text) for text in named]
         places = [_place(one.address) for one in self._named]
         if twice := [one for one in places if places.count(one) > 1]:
             raise UsageError(f"board named twice: {twice[0]}")
+        names = [one.name for one in self._named if one.name]
+        if twice := [one for one in names if names.count(one) > 1]:
+            raise UsageError(f"two boards are called {twice[0]!r}")
         self._memory = KnownBoards(memory)
         self._asks = asks
         self._list_ports = list_ports
@@ -157,6 +163,9 @@ class BoardPorts:
         self._probes = {key: one for key, one in self._probes.items() if key in keys}
         if self._is_first:
             self._is_first = False
+            for one in self._named:
+                if "://" not in one.address and not os.path.exists(one.address):
+                    logger.warning("no such serial port yet: %s", one.address)
             self._wait_for_named(candidates, known)
         sightings = [self._sighting(one, known) for one in candidates]
         return self._with_those_away([one for one in sightings if one is not None])
@@ -279,6 +288,11 @@ def _split(text: str) -> NamedBoard:
     match = _NAMED.fullmatch(text)
     if match is None:
         raise UsageError(f"--board takes ADDRESS or NAME=ADDRESS, got {text!r}")
+    if not match[1] and "=" in (wrong := match[2].partition("/")[0]) and "," not in wrong:
+        raise UsageError(
+            "a name of a board is up to 48 letters, digits, dots, hyphens and underscores, got "
+            f"{wrong.partition('=')[0]!r}"
+        )
     address, sound = split_sound(match[2])
     if sound:
         check_command(f"play {sound}")

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
 
 FLASH_S = 300.0
 """A probe that hangs is given up after so long."""
@@ -137,7 +137,7 @@ def flash_command(
 
     Raises:
         UsageError: the board or the tool is unknown, or the file is none that it takes.
-        TargetError: no tool for this board is on PATH.
+        FlashToolMissing: no tool for this board is on PATH.
     """
     recipe = FLASH_RECIPES.get(board)
     if recipe is None:
@@ -157,8 +157,11 @@ def flash_command(
             refusing.append(f"{name} takes {' or '.join(tool.formats)}")
     if refusing:
         raise UsageError(f"{', '.join(refusing)}; got {firmware.suffix or firmware.name}")
+    formats = dict.fromkeys(one for name in recipe.tools for one in FLASH_TOOLS[name].formats)
+    if firmware.suffix not in formats:
+        raise UsageError(f"firmware is one of {', '.join(formats)}, got {firmware.name}")
     wanted = "; ".join(f"{name}: {FLASH_TOOLS[name].install}" for name in recipe.tools)
-    raise TargetError(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
+    raise FlashToolMissing(f"no tool on PATH writes {firmware.name} onto {recipe.text} ({wanted})")
 
 
 def _arguments(tool: FlashTool, target: str, firmware: Path, serial: str | None) -> tuple[str, ...]:

@@ -666,7 +666,15 @@ class Lab:
 
         def choose(word: str) -> list[str]:
             if cluster is not None:
-                return [device.name for device in select([word], offered, farm)]
+                names = [device.name for device in select([word], offered, farm)]
+                known = [device.name for device in offered]
+                for name in names:
+                    if name not in known:
+                        raise NoSuchDevice(
+                            f"no lab offers {name}; offered: {', '.join(known)}; to offer it: "
+                            f"edgebench lab work ADDRESS --on {name}"
+                        )
+                return names
             return [device.name for device in self._healthy([word], farm, told)]
 
         path = Path(file)
@@ -709,7 +717,7 @@ class Lab:
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
             on_connected: Hears the name of this lab and the names of its devices, each time that
                 the scheduler has taken it.
-            on_away: Hears why the scheduler is away; it is waited for.
+            on_away: Hears why the scheduler is away, or does not take this lab; it is waited for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.

@@ -53,6 +53,7 @@
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
     │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
+    │   ├── FlashToolMissing         no program writes firmware onto this board
     │   ├── PortTaken                another program listens there already
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
@@ -454,8 +455,12 @@ class TargetDriverMissing(TargetError):
     code = ErrorCode.TARGET_DRIVER_MISSING
 
 
+class FlashToolMissing(TargetError):
+    """No program that writes firmware onto a board is on PATH."""
+
+
 class PortTaken(TargetError):
-    """The agent's port is in use on the device."""
+    """The agent cannot listen on the device: its port is in use, or its address is no own one."""
 
 
 class AgentRunning(TargetError):

@@ -238,6 +238,10 @@ class RunSpec:
             f"got {self.scenario.value}",
         )
         _require(
+            self.engine is not Engine.TARGET or self.threads == 1,
+            f"a device that times itself runs one thread, got {self.threads}",
+        )
+        _require(
             self.telemetry_rate_hz == 0
             or MIN_TELEMETRY_HZ <= self.telemetry_rate_hz <= MAX_TELEMETRY_HZ,
             f"telemetry rate must be 0, or {MIN_TELEMETRY_HZ:g} to {MAX_TELEMETRY_HZ:g} Hz, "

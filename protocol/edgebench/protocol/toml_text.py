@@ -7,7 +7,7 @@ the file, the line and the key.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar
 
 from cattrs import (
@@ -67,8 +67,11 @@ class TomlText:
             raise UsageError(f"{self.name}: nested too deeply") from exc
         except ValueError as exc:  # also an integer of thousands of digits
             raise UsageError(f"{self.name}: {exc}") from exc
-        if table.get("schema") != schema_version:
-            what = f"schema is {table.get('schema')!r}, expected {schema_version}"
+        if "schema" not in table:
+            what = f"is missing; the file begins with schema = {schema_version}"
+            raise self.error(Complaint(("schema",), what))
+        if table["schema"] != schema_version:
+            what = f"schema is {table['schema']!r}, expected {schema_version}"
             raise self.error(Complaint(("schema",), what))
         return table
 
@@ -98,7 +101,8 @@ def _first(exc: BaseException, path: Path = ()) -> Complaint:
     """The first complaint."""
     if isinstance(exc, ForbiddenExtraKeysError):
         extra = min(exc.extra_fields)
-        return Complaint((*path, extra), "no such key")
+        known = ", ".join(one.name for one in fields(exc.cl)) if is_dataclass(exc.cl) else ""
+        return Complaint((*path, extra), f"no such key{known and '; available: '}{known}")
     if isinstance(exc, BaseValidationError):
         # A misspelt key is missing, too; the unknown key says more.
         inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))

@@ -232,6 +232,28 @@ def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> 
     asyncio.run(story())
 
 
+def test_port_in_trouble_says_why_whatever_it_is_called(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`--board socket://HOST:PORT` is refused for its name, and nobody learns that it is silent."""
+
+    class Port:
+        period_s = 1.0
+
+        async def offers(self) -> Sequence[SeatOffer]:
+            """A port is no name of a seat."""
+            error = TargetError("Connection refused")
+            return [SeatOffer("port", "socket://127.0.0.1:9", lambda *_: None, error)]  # type: ignore[arg-type]
+
+    async def story() -> None:
+        agent, _, _ = agent_in(tmp_path)
+        await Hotplug(agent, [Port()], SeatMemory(tmp_path / "state" / "seats")).look()
+        await ended(agent)
+
+    asyncio.run(story())
+    assert caplog.messages == ["device not served: socket://127.0.0.1:9: Connection refused"]
+
+
 def test_device_that_cannot_be_opened_costs_no_other_its_seat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

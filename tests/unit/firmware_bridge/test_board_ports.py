@@ -226,12 +226,29 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
 
 @pytest.mark.parametrize(
     "named",
-    [["socket://x"], ["a=/dev/x", "/dev/x"], ["/dev/null", "/proc/self/root/dev/null"], [""]],
+    [
+        ["socket://x"],
+        ["a=/dev/x", "/dev/x"],
+        ["/dev/null", "/proc/self/root/dev/null"],
+        [""],
+        ["=/dev/x"],
+        ["two words=/dev/x"],
+        ["a=/dev/x", "a=/dev/y"],
+    ],
 )
 def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:
     """A typing mistake is a port that never has a board."""
     with pytest.raises(UsageError):
         BoardPorts(named, memory, asks=True)
+
+
+def test_named_port_that_is_not_there_is_told(
+    memory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistyped port: the agent says `ready`, and the board never comes."""
+    ports = BoardPorts(["/dev/no-such-port"], memory, asks=True, list_ports=list)
+    assert ports.look() == ports.look() == []
+    assert caplog.messages == ["no such serial port yet: /dev/no-such-port"]
 
 
 def test_port_that_a_program_has_open_is_not_touched(memory: Path, tmp_path: Path) -> None:

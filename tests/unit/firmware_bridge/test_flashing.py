@@ -17,7 +17,7 @@ from edgebench.firmware_bridge.flashing import (
     run_flash,
 )
 from edgebench.firmware_bridge.tools import BoardTools
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import FlashToolMissing, TargetError, UsageError
 
 
 @pytest.fixture
@@ -99,7 +99,9 @@ def test_every_recipe_has_its_tools() -> None:
 
 def test_first_tool_that_is_there_is_taken(tools: Path, firmware: Path) -> None:
     """A user with the second tool is told to install the first."""
-    with pytest.raises(TargetError, match=r"no tool on PATH writes my firmware.elf onto ST Nucleo"):
+    with pytest.raises(
+        FlashToolMissing, match=r"no tool on PATH writes my firmware.elf onto ST Nucleo"
+    ):
         flash_command("nucleo-l4r5zi", firmware)
     put(tools, "probe-rs", "true")
     assert flash_command("nucleo-l4r5zi", firmware).program == str(tools / "probe-rs")

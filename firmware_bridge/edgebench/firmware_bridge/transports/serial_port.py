@@ -211,6 +211,8 @@ def check_address(address: str) -> tuple[str, int] | None:
 
 
 def _check_speed(baud_rate: int) -> None:
+    if baud_rate < 1:
+        raise UsageError(f"speed of a line must be at least 1 baud, got {baud_rate}")
     if baud_rate == BOOTLOADER_BAUD_RATE:
         raise UsageError(
             f"boards are never opened at {BOOTLOADER_BAUD_RATE} baud, which starts bootloaders"

@@ -17,10 +17,14 @@ IN_FIRMWARE = "firmware"
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 
 
-def builtin_models() -> list[Model]:
-    """All built-in models."""
+def builtin_models(*, precision: str | None = None) -> list[Model]:
+    """All built-in models, or those of this precision."""
     manifest = json.loads((_FOLDER / "manifest.json").read_text())
-    return [open_model(_FOLDER / entry["file"]) for entry in manifest["models"]]
+    return [
+        open_model(_FOLDER / entry["file"])
+        for entry in manifest["models"]
+        if precision in (None, entry["precision"])
+    ]
 
 
 def find_model(name: str) -> Model:

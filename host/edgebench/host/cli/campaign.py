@@ -249,9 +249,11 @@ def _report(
         say(f"interrupted: what was measured is kept; {left} runs are left")
     if left and not summary.is_running:
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+        cluster = _cluster_words(options)
+        if not cluster and any(lane.lab for lane in campaign.lanes()):
+            cluster = " --cluster ADDRESS"  # `status` does not know which one
         print(
-            f"next: edgebench campaign resume {campaign.plan.id}{_cluster_words(options)}{store}",
-            file=sys.stderr,
+            f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}", file=sys.stderr
         )
     if is_interrupted:
         return ExitCode.INTERRUPTED

@@ -80,8 +80,7 @@ def _work(options: argparse.Namespace) -> ExitCode:
         print(f"ready: lab {printable(name)} at {options.address}: {names}", flush=True)
 
     def away(reason: str) -> None:
-        line = f"waiting: no scheduler at {options.address}: {printable(reason)}"
-        print(line, file=sys.stderr, flush=True)
+        print(f"waiting: {printable(reason)}", file=sys.stderr, flush=True)
 
     with suppress(KeyboardInterrupt):
         Lab(options.store).work_for(

@@ -385,7 +385,8 @@ class DeviceProgress(Watcher):
         if not self._display.console.is_terminal:
             metric = headline(run)
             value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
-            self._display.say(f"done: {self._title}: {metric.label} {value}, {run.verdict.label}")
+            name = metric.label.replace("_", " ")
+            self._display.say(f"done: {self._title}: {name} {value}, {run.verdict.label}")
 
     def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""

@@ -33,7 +33,7 @@ def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> Table:
         table.add_column(name, overflow="fold")
     table.add_column("runs", justify="right", no_wrap=True)
     for row in rows:
-        levels = [_level(row[name]) for name in shown]
+        levels = [_level(row[name], is_file=name == "model") for name in shown]
         table.add_row(str(row["number"]), *map(text, levels), str(repeats))
     return table
 
@@ -48,7 +48,7 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
     for lane in lanes:
-        state = ": ".join(filter(None, (lane.state, lane.reason)))
+        state = ": ".join(filter(None, (lane.state.replace("_", " "), lane.reason)))
         table.add_row(
             text(lane.device),
             *([text(lane.lab or ABSENT)] if has_labs else []),
@@ -75,8 +75,8 @@ def effects_table(metric: str, effects: Sequence[FactorEffect]) -> Table:
         is_clear = low > 1 or high < 1
         table.add_row(
             one.factor,
-            text(_level(one.baseline)),
-            text(_level(one.level)),
+            text(_level(one.baseline, is_file=one.factor == "model")),
+            text(_level(one.level, is_file=one.factor == "model")),
             Text(f"× {one.ratio:.3f}", style="bold" if is_clear else ""),
             f"{low:.3f} to {high:.3f}",
             f"{one.lowest_ratio:.3f}",
@@ -122,10 +122,13 @@ def campaign_document(
     }
 
 
-def _level(value: object) -> str:
+def _level(value: object, *, is_file: bool) -> str:
     """A level, as people read it; of a model, the name of its file.
 
-    >>> _level(None), _level(4), _level("/models/net.tflite")
-    ('default', '4', 'net.tflite')
+    >>> _level(None, is_file=False), _level("rack/nucleo", is_file=False)
+    ('default', 'rack/nucleo')
+    >>> _level("/models/net.tflite", is_file=True)
+    'net.tflite'
     """
-    return DEFAULT_LEVEL if value is None else str(value).rpartition("/")[2]
+    shown = DEFAULT_LEVEL if value is None else str(value)
+    return shown.rpartition("/")[2] if is_file else shown

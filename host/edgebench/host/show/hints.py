@@ -181,6 +181,10 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
 _OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
     (
+        e.FlashToolMissing,
+        "install one of these, or put its folder on PATH, then: edgebench bridge flash BOARD FILE",
+    ),
+    (
         e.BoardLost,
         "plug it in again, then see whether it is there: edgebench bridge list",
     ),

@@ -128,7 +128,9 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         facts.append(("confinement", confinement_line(conditions.confinement)))
     if not run.verdict.is_refused:
         facts += _numbers(run.metrics)
-    facts += [("device", f"{device.name}, {device.soc}, {device.os}"), *_machine(run)]
+    # A target runs no operating system.
+    kind = f"{device.soc}, {device.os}" if conditions.firmware is None else device.arch
+    facts += [("device", f"{device.name}, {kind}"), *_machine(run)]
     if conditions.ambient_c is not None:
         facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts

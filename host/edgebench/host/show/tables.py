@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -57,6 +58,14 @@ Interval = tuple[float, float]
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
+GAP = 2
+"""Columns of the terminal between two columns of a table."""
+NARROW_NAME = 10
+"""A name is not folded to fewer columns than this: results of less weight make room first."""
+WIDE_NAME = 24
+"""Columns that a name gets before times of loading, memory and counts are shown."""
+WIDE_ONLY = 112
+"""Least width of a terminal that shows those."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -98,10 +107,11 @@ def results_table(
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
+    is_of_several = len({*unmeasured, *(one.device for one in sets)}) > 1
     columns = [
         column
         for column in _RESULT_COLUMNS
-        if room >= column.least_width
+        if (room >= column.least_width or (is_of_several and column.name == "device"))
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
     if settings is not None:
@@ -109,18 +119,78 @@ def results_table(
         shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
         columns.insert(place, shown)
     counts = {len(one.runs) for one in sets if one.set_id}
-    for column in columns:
-        if column.is_number:
-            name = column.name.format(runs=f"{max(counts, default=1)} runs")
-            table.add_column(name, justify="right", no_wrap=True)
+    unmeasured_cells = [
+        {"device": text(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
+    ]
+    filled = [
+        _FilledColumn(
+            column,
+            column.name.format(runs=f"{max(counts, default=1)} runs"),
+            [_cell(column, one) for one in sets]
+            + [cells.get(column.name, ABSENT) for cells in unmeasured_cells],
+        )
+        for column in columns
+    ]
+    name_widths: dict[str, int] = {}
+    fitting = _fitted(filled, width, keeps_device=is_of_several)
+    free = width - sum(one.width(NARROW_NAME) + GAP for one in fitting)
+    for one in reversed(fitting):  # a verdict is folded last
+        if not one.column.is_number:
+            wider = min(one.width(width) - one.width(NARROW_NAME), max(free, 0))
+            name_widths[one.title] = one.width(NARROW_NAME) + wider
+            free -= wider
+    for one in fitting:
+        if one.column.is_number:
+            table.add_column(one.title, justify="right", no_wrap=True)
         else:
-            table.add_column(column.name, overflow="fold", no_wrap=column.name == "verdict")
-    for one in sets:
-        table.add_row(*(_cell(column, one) for column in columns))
-    for name in unmeasured:
-        cells = {"device": text(name), "verdict": Text(UNMEASURED, style="red")}
-        table.add_row(*(cells.get(column.name, ABSENT) for column in columns))
+            table.add_column(one.title, overflow="fold", width=name_widths[one.title])
+    for cells in zip(*(one.cells for one in fitting), strict=True):
+        table.add_row(*cells)
     return table
+
+
+@dataclass(frozen=True, slots=True)
+class _FilledColumn:
+    """A column of a result table with its cells."""
+
+    column: _Column
+    title: str
+    cells: list[str | Text]
+
+    def width(self, name_width: int) -> int:
+        """Columns of the terminal that it needs, where a name may be folded to so many.
+
+        A verdict is folded between its words.
+        """
+        natural = max(map(_width, (self.title, *self.cells)))
+        if self.column.is_number:
+            return natural
+        words = [word for cell in self.cells for word in str(cell).split()]
+        if self.column.name == "verdict" and name_width == NARROW_NAME:
+            return max(map(_width, (self.title, *words)))
+        return max(_width(self.title), min(natural, name_width))
+
+
+def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
+    """The columns that fit into the width; the ones of least weight go first."""
+    weights = {name: weight for weight, name in enumerate(_FIRST_TO_GO)}
+    leaving = sorted(
+        (one for one in columns if one.column.name in weights),
+        key=lambda one: weights[one.column.name],
+    )
+    left = list(columns)
+    for one in leaving:
+        is_extra = one.column.least_width >= WIDE_ONLY
+        name_width = WIDE_NAME if is_extra else NARROW_NAME
+        if sum(other.width(name_width) + GAP for other in left) <= width:
+            continue
+        if one.column.name != "device" or not keeps_device:
+            left.remove(one)
+    return left
+
+
+def _width(cell: str | Text) -> int:
+    return cell.cell_len if isinstance(cell, Text) else cell_len(cell)
 
 
 def _cell(column: _Column, one: RunSet) -> str | Text:
@@ -192,9 +262,12 @@ def _counted(titles: Sequence[str]) -> str:
 
     >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
     '2 × a on onnx and b on onnx'
+    >>> _counted(["a on onnx", "b on onnx", "c on onnx"])
+    'a on onnx, b on onnx and c on onnx'
     """
     counts = Counter(titles)
-    return " and ".join(f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+    *others, last = (f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def _reasons(one: RunSet) -> list[str]:
@@ -432,6 +505,20 @@ _RESULT_COLUMNS = (
     _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_bytes)),
     _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
+_FIRST_TO_GO = (
+    "peak memory",
+    "first",
+    "load",
+    "queries",
+    "p99",
+    "precision",
+    "p90",
+    "± in run",
+    "± over {runs}",
+    "runtime",
+    "device",
+)
+"""Columns that make room for the others, the first one first."""
 
 
 def text(value: str) -> Text:

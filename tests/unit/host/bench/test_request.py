@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.records import DEVICE, ENVIRONMENT
 
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest, new_request
 from edgebench.host.show.hints import hint_for
+from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RunsTooShort, UsageError
 
 MODEL = "digits_int8.tflite"
@@ -103,3 +105,12 @@ def test_reference_that_nobody_named_is_known_as_added(models: list[str], added:
     request = new_request(models, accuracy="digits")
     assert request.accuracy is not None
     assert [model.name for model in request.accuracy.added] == added
+
+
+def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
+    """`edgebench bench --on qemu:mps2-an386` ends at a file for ONNX Runtime."""
+    report = RuntimeReport("firmware", ("tflite",), "1", is_target=True)
+    board = SystemDescription(DEVICE, ENVIRONMENT, (report,))
+    assert [one.name for one in new_request([]).on_system(board).models] == ["digits_int8.tflite"]
+    named = new_request(["digits_fp32.tflite"])
+    assert named.on_system(board) is named

@@ -203,6 +203,20 @@ def test_narrow_terminal_shows_fewer_columns_and_whole_numbers(width: int) -> No
     assert format_ns(made.metrics.latency_ns.p50) in text
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 160])
+def test_devices_of_two_kinds_are_told_apart_by_whole_names_and_numbers(width: int) -> None:
+    """Columns of zero width: nobody knows which device a number is of, or it is cut."""
+    timed = run()
+    offline = {"spec.scenario": Scenario.OFFLINE, "metrics.end_to_end_ns": None}
+    [one, other] = find_sets([timed, changed(timed, offline)])
+    sets = [replace(one, device="pi5/nucleo"), replace(other, device="local/qemu")]
+    text = printed(results_table(sets, width, ["jetson"]), width)
+    assert timed.metrics.latency_ns is not None
+    for whole in ("pi5/nucleo", "local/qemu", "jetson", format_ns(timed.metrics.latency_ns.p50)):
+        assert whole in text
+    assert "…" not in text
+
+
 @pytest.mark.parametrize(
     ("before", "after", "words", "p50"),
     [

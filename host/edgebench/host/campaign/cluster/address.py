@@ -44,6 +44,16 @@ class ClusterAddress:
             if path is not None and not path.is_file():
                 raise UsageError(f"no such file: {path}")
 
+    @property
+    def host(self) -> str:
+        """Name or address of its machine."""
+        return self.address.partition("://")[2].rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """Port at which it listens."""
+        return int(self.address.rpartition(":")[2])
+
     def security(self) -> Security:
         """What Dask needs to know of the certificates."""
         from distributed.security import Security

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,10 +14,14 @@ from edgebench.host.campaign.cluster.address import ClusterAddress, configure_da
 if TYPE_CHECKING:
     from edgebench.host.campaign.cluster.lab import LabService
 
+CONNECT_TIMEOUT_S = 5.0
 RECONNECT_S = 1.0
 """Pause before the scheduler is tried again."""
 RESOURCE_PREFIX = "device:"
 """Prefix of the resources that are devices."""
+NAME_TAKEN = "name taken"
+"""What a scheduler answers to the second worker of a name; Source: distributed 2025.1,
+`Scheduler.add_worker`."""
 SERVICE = "edgebench_lab"
 """Attribute of a Dask worker that leads to the lab."""
 
@@ -51,13 +56,25 @@ def work_for(
         name: Name of the lab, which no other one has.
         host: Address of this host at which the scheduler reaches it; None: Dask finds one.
         on_connected: The scheduler has taken us.
-        on_away: It is not there, for this reason; called once until it is back.
+        on_away: It is not there or does not take us, for this reason; called once until it does.
 
     Raises:
         UsageError: Dask is not installed.
     """
     configure_dask()
     asyncio.run(_work(service, cluster, name, host, on_connected, on_away))
+
+
+async def _find_scheduler(cluster: ClusterAddress) -> None:
+    """Connect once: Dask's worker tries for ever, and does not say that nobody answers.
+
+    Raises:
+        OSError: nobody does.
+        asyncio.TimeoutError: not in time.
+    """
+    opened = asyncio.open_connection(cluster.host, cluster.port)
+    _, writer = await asyncio.wait_for(opened, CONNECT_TIMEOUT_S)
+    writer.close()
 
 
 async def _work(
@@ -75,6 +92,7 @@ async def _work(
         worker = None
         shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
         try:
+            await _find_scheduler(cluster)
             folder.mkdir(parents=True)
             worker = Worker(
                 cluster.address,
@@ -92,9 +110,14 @@ async def _work(
             on_connected()
             is_told = False
             await worker.finished()
-            reason = "connection lost"
+            reason = f"no scheduler at {cluster.address}: connection lost"
         except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
-            reason = str(exc.__cause__ or exc) or type(exc).__name__
+            cause = exc.__cause__ or exc
+            errno = cause.errno if isinstance(cause, OSError) else None
+            why = (os.strerror(errno) if errno else str(cause)) or type(cause).__name__
+            reason = f"no scheduler at {cluster.address}: {why}"
+            if NAME_TAKEN in why:
+                reason = f"another lab at {cluster.address} is called {name}: --name NAME"
         finally:
             if worker is not None:
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
