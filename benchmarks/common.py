@@ -185,7 +185,7 @@ def report(title: str, lines: Sequence[str], began: str) -> None:
     print(f"\n{began}, {os.getloadavg()[0]:.1f} after.", flush=True)
 
 
-class Agent:
+class LoopbackAgent:
     """`edgebench-agent serve` on loopback, in its own process and with its own directories."""
 
     def __init__(self, folder: Path, *options: str, name: str = NAME) -> None:
@@ -202,7 +202,7 @@ class Agent:
         """Process id of the daemon."""
         return self._process.pid
 
-    def __enter__(self) -> Agent:
+    def __enter__(self) -> LoopbackAgent:
         self._folder.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
         with (self._folder / "stderr.txt").open("ab") as errors:

@@ -40,7 +40,7 @@ from common import (
     table,
     wait_until_quiet,
 )
-from overhead_side import NOTHING, Job
+from overhead_side import NOTHING, SideJob
 
 from edgebench.agent.confine import AllowedPaths, Permissions, confine
 from edgebench.agent.worker.loop import Calls, run_closed
@@ -105,7 +105,7 @@ def one_round(runtime: str, path: str, blocks: int, seed: int) -> dict[str, floa
     def measure(answer: int) -> None:
         calls = _calls(runtime, path)
         count = max(20, int(BLOCK_S * 1e9 / max(1.0, _period_ns(calls, 200))))
-        children = {name: Side(calls, count, is_confined) for name, is_confined in SIDES.items()}
+        children = {name: ConfinementChild(calls, count, limits) for name, limits in SIDES.items()}
         draw = random.Random(seed)
         blocks_ns: dict[str, list[float]] = {name: [] for name in SIDES}
         for number in range(blocks + 1):
@@ -133,7 +133,7 @@ def _fork(action: Callable[[int], None]) -> tuple[int, int]:
         os.close(reading)
         try:
             action(writing)
-        except BaseException:
+        except BaseException:  # a forked child may not return into its parent's code
             traceback.print_exc()
         finally:
             os._exit(0)
@@ -141,7 +141,7 @@ def _fork(action: Callable[[int], None]) -> tuple[int, int]:
     return reading, child
 
 
-class Side:
+class ConfinementChild:
     """A child that runs one block whenever it is told to."""
 
     def __init__(self, calls: Calls, count: int, is_confined: bool) -> None:
@@ -173,7 +173,7 @@ class Side:
 def _calls(runtime: str, path: str) -> Calls:
     """The prepared calls, on the CPU on which all sides run."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    return Job(runtime, path, 1, 0.0, 0.0, None).calls()
+    return SideJob(runtime, path, 1, 0.0, 0.0, None).calls()
 
 
 def _loop(calls: Calls, count: int) -> list[int]:

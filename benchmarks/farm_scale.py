@@ -44,14 +44,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import Agent, claim, claims_table, end, machine, parse, report, seconds_of, spread
+from common import (
+    LoopbackAgent,
+    claim,
+    claims_table,
+    end,
+    machine,
+    parse,
+    report,
+    seconds_of,
+    spread,
+)
 from farm_sides import WatchFigures, allow_many_files
 
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.started import start
+
 from edgebench.host.bench import collect
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.run import new_run_id
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.files import HostFiles, KnownDevice
@@ -90,6 +102,7 @@ def main() -> None:
         parser, most=100, duration=5, repeats=2, announced=60, agents=2, seats=2, lane_repeats=2
     )
     allow_many_files()
+    # The functions of the product itself are timed, where they are called: types forbid that.
     collect.note_run = RESULT.timed(index.note_run)  # type: ignore[attr-defined]
     Client.probe_clock = PROBES.timed(Client.probe_clock)  # type: ignore[method-assign]
     FinishingProcess.finish = RESULT.timed(FinishingProcess.finish)  # type: ignore[method-assign]
@@ -182,16 +195,16 @@ class Lanes(Watcher):
     """Notes when each device began and ended."""
 
     def __init__(self) -> None:
-        self.lanes: list[Lane] = []
+        self.lanes: list[LaneTimes] = []
 
     def of(self, device: str, device_count: int) -> Watcher:
         """The lane of a device."""
         del device, device_count
-        self.lanes.append(Lane())
+        self.lanes.append(LaneTimes())
         return self.lanes[-1]
 
 
-class Lane(Watcher):
+class LaneTimes(Watcher):
     """Notes when a device began and ended."""
 
     def __init__(self) -> None:
@@ -237,7 +250,7 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
         devices = []
         for number in range(int(options.agents)):
             words = [w for seed in range(options.seats) for w in ("--simulate", f"{BOARD}:{seed}")]
-            agent = Agent(folder / f"agent-{number}", *words, name=f"rack{number}")
+            agent = LoopbackAgent(folder / f"agent-{number}", *words, name=f"rack{number}")
             stack.enter_context(agent)
             agent.pair(lab)
             seats = [BOARD, *(f"{BOARD}-{n}" for n in range(2, int(options.seats) + 1))]
@@ -264,19 +277,10 @@ def report_lanes(options: argparse.Namespace, run: Path) -> None:
 
 def keep_run(lab: Lab, device: str, run: Path) -> None:
     """Make a run, and keep its files and the description of its device."""
-    model = find_model(MODEL)
     spec = from_preset("default", runtime="onnx", **settings(1))
     with lab.connect(device) as client:
         system = client.describe()
-        client.acquire()
-        run_id = new_run_id()
-        client.start_run(
-            run_id,
-            spec,
-            sha256=model.sha256,
-            model_name=model.name,
-            size_bytes=model.size_bytes,
-        )
+        run_id = start(client, spec, MODEL)
         for _ in client.follow_run():
             pass
         client.fetch_run(run_id, run)

@@ -41,7 +41,7 @@ from pathlib import Path
 
 from common import (
     NAME,
-    Agent,
+    LoopbackAgent,
     Spread,
     add_patience,
     interleave,
@@ -165,7 +165,8 @@ def main() -> None:
     with ExitStack() as life:
         folder = Path(life.enter_context(tempfile.TemporaryDirectory(prefix="edgebench-")))
         loop = compile_loop(folder, tables)
-        lab = life.enter_context(Agent(folder / "agent", "--no-advertise")).lab(folder / "host")
+        agent = life.enter_context(LoopbackAgent(folder / "agent", "--no-advertise"))
+        lab = agent.lab(folder / "host")
         for runtime, model in usable_cases(options.models, tables):
             case = Case(runtime, model, options.threads, options.duration, loop)
             add_rows(tables, case, measure(case, lab, options, tables))

@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from common import NAME, Agent, Spread, claim, claims_table, machine, parse, report, spread
+from common import NAME, LoopbackAgent, Spread, claim, claims_table, machine, parse, report, spread
 
 SETTLE_S = 10.0
 PUSHED_BYTES = 50_000_000
@@ -53,14 +53,14 @@ def starts(folder: Path, rounds: int) -> tuple[Spread, Spread]:
     warm: list[float] = []
     for number in range(rounds):
         for values in (first, warm):
-            with Agent(folder / str(number)) as agent:
+            with LoopbackAgent(folder / str(number)) as agent:
                 values.append(agent.ready_s)
     return spread(first), spread(warm)
 
 
 def idle_rows(folder: Path, duration_s: float) -> list[list[str]]:
     """Memory and CPU time of an agent that is left alone, and its memory after a push."""
-    with Agent(folder) as agent:
+    with LoopbackAgent(folder) as agent:
         time.sleep(SETTLE_S)
         resident, proportional = memory_mb(agent.pid)
         begin, begin_cpu_s = time.perf_counter(), cpu_s(agent.pid)
@@ -78,7 +78,7 @@ def idle_rows(folder: Path, duration_s: float) -> list[list[str]]:
         return [*rows, claim("resident memory after a push of 50 MB (MB)", f"{resident:.1f}")]
 
 
-def push(agent: Agent, folder: Path) -> None:
+def push(agent: LoopbackAgent, folder: Path) -> None:
     """Push a random model to the agent."""
     data = os.urandom(PUSHED_BYTES)
     path = folder / "model.bin"

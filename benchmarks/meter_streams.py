@@ -156,12 +156,16 @@ def summary(
     return claims_table(
         [
             claim("samples received", f"{received:,}", f"{expected:,}", received == expected),
-            claim("recording + decoding, share of one core", f"{record:.1%} + {decode:.1%}",
-                  "< 100 %", record + decode < 1),
+            claim(
+                "recording + decoding, share of one core",
+                f"{record:.1%} + {decode:.1%}",
+                "< 100 %",
+                record + decode < 1,
+            ),
             claim("lost by the counters; framing lost", f"{lost}; {desync}"),
             claim("rate against the host's clock, ppm", f"{min(rates):+.0f} to {max(rates):+.0f}"),
         ]
-    )  # fmt: skip
+    )
 
 
 if __name__ == "__main__":

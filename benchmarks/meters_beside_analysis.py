@@ -40,7 +40,7 @@ second in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class FinishCost:
     """What one way of finishing cost."""
 
     lost_count: int
@@ -66,12 +66,18 @@ def main() -> None:
     expected = options.streams * int(options.seconds * RATE_HZ)
     rows = [
         claim("samples of the meters", f"{expected:,}"),
-        claim(f"runs of {queries:,} queries finished, apart; in threads",
-              f"{apart.finished_count}; {within.finished_count}"),
-        claim("lost, analysis in a process of its own", f"{expected - apart.received_count:,}",
-              "0", apart.received_count == expected),
+        claim(
+            f"runs of {queries:,} queries finished, apart; in threads",
+            f"{apart.finished_count}; {within.finished_count}",
+        ),
+        claim(
+            "lost, analysis in a process of its own",
+            f"{expected - apart.received_count:,}",
+            "0",
+            apart.received_count == expected,
+        ),
         claim("lost, analysis in the lanes' threads", f"{expected - within.received_count:,}"),
-    ]  # fmt: skip
+    ]
     title = f"{options.streams} PPK2 beside the analysis of {options.lanes} lanes"
     report(f"{title}, {options.seconds:g} s", [claims_table(rows)], began)
 
@@ -88,7 +94,7 @@ def make_run(store: Path, fetched: Path) -> int:
     return len(run.queries)
 
 
-def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Path) -> Side:
+def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Path) -> FinishCost:
     """Record while copies of a run are finished in this way."""
     folder.mkdir()
     ends = [os.openpty() for _ in range(options.streams)]
@@ -113,15 +119,16 @@ def measured(options: argparse.Namespace, fetched: Path, how: Finish, folder: Pa
             counts[number] += 1
 
     lanes = [threading.Thread(target=finish_often, args=(at,)) for at in range(options.lanes)]
-    record([os.ttyname(slave) for _, slave in ends], paths, lanes, lambda: os.write(ready, b"!"),
-           child)  # fmt: skip
+    record(
+        [os.ttyname(slave) for _, slave in ends], paths, lanes, lambda: os.write(ready, b"!"), child
+    )
     is_over.set()
     for lane in lanes:
         lane.join()
     for descriptor in (listening, ready, *(one for end in ends for one in end)):
         os.close(descriptor)
     losses = [decode(path) for path in paths]
-    return Side(
+    return FinishCost(
         lost_count=sum(one.lost_count for one in losses),
         received_count=sum(one.received_count for one in losses),
         finished_count=sum(counts),

@@ -66,7 +66,7 @@ class SideResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SideJob:
     """Model to call, and for how long."""
 
     runtime: str
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run a side and print its result."""
     side, runtime, path, threads, warmup_s, duration_s = arguments[:6]
     loop = arguments[6] if len(arguments) > 6 else None
-    job = Job(runtime, path, int(threads), float(warmup_s), float(duration_s), loop)
+    job = SideJob(runtime, path, int(threads), float(warmup_s), float(duration_s), loop)
     try:
         result = SIDES[side](job)
     except NotExported as exc:
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(asdict(result)))
 
 
-def run_c(job: Job) -> SideResult:
+def run_c(job: SideJob) -> SideResult:
     """C loop around the C function."""
     assert job.loop is not None
     library = ctypes.CDLL(job.loop)
@@ -147,7 +147,7 @@ def _run_native(
     return begins[:count], ends[:count]
 
 
-def run_python_invoke(job: Job) -> SideResult:
+def run_python_invoke(job: SideJob) -> SideResult:
     """Plain Python loop around the invocation alone."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
@@ -155,7 +155,7 @@ def run_python_invoke(job: Job) -> SideResult:
     return SideResult(len(ends), _period_ns(begins), _median_difference(begins, ends))
 
 
-def run_public(job: Job) -> SideResult:
+def run_public(job: SideJob) -> SideResult:
     """Plain Python loop around the library's public call, as one would write it by hand."""
     # Nothing is prepared here: the interpreters refuse to run while their native one is held.
     invoke = _public_call(job.load()[0])
@@ -171,7 +171,7 @@ def _public_call(model: Any) -> Callable[[], Any]:
     return partial(model._session.run_with_iobinding, model._call._binding)
 
 
-def run_python(job: Job) -> SideResult:
+def run_python(job: SideJob) -> SideResult:
     """Plain Python loop around the whole query."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
@@ -179,7 +179,7 @@ def run_python(job: Job) -> SideResult:
     return SideResult(len(ends), _period_ns(begins))
 
 
-def run_edgebench(job: Job) -> SideResult:
+def run_edgebench(job: SideJob) -> SideResult:
     """Loop of edgebench's worker; its pauses between blocks are spread over all queries."""
     calls = job.calls()
     typical_ns = _warm_up(calls, job.warmup_s)
@@ -200,7 +200,7 @@ def run_edgebench(job: Job) -> SideResult:
     )
 
 
-def run_loadgen(job: Job) -> SideResult:
+def run_loadgen(job: SideJob) -> SideResult:
     """LoadGen, which calls back into Python for each query.
 
     It does not publish the timestamps of its queries, so the callback takes one per block.
@@ -330,7 +330,7 @@ def _zeros(count: int) -> array[int]:
     return array("q", bytes(8 * count))
 
 
-SIDES: dict[str, Callable[[Job], SideResult]] = {
+SIDES: dict[str, Callable[[SideJob], SideResult]] = {
     "c": run_c,
     "python-invoke": run_python_invoke,
     "python-public": run_public,

@@ -45,7 +45,7 @@ from typing import Any
 import paramiko
 from common import (
     NAME,
-    Agent,
+    LoopbackAgent,
     add_patience,
     claim,
     claims_table,
@@ -106,7 +106,7 @@ def main() -> None:
         # Room for two models, so that the store evicts the oldest instead of growing every round.
         quota = str(2 * options.size + 2**20)
         agent = stack.enter_context(
-            Agent(folder / "agent", "--no-advertise", "--models-quota", quota)
+            LoopbackAgent(folder / "agent", "--no-advertise", "--models-quota", quota)
         )
         lab = agent.lab(folder / "host")
         client = stack.enter_context(lab.connect(NAME))

@@ -60,9 +60,16 @@ CALIBRATION_COUNT = 512
 """Training samples that set the ranges of the int8 activations."""
 TOTAL_SIZE_MAX_BYTES = 300_000
 BUILD_PACKAGES = (
-    "torch", "litert-torch", "ai-edge-quantizer", "ai-edge-litert", "scikit-learn", "onnx",
-    "onnxscript", "onnxruntime", "numpy",
-)  # fmt: skip
+    "torch",
+    "litert-torch",
+    "ai-edge-quantizer",
+    "ai-edge-litert",
+    "scikit-learn",
+    "onnx",
+    "onnxscript",
+    "onnxruntime",
+    "numpy",
+)
 TEST_SET_SOURCE = (
     "Part of: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine"
     " Learning Repository (1998), as distributed by scikit-learn (load_digits)"

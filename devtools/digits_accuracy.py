@@ -25,8 +25,11 @@ ACCURACY_MIN_RATIO = 0.97
 ACCURACY_SPREAD_MAX_RATIO = 0.01
 """Largest difference between any two of the measured accuracies."""
 RUNTIME_PACKAGES = (
-    "tflite-runtime==2.14.0", "ai-edge-litert==2.3.0", "onnxruntime==1.31.1", "numpy==1.26.4",
-)  # fmt: skip
+    "tflite-runtime==2.14.0",
+    "ai-edge-litert==2.3.0",
+    "onnxruntime==1.31.1",
+    "numpy==1.26.4",
+)
 
 Classifier = Callable[[NDArray[np.float32]], int]
 """From one image, pixel / 16 in shape (1, 8, 8, 1), to its class."""
@@ -37,7 +40,7 @@ class BuildRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class FileAccuracy:
     """Held-out accuracy of one file on one runtime."""
 
     file: str
@@ -90,13 +93,13 @@ CLASSIFIERS: dict[str, dict[str, Callable[[Path], Classifier]]] = {
 """Per format and runtime, the latter named as its package."""
 
 
-def measure_one(path: Path, *, runtime: str, classify: Classifier) -> Measurement:
+def measure_one(path: Path, *, runtime: str, classify: Classifier) -> FileAccuracy:
     """Count the held-out samples, beside the model, that one runtime gets right."""
     with np.load(path.parent / TEST_SET_FILE) as test_set:
         images, labels = scaled(test_set["images"]), test_set["labels"]
     answers = [classify(image[np.newaxis]) for image in images]
     correct_count = int(np.count_nonzero(answers == labels))
-    return Measurement(
+    return FileAccuracy(
         file=path.name,
         runtime=runtime,
         runtime_version=importlib.metadata.version(runtime),
@@ -106,7 +109,7 @@ def measure_one(path: Path, *, runtime: str, classify: Classifier) -> Measuremen
     )
 
 
-def measure(directory: Path) -> list[Measurement]:
+def measure(directory: Path) -> list[FileAccuracy]:
     """Measure each file on each runtime that can run it."""
     return [
         measure_one(directory / spec.file, runtime=runtime, classify=load(directory / spec.file))
@@ -123,7 +126,7 @@ def make_runtime_environment(directory: Path) -> Path:
     return python
 
 
-def check_accuracy(measured: Sequence[Measurement]) -> None:
+def check_accuracy(measured: Sequence[FileAccuracy]) -> None:
     """Refuse a model that is wrong too often, or whose forms disagree too much."""
     ranked = sorted(measured, key=lambda one: one.correct_count)
     worst, best = ranked[0], ranked[-1]

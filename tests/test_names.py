@@ -12,12 +12,13 @@ GRANDFATHERED: set[str] = set()
 
 
 def places_of_classes() -> dict[str, list[str]]:
-    """Where each public class is defined, by its name."""
+    """Where each public class of the product and of what measures and builds it is defined."""
     places: dict[str, list[str]] = defaultdict(list)
-    for path in sorted(ROOT.glob("*/edgebench/**/*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for pattern in ("*/edgebench/**/*.py", "benchmarks/*.py", "devtools/*.py"):
+        for path in sorted(ROOT.glob(pattern)):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
     return places
 
 

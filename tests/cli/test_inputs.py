@@ -66,7 +66,7 @@ def test_model_runs_on_the_inputs_that_were_given(
     path, name = tmp_path / "own.npz", "x" if package == "ai-edge-litert" else "input_ids"
     digests = set[str]()
     for value in (0, 1):
-        np.savez(path, **{name: np.full((3, 1, 40), value)})  # pyright: ignore[reportArgumentType]
+        np.savez(path, **dict[str, Any]({name: np.full((3, 1, 40), value)}))
         result = bench(measured, tmp_path, models[package], "--inputs", str(path))
         assert result.returncode in (0, 3), result.stderr
         conditions = document_of(result)["conditions"]

@@ -1,6 +1,6 @@
-"""Campaigns over two labs: whatever is killed, every planned run is there once at the end.
+"""Campaigns over two lab hosts: whatever is killed, every planned run is there once at the end.
 
-Agents, labs, scheduler and, where it is killed, the coordinator are processes of their own.
+Agents, lab hosts, scheduler and, where it is killed, the coordinator are processes of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY
 from edgebench.host.campaign.lanes import QuietWatcher
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import LabsUnreachable, NoSuchCampaign, UsageError
+from edgebench.protocol.errors import LabHostsUnreachable, NoSuchCampaign, UsageError
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 
@@ -51,7 +51,7 @@ cooldown_timeout_s = 0
 
 @dataclass
 class Site:
-    """Two devices, two labs that both offer them, a scheduler."""
+    """Two devices, two lab hosts that both offer them, a scheduler."""
 
     scheduler: SchedulerProcess
     labs: dict[str, LabProcess]
@@ -64,7 +64,7 @@ class Site:
 
 @pytest.fixture
 def site(whole: Site) -> Site:
-    """Everything but a coordinator; labs that a test has killed are started again."""
+    """Everything but a coordinator; lab hosts that a test has killed are started again."""
     for lab in whole.labs.values():
         if lab.process is None:
             lab.start()
@@ -152,7 +152,7 @@ def in_background(host: Host, campaign: Campaign, cluster: str, watcher: Watcher
     def work() -> None:
         try:
             host.lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
-        except BaseException as exc:
+        except BaseException as exc:  # for the thread that joins
             errors.append(exc)
 
     thread = threading.Thread(target=work, daemon=True)
@@ -198,7 +198,7 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
     result = host.run("campaign", "run", str(file), "--cluster", site.address, "--json")
     assert result.returncode in (0, 3), result.stderr
     document = json.loads(result.stdout)
-    # Which lane chooses first is up to the threads; the other one takes the lab that is idle.
+    # Which lane chooses first is up to the threads; the other one takes the lab host that is idle.
     assert sorted(lane["lab"] for lane in document["devices"]) == ["a", "b"]
     assert sorted(lane["device"] for lane in document["devices"]) == [
         "one-simulated",
@@ -210,10 +210,10 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
         run = host.lab.run(row["run_id"])
         assert run.result.model.name == "own.tflite"
         assert len(run.queries) > 0
-    # The labs have handed everything over, and the devices have forgotten it.
+    # The lab hosts have handed everything over, and the devices have forgotten it.
     for lab in site.labs.values():
         way = Store(lab.host.lab.store.root / LAB_DIRECTORY)
-        wait_until(lambda store=way: not store.run_ids(), "the lab forgets its runs")
+        wait_until(lambda store=way: not store.run_ids(), "the lab host forgets its runs")
     for device in ("one-simulated", "two-simulated"):
         with site.labs["a"].host.lab.connect(device) as client:
             assert client.list_runs().finished == ()
@@ -222,7 +222,7 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
 
 
 def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -> None:
-    """A lab loses power at ten, and its devices are idle until morning."""
+    """A lab host loses power at ten, and its devices are idle until morning."""
     host, phases = Host(tmp_path / "host"), Phases()
     file = written(tmp_path, lab_wait_s=1, duration_s=4)
     campaign = host.lab.begin_campaign(file, cluster=site.address)
@@ -233,18 +233,18 @@ def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -
     check_complete(host, campaign, kills=1)
     [lane] = campaign.lanes()
     assert (lane.lab, lane.state) == ("b", "ended")
-    # The run in progress went on without its lab, and was followed by the other one.
+    # The run in progress went on without its lab host, and was followed by the other one.
     assert len(intents(campaign)) == 2
 
 
 def test_lane_stays_with_a_lab_that_comes_back(site: Site, tmp_path: Path) -> None:
-    """A lab that is updated loses its meters to a lab that has none."""
+    """A lab host that is updated loses its meters to a lab host that has none."""
     host, phases = Host(tmp_path / "host"), Phases()
     campaign = host.lab.begin_campaign(written(tmp_path, duration_s=4), cluster=site.address)
     join = in_background(host, campaign, site.address, phases)
     wait_until(measuring(phases), "a run is measured")
     site.labs["a"].kill()
-    wait_until(lambda: campaign.lanes()[0].state == "waiting", "the campaign notices the dead lab")
+    wait_until(lambda: campaign.lanes()[0].state == "waiting", "the campaign notices its death")
     site.labs["a"].start()
     join()
     check_complete(host, campaign, kills=1)
@@ -271,7 +271,7 @@ def test_killed_scheduler_costs_nothing(site: Site, tmp_path: Path) -> None:
 
 
 def test_killed_coordinator_resumes(site: Site, tmp_path: Path) -> None:
-    """The laptop is closed, and the labs measure everything again, or for nobody."""
+    """The laptop is closed, and the lab hosts measure everything again, or for nobody."""
     host = Host(tmp_path / "host")
     file = written(tmp_path, repeats=2, duration_s=2)
     coordinator = host.popen("campaign", "run", str(file), "--cluster", site.address)
@@ -294,26 +294,26 @@ def test_killed_coordinator_resumes(site: Site, tmp_path: Path) -> None:
 
 
 def test_device_without_a_lab_ends_with_its_reason(site: Site, tmp_path: Path) -> None:
-    """A campaign waits for ever for a lab that was given away."""
+    """A campaign waits for ever for a lab host that was given away."""
     host, phases = Host(tmp_path / "host"), Phases()
     site.labs["b"].kill()
     campaign = host.lab.begin_campaign(
         written(tmp_path, repeats=1, lab_wait_s=0), cluster=site.address
     )
     site.labs["a"].kill()
-    wait_until(lambda: not offers(host, file=tmp_path, site=site), "the labs are gone")
+    wait_until(lambda: not offers(host, file=tmp_path, site=site), "the lab hosts are gone")
     host.lab.resume_campaign(campaign.plan.id, phases, cluster=site.address)
     [reason] = phases.reasons
-    assert reason.startswith("LabsUnreachable: no lab offers one-simulated")
+    assert reason.startswith("LabHostsUnreachable: no lab host offers one-simulated")
     [lane] = campaign.lanes()
     assert lane.state == "given_up"
 
 
 def offers(host: Host, *, file: Path, site: Site) -> bool:
-    """Whether a lab offers a device."""
+    """Whether a lab host offers a device."""
     try:
         host.lab.plan_campaign(written(file / "other"), cluster=site.address)
-    except LabsUnreachable:
+    except LabHostsUnreachable:
         return False
     return True
 
@@ -326,5 +326,5 @@ def test_mistakes_are_told_in_one_line(tmp_path: Path) -> None:
         host.lab.plan_campaign(file, cluster="server")
     with pytest.raises(UsageError, match="tls-ca-file"):
         host.lab.plan_campaign(file, cluster="tls://127.0.0.1:1")
-    with pytest.raises(LabsUnreachable, match="no scheduler answers at tcp://"):
+    with pytest.raises(LabHostsUnreachable, match="no scheduler answers at tcp://"):
         host.lab.plan_campaign(file, cluster="tcp://127.0.0.1:9")

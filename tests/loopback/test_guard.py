@@ -38,7 +38,7 @@ MAX_WAIT_S = 150.0
 """Wait for a cool device that no test may wait for whole."""
 
 
-class Board:
+class HeatedBoard:
     """A simulated i.MX 8M Plus with an agent, and a host that is paired with it."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,10 +75,10 @@ class Board:
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> Iterator[Board]:
+def board(tmp_path: Path) -> Iterator[HeatedBoard]:
     """A board of its own."""
     need_runtime("ai-edge-litert")
-    made = Board(tmp_path)
+    made = HeatedBoard(tmp_path)
     yield made
     made.agent.kill()
 
@@ -90,7 +90,7 @@ def completeness(run: StoredRun) -> str:
     return str(found["detail"])
 
 
-def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Board) -> None:
+def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: HeatedBoard) -> None:
     """The board is cooked; or what was measured until then is thrown away, or nobody says why."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.heat, (91.2,)).start())
     run = board.bench(watcher=later)
@@ -104,7 +104,7 @@ def test_run_that_grows_too_hot_is_stopped_and_keeps_what_it_measured(board: Boa
     assert detail.partition(": ")[2] in board.host.run("show", run.id).stdout
 
 
-def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: Board) -> None:
+def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: HeatedBoard) -> None:
     """The device is kept for the whole wait, and only then somebody hears that there is no run."""
     board.heat(95.0)  # the gate stays shut
     begin_s = time.monotonic()
@@ -114,7 +114,7 @@ def test_worker_that_dies_while_the_device_cools_is_noticed_at_once(board: Board
     assert time.monotonic() - begin_s < MAX_WAIT_S
 
 
-def test_run_does_not_start_above_the_limit(board: Board) -> None:
+def test_run_does_not_start_above_the_limit(board: HeatedBoard) -> None:
     """The wait for a cool device is switched off, and a run begins at 95 degrees."""
     board.heat(95.0)
     with pytest.raises(TooHot, match=rf"not started at 95\.0 °C \(cpu-thermal\): {LIMIT}"):
@@ -130,7 +130,7 @@ def test_run_does_not_start_above_the_limit(board: Board) -> None:
 ON = ("--on", "imx8mp-evk-simulated")
 
 
-def test_run_waits_until_the_other_zone_is_cool(board: Board) -> None:
+def test_run_waits_until_the_other_zone_is_cool(board: HeatedBoard) -> None:
     """The zone of the gate is cool, another one is too hot, and the run is refused at once."""
     board.heat(95.0)
     later = At(Phase.COOLING, lambda: threading.Timer(7.0, board.heat, (50.0,)).start())
@@ -142,7 +142,7 @@ def test_run_waits_until_the_other_zone_is_cool(board: Board) -> None:
     assert not kept.exists(), "a made-up temperature is no baseline of this machine"
 
 
-def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:
+def test_run_whose_sampler_dies_is_stopped(board: HeatedBoard) -> None:
     """The guard dies with the sampler, and the board is cooked until the run is over."""
     later = At(Phase.MEASURING, lambda: threading.Timer(1.0, board.kill_sampler).start())
     run = board.bench(watcher=later)
@@ -152,7 +152,7 @@ def test_run_whose_sampler_dies_is_stopped(board: Board) -> None:
     assert board.agent.status().running is None
 
 
-def test_run_whose_sampler_is_gone_does_not_start(board: Board) -> None:
+def test_run_whose_sampler_is_gone_does_not_start(board: HeatedBoard) -> None:
     """A device cools for ten minutes for a run that then measures without its guard."""
     at = At(Phase.COOLING, board.kill_sampler)
     begin_s = time.monotonic()

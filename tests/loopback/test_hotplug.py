@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
@@ -228,8 +227,7 @@ def test_watcher_hears_of_boards_that_come_and_leave(rack: Rack) -> None:
                 rack.plug_in("watched", "W1")
 
     async def watch() -> None:
-        updates = cast(AsyncGenerator[Update, None], rack.host.lab.watch(AGENT))
-        async with aclosing(updates):
+        async with aclosing(rack.host.lab.watch(AGENT)) as updates:
             async for update in updates:
                 if not told and isinstance(update, StateChange) and FIRST in update.device:
                     rack.plug_in("watched", "W1")

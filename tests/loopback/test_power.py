@@ -303,7 +303,7 @@ def test_meter_that_falls_silent_in_the_first_idle_phase_ends_the_run(host: Host
 
 
 @dataclass(frozen=True)
-class Board:
+class MeterAgent:
     """An agent that serves meters: a counter, one that is not there, and a made-up one."""
 
     agent: AgentProcess
@@ -313,7 +313,7 @@ class Board:
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeterAgent]:
     """One for all hosts."""
     need_runtime("ai-edge-litert")
     folder = tmp_path_factory.mktemp("board")
@@ -321,12 +321,12 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     rapl, missing = f"rapl:{folder / 'root'}", f"rapl:{folder / 'empty'}"
     options = [word for name in (SQUARE, rapl, missing) for word in ("--meter", name)]
     agent = AgentProcess(folder / "agent", options=["--name", "board", *options]).start()
-    yield Board(agent, counter, rapl, missing)
+    yield MeterAgent(agent, counter, rapl, missing)
     agent.kill()
 
 
 @pytest.fixture
-def served(board: Board, host: Host) -> Host:
+def served(board: MeterAgent, host: Host) -> Host:
     """A host that is paired with it."""
     host.lab.pair(board.agent.pairing_string())
     return host
@@ -340,7 +340,7 @@ def on_board(host: Host, meter: str, *words: str) -> subprocess.CompletedProcess
 
 
 @pytest.mark.alone
-def test_meter_that_the_agent_polls_has_the_device_s_clock(board: Board, served: Host) -> None:
+def test_meter_that_the_agent_polls_has_the_device_s_clock(board: MeterAgent, served: Host) -> None:
     """A meter beside the device is moved by probes, or its bytes give no energy here."""
 
     def measure() -> subprocess.CompletedProcess[str]:
@@ -387,7 +387,9 @@ def test_meter_that_the_agent_does_not_serve_is_refused_before_the_run(served: H
     assert served.lab.store.run_ids() == []
 
 
-def test_served_meter_that_is_missing_costs_the_energy_alone(board: Board, served: Host) -> None:
+def test_served_meter_that_is_missing_costs_the_energy_alone(
+    board: MeterAgent, served: Host
+) -> None:
     """A board without counters loses its latencies, or nobody learns why there are no joules."""
     result = on_board(served, board.missing)
     assert result.returncode == 3, result.stderr

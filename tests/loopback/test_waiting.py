@@ -184,7 +184,7 @@ def test_measurement_in_a_thread_is_cancelled_from_another(
     def lane() -> None:
         try:
             paired.lab.measure(request, cancellation=cancellation)
-        except Exception as exc:
+        except Exception as exc:  # for the test's own thread
             ends.append(exc)
 
     thread = threading.Thread(target=lane)

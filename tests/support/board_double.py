@@ -39,6 +39,8 @@ class BoardHabits:
     line_end: str = "\r\n"
     greeting: str = ""
     """Lines of the maker's own before the end of the start."""
+    window_text: str = ""
+    """Line of the maker's own within each window."""
     has_timestamp: bool = True
     """Whether it knows the command `timestamp`."""
     lap_begin_us: int = 1000
@@ -191,6 +193,8 @@ class BoardDouble:
         self._say(f"m-infer-start-{count}")
         self._timestamp()
         self._pass(count * self.habits.inference_us)
+        if self.habits.window_text:
+            self._say(self.habits.window_text)
         self.ran_count = count
         self._timestamp()
         self._say("m-infer-done")
@@ -354,6 +358,9 @@ class InterfaceDouble:
     """An interface board, with a board behind it or with nothing."""
 
     board: BoardDouble | None
+    name_line: str = "tinyML Enhanced Interface Board"
+    is_timing: bool = False
+    """Whether it prints its own time at each pulse of the board's pin, as EEMBC's does."""
     commands: list[str] = field(default_factory=list[str])
     sounds: dict[str, int] = field(default_factory=dict[str, int])
     """Frames of the files on its card, by name."""
@@ -389,6 +396,10 @@ class InterfaceDouble:
             for delay_us, line in self.board.hear(passed.encode("latin-1") + b"%"):
                 is_text = line.strip() and line != PULSE
                 said.append((delay_us, b"[dut]: " + line if is_text else line))
+                if line == PULSE and self.is_timing:
+                    # The board's line before the pulse is still on its way, at 9600 baud.
+                    own = f"m-lap-us-{self.board.time_us}\r\n".encode()
+                    said.insert(-2 if b"m-infer-start" in said[-2][1] else len(said), (0, own))
         return said
 
     def _own(self, command: str) -> list[tuple[int, bytes]]:
@@ -406,7 +417,7 @@ class InterfaceDouble:
                 (count * FRAME_NS // 1000, b""),
                 (0, b"m-ready\r\n"),
             ]
-        lines = ["tinyML Enhanced Interface Board"]
+        lines = [self.name_line]
         if word == "play":
             lines = ["no such file"]
         elif word == "record_detections":

@@ -1,4 +1,4 @@
-"""A Dask scheduler and labs as processes on loopback, each of which may be killed."""
+"""A Dask scheduler and lab hosts as processes on loopback, each of which may be killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SchedulerProcess(ClusterProcess):
         return f"tcp://{self.host}:{self.port}"
 
     def start(self) -> SchedulerProcess:
-        """Start it; labs and coordinators wait for it."""
+        """Start it; lab hosts and coordinators wait for it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         words = ["--host", self.host, "--port", str(self.port), "--no-dashboard"]
         with (self.folder / "scheduler.txt").open("ab") as errors:
@@ -86,5 +86,5 @@ class LabProcess(ClusterProcess):
         assert self.process.stdout is not None
         readable, _, _ = select.select([self.process.stdout], [], [], START_TIMEOUT_S)
         line = self.process.stdout.readline() if readable else ""
-        assert line.startswith("ready: lab "), (self.host.folder / "lab.txt").read_text()
+        assert line.startswith("ready: lab host "), (self.host.folder / "lab.txt").read_text()
         return self

@@ -44,7 +44,7 @@ def contend(hosts: Sequence[Host], folder: Path, tries: int, seed: int = 1) -> l
         try:
             with host.lab.connect("board") as client:
                 return [measure_once(client, chance) for _ in range(tries)]
-        except BaseException:
+        except BaseException:  # the others must not wait for this one
             gate.abort()
             raise
 

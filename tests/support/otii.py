@@ -42,7 +42,8 @@ class OtiiEmulator(TcpServer):
     enabled: set[str] = field(default_factory=set[str])
     began_s: float | None = None
     ended_s: float | None = None
-    _fetched: int = 0
+    fetched_count: int = 0
+    """Samples that were fetched."""
 
     @property
     def is_recording(self) -> bool:
@@ -63,7 +64,7 @@ class OtiiEmulator(TcpServer):
             *lines, heard = (heard + data).split(b"\r\n")
             for line in lines:
                 self._answer(connection, json.loads(line))
-            if self.gone_after is not None and self._fetched >= self.gone_after:
+            if self.gone_after is not None and self.fetched_count >= self.gone_after:
                 return
 
     def _send(self, connection: socket.socket, message: dict[str, Any]) -> None:
@@ -140,7 +141,7 @@ class OtiiEmulator(TcpServer):
         if self.currents is not None and self.began_s is not None:
             edges = np.arange(places.start, places.stop + 1)
             values = self.currents(self.began_s + edges / self.rate_hz)
-        self._fetched += len(values)
+        self.fetched_count += len(values)
         return {
             "data_type": "analog",
             "timestamp": index / self.rate_hz,

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
@@ -136,7 +137,7 @@ class ShellyEmulator(WebPlug):
 
     def talk(self, connection: ServerConnection) -> None:
         """JSON-RPC, a message for each question."""
-        with suppress(Exception):
+        with suppress(ConnectionClosed):
             for message in connection:
                 asked = json.loads(message)
                 result = self.method(asked["method"], asked.get("params") or {})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from support.threaded import Threaded
 
 _TICK_S = 0.005
-_LAST_S = 0.02
+_LAST_S = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ def sampling(directory: Path, job: SamplerJob) -> Iterator[subprocess.Popen[str]
         assert process.stdout.readline().strip() == READY
         yield process
         process.stdin.close()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def wait_for_a_look(process: subprocess.Popen[str]) -> None:

@@ -204,9 +204,9 @@ class UsbBus(usb.backend.IBackend):  # type: ignore[misc]  # pyusb has no types
         self,
         dev_handle: UsbDevice,
         bmRequestType: int,  # noqa: N803  # pyusb's names
-        bRequest: int,  # noqa: N803
-        wValue: int,  # noqa: N803
-        wIndex: int,  # noqa: N803
+        bRequest: int,  # noqa: N803  # pyusb's names
+        wValue: int,  # noqa: N803  # pyusb's names
+        wIndex: int,  # noqa: N803  # pyusb's names
         data: array.array[int],
         timeout: int,
     ) -> int:

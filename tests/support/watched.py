@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 from websockets.asyncio.server import ServerConnection, serve
@@ -98,16 +98,13 @@ async def until(
     updates: list[Update] = []
 
     async def collect() -> None:
-        watching = watch(devices, files)
-        try:
+        async with aclosing(watch(devices, files)) as watching:
             async for update in watching:
                 if at_start is not None and not updates:
                     at_start()
                 updates.append(update)
                 if is_enough(updates):
                     return
-        finally:
-            await watching.aclose()  # type: ignore[attr-defined]
 
     await asyncio.wait_for(collect(), TIMEOUT_S)
     return updates

@@ -20,6 +20,7 @@ import argparse
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -48,7 +49,7 @@ def main() -> int:
             f"seed {options.seed}: {len(made.devices)} devices, "
             f"{len(seats)} agents, {options.labs} labs"
         )
-        say = lambda line: print(line, flush=True)  # noqa: E731
+        say = partial(print, flush=True)
         faults = draw(options.seed, options.kills, has_labs=options.labs > 0)
         report = FarmChaos(made, options.runs, faults, say=say).play()
         if options.keep:

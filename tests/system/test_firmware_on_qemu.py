@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.firmware_process import MODEL_BEGIN, NAK, Line, built, emulated, run_inference
-from support.reference_kernels import BUILT_IN, Reference, inputs
+from support.reference_kernels import BUILT_IN, MODELS, Reference, inputs
 from support.tools import need_runtime, need_shared, need_tool, skip_or_fail
 
 from edgebench.firmware_bridge.board import Board
@@ -78,6 +78,30 @@ def test_board_has_the_outputs_of_the_reference_kernels(board: str, blob_file: P
         )
         for values in inputs(tuple(reference.input["shape"]), 2):
             assert run_inference(line, values.tobytes()) == reference.outputs(values)
+
+
+@pytest.mark.parametrize(
+    ("board", "kernels", "bar"),
+    [("mps2-an386", "portable", 30), ("mps2-an386", "dsp", 12), ("mps3-an547", "mve", 6)],
+)
+def test_keyword_model_takes_no_more_instructions_than_promised(
+    board: str, kernels: str, bar: int, tmp_path: Path
+) -> None:
+    """A kernel that became slower is noticed by nobody, as its outputs are right."""
+    need_tool("qemu-system-arm")
+    model = need_shared("models") / MODELS["kws01"]
+    elf = PACKAGED / f"{board}.elf"
+    if kernels == "portable":
+        elf = built(f"{board}-{kernels}", "arm-none-eabi-gcc")
+    blob_file = tmp_path / "kws01.blob"
+    blob_file.write_bytes(generate(model.read_bytes(), model_id="kws01").data)
+    with emulated(board, elf, "-icount", "shift=0,sleep=off", blob=blob_file) as line:
+        line.lines()
+        info = line.info()
+        assert info["kernels"] == kernels
+        line.command("infer 1 0")
+        # A tick is 1 / tick_hz of virtual time, an instruction 1 ns.
+        assert line.durations()[0] * 1000 / int(info["tick_hz"]) <= bar, "10^6 instructions"
 
 
 def ticks_of(board: str, blob_file: Path) -> list[int]:

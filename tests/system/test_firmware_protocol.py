@@ -6,8 +6,10 @@ import os
 import re
 import struct
 import subprocess
+import termios
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -164,29 +166,62 @@ def test_inference_has_the_lines_of_the_protocol(
         assert re.fullmatch(pattern, text), (pattern, text)
 
 
-@pytest.mark.parametrize("chunk_bytes", [31, 26])
-def test_runner_of_mlperf_tiny_gets_what_it_parses(loaded: Line, chunk_bytes: int) -> None:
+@dataclass(frozen=True)
+class RunnerHabits:
+    """What a runner sends, and in which order."""
+
+    greeting: tuple[str, ...]
+    chunk_bytes: int
+    infer: str
+    digits: str = "02x"
+    end: str = "%"
+
+
+RUNNERS = {
+    "mlcommons": RunnerHabits(("name", "profile", "profile"), 31, "infer 20 5"),
+    "mlcommons with a meter": RunnerHabits(("name", "profile", "profile"), 26, "infer 20 0"),
+    "EnergyRunner": RunnerHabits(("name", "profile", "timestamp"), 31, "infer 20 1"),
+    "a script": RunnerHabits(("help", "help"), 36, "infer 1 0"),
+    "a terminal": RunnerHabits(("", "name"), 8, "infer", digits="02X", end="%\r\n"),
+}
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_runner_of_mlperf_tiny_gets_what_it_parses(loaded: Line, runner: str) -> None:
     """A runner that knows nothing of this firmware finds no name, no throughput, or no results.
 
-    Its steps, chunks and patterns: mlcommons/tiny, benchmark/runner, device_under_test.py.
+    Their steps, chunks and patterns: mlcommons/tiny, benchmark/runner (device_under_test.py,
+    script.py); session logs of EnergyRunner 3.0.10 in mlcommons/tiny_results_v1.0 and _v1.1.
     """
-    (name,) = loaded.command("name")
-    assert re.fullmatch(r"m-name-dut-\[([^]]+)]", name)
-    profile = loaded.command("profile")
-    kinds = [re.fullmatch(r"m-(model|profile)-\[([^]]+)]", line) for line in profile]
-    assert [kind and kind[1] for kind in kinds] == ["profile", "model"]
+    habits = RUNNERS[runner]
+    patterns = {
+        "": [r"e-\[Empty command\]"],
+        "name": [r"m-name-dut-\[[^]]+]"],
+        "profile": [r"m-profile-\[[^]]+]", r"m-model-\[[^]]+]"],
+        "timestamp": [r"m-lap-us-[0-9]+"],
+    }
+
+    def command(text: str) -> list[str]:
+        loaded.send((text + habits.end).encode())
+        return loaded.lines()
+
+    for text in habits.greeting:
+        said = command(text)
+        expected = patterns.get(text, [r"(?!m-|e-).*"] * len(said))
+        assert len(said) == len(expected)
+        assert all(map(re.fullmatch, expected, said)), said
     data = bytes(range(64))
     for _ in range(2):
-        loaded.command(f"db load {len(data)}")
-        for at in range(0, len(data), chunk_bytes):
-            replies = loaded.command(f"db {data[at : at + chunk_bytes].hex()}")
+        assert command(f"db load {len(data)}") == [f"m-[Expecting {len(data)} bytes]"]
+        for at in range(0, len(data), habits.chunk_bytes):
+            part = data[at : at + habits.chunk_bytes]
+            replies = command(f"db {''.join(format(byte, habits.digits) for byte in part)}")
         assert replies == ["m-load-done"]
-        said = loaded.command("infer 20 5")
-        laps = [int(line.removeprefix("m-lap-us-")) for line in said if "m-lap-us-" in line]
-        assert len(laps) == 2
+        *_, begin, first, last, end, results = command(habits.infer)  # as scripts count lines
+        assert (begin.rpartition("-")[0], end) == ("m-infer-start", "m-infer-done")
+        laps = [int(line.removeprefix("m-lap-us-")) for line in (first, last)]
         assert laps[1] > laps[0]
-        results = [line for line in said if re.match(r"m-results-\[", line)]
-        assert len(last_values(results)) == 10
+        assert len(last_values([results])) == 10
 
 
 def test_energy_mode_pulses_instead_of_printing(
@@ -302,6 +337,24 @@ def test_host_that_lost_the_state_gets_the_name(line: Line) -> None:
     assert line.until(b"m-ready").startswith(b"e-[Unknown command: ")
     assert line.until(b"m-name-dut-[") == b"\r\n"
     line.lines()
+
+
+def test_start_is_over_before_the_terminal_is_named(binary: Path) -> None:
+    """A runner that empties the line and asks takes the start for the first reply, for good."""
+    for _ in range(3):
+        process = subprocess.Popen([str(binary)], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        file = os.open(process.stdout.readline().strip(), os.O_RDWR | os.O_NOCTTY)
+        try:
+            termios.tcflush(file, termios.TCIFLUSH)
+            line = Line(file)
+            line.timeout_s = 30
+            assert line.command("name") == ["m-name-dut-[edgebench-posix]"]
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            os.close(file)
 
 
 def test_board_that_resets_when_it_is_opened_says_its_banner_then(binary: Path) -> None:

@@ -115,13 +115,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
-        "--state", type=Path, metavar="DIR",
+        "--state",
+        type=Path,
+        metavar="DIR",
         help=f"models, uncollected runs and the control socket (default: {paths.agent_state})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--config", type=Path, metavar="DIR",
+        "--config",
+        type=Path,
+        metavar="DIR",
         help=f"this agent's identity and the paired hosts (default: {paths.agent_config})",
-    )  # fmt: skip
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_AgentParser)
     _add_serve(commands.add_parser("serve", help="serve hosts until stopped"))
     pair = commands.add_parser("pair", help="print a string that pairs one host")
@@ -146,48 +150,63 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument(
-        "--listen", default=f":{DEFAULT_PORT}", metavar="[ADDRESS]:PORT",
+        "--listen",
+        default=f":{DEFAULT_PORT}",
+        metavar="[ADDRESS]:PORT",
         help="where to accept paired hosts (default: %(default)s, on all addresses)",
-    )  # fmt: skip
+    )
     serve.add_argument("--local", action="store_true", help="serve this machine only, no network")
     serve.add_argument("--name", help="name of this device (default: the host name)")
     serve.add_argument(
-        "--simulate", action="append", metavar="BOARD[:SEED]",
+        "--simulate",
+        action="append",
+        metavar="BOARD[:SEED]",
         help="simulate a board that slows down, for tests; repeated: several on one agent",
-    )  # fmt: skip
+    )
     serve.add_argument(
-        "--simulate-directory", type=Path, metavar="DIR",
+        "--simulate-directory",
+        type=Path,
+        metavar="DIR",
         help="simulate a board for each file of this directory; they come and go with the files",
-    )  # fmt: skip
+    )
     serve.add_argument(
-        "--board", action="append", metavar="[NAME=]ADDRESS",
+        "--board",
+        action="append",
+        metavar="[NAME=]ADDRESS",
         help="address of a microcontroller that is not found by itself: a serial port or "
         "socket://HOST:PORT; ,play=FILE behind it: a sound that an interface board plays; may be "
         "repeated; none: serve no microcontrollers",
-    )  # fmt: skip
+    )
     serve.add_argument(
-        "--meter", action="append", metavar="NAME[:ADDRESS]",
+        "--meter",
+        action="append",
+        metavar="NAME[:ADDRESS]",
         help="energy meter at this device that runs may use, or none; may be repeated "
         f"(default: ${METERS_VARIABLE})",
-    )  # fmt: skip
+    )
     serve.add_argument(
-        "--sync-line", metavar="gpio:PATH|uart:PATH|none",
+        "--sync-line",
+        metavar="gpio:PATH|uart:PATH|none",
         help="wire to a meter's digital input, on which runs are marked "
         f"(default: ${SYNC_LINE_VARIABLE})",
-    )  # fmt: skip
+    )
     serve.add_argument("--no-advertise", action="store_true", help="do not announce by mDNS")
     serve.add_argument(
-        "--idle-exit", type=float, metavar="SECONDS",
+        "--idle-exit",
+        type=float,
+        metavar="SECONDS",
         help="stop after this time without a connection or a run",
-    )  # fmt: skip
+    )
     serve.add_argument(
         "--models-quota", type=int, metavar="BYTES", help="disk space for models (default: 4 GiB)"
     )
     serve.add_argument(
-        "--log", type=Path, metavar="FILE",
+        "--log",
+        type=Path,
+        metavar="FILE",
         help="write everything that it says to this file, of at most 1 MiB, and three older ones "
         "(default: standard error)",
-    )  # fmt: skip
+    )
     serve.set_defaults(command=_serve)
 
 

@@ -140,7 +140,7 @@ class Hotplug:
             if outdated is not None:  # only now: a device in trouble costs no other its seat
                 self._forget(outdated)
             self._memory.remember(name, RememberedSeat(offer.identity, plan.device, plan.board))
-        except BaseException:
+        except BaseException:  # cancelled as well
             if not is_known and self._memory.state(name).exists():
                 self._memory.forget(name)  # else its name would be taken the next time
             raise

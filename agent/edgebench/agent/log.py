@@ -153,7 +153,7 @@ class AgentLog(logging.Handler):
         """Write a record, or count it; a record that cannot be formatted ends nobody."""
         try:
             self._emit(record)
-        except Exception:
+        except Exception:  # formatting calls into whatever the arguments are
             self.handleError(record)
 
     def _emit(self, record: logging.LogRecord) -> None:

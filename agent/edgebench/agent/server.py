@@ -236,11 +236,6 @@ class ConnectionHandler:
         with contextlib.suppress(ConnectionClosed):
             await self._connection.send(encode(number, message, payload))
 
-    def _push(self, number: int, notice: m.Message) -> None:
-        task = asyncio.ensure_future(self._send(number, notice))
-        self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
-
     def _push_bounded(self, data: bytes) -> None:
         """Send a notice; cut the connection off if too many wait to be read."""
         self._behind_bytes += len(data)
@@ -334,7 +329,7 @@ class ConnectionHandler:
             models.arriving.add(offer.sha256)
             try:
                 self._upload = await asyncio.to_thread(models.begin, offer.sha256, offer.size_bytes)
-            except BaseException:
+            except BaseException:  # cancelled as well: the next offer may begin
                 models.arriving.discard(offer.sha256)
                 raise
             offset_bytes = self._upload.offset_bytes
@@ -449,7 +444,9 @@ class ConnectionHandler:
 
     def _listen(self, number: int) -> Listener:
         def listener(notice: Notice) -> None:
-            self._push(number, notice)
+            task = asyncio.ensure_future(self._send(number, notice))
+            self._sends.add(task)
+            task.add_done_callback(self._sends.discard)
 
         self._listeners.append(listener)
         return listener

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgebench.protocol.errors import SimulationMissing
+from edgebench.protocol.extension import first_installed
 from edgebench.protocol.simulation import ENTRY_POINT_GROUP, Simulator
 
 
@@ -18,13 +19,10 @@ def find_simulator() -> Simulator:
     Raises:
         SimulationMissing: none is.
     """
-    # Imported here: `status` and `pair` need it only for a simulated board.
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        simulator: Simulator = point.load()()
-        return simulator
-    raise SimulationMissing("the simulated boards are not installed here")
+    simulator: Simulator | None = first_installed(ENTRY_POINT_GROUP)
+    if simulator is None:
+        raise SimulationMissing("the simulated boards are not installed here")
+    return simulator
 
 
 def slowed(invoke: Callable[[], Any], speed_path: str | None) -> Callable[[], Any]:

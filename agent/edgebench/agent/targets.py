@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import TargetDriverMissing
+from edgebench.protocol.extension import first_installed
 from edgebench.protocol.target import ENTRY_POINT_GROUP, TargetDriver
 
 
@@ -16,13 +17,10 @@ def find_driver() -> TargetDriver:
     Raises:
         TargetDriverMissing: none is.
     """
-    # Imported here: an agent without targets needs none of it.
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        driver: TargetDriver = point.load()()
-        return driver
-    raise TargetDriverMissing("the firmware bridge is not installed here")
+    driver: TargetDriver | None = first_installed(ENTRY_POINT_GROUP)
+    if driver is None:
+        raise TargetDriverMissing("the firmware bridge is not installed here")
+    return driver
 
 
 def runtime_report() -> RuntimeReport:

@@ -53,6 +53,7 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.target import OnBytes
+from edgebench.protocol.text import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -462,6 +463,9 @@ class Board:
         warmup, began = reply.first(said.WarmupBegin), reply.first(said.InferenceBegin)
         if mismatch := reply.first(said.InputMismatch):
             raise BoardRefusal(f"the board has not the input that it expects: {mismatch.text}")
+        if failure := reply.first(said.FailureText):
+            text = one_line(failure.text, 80)
+            raise BoardRefusal(f"an inference of `{reply.command}` failed, says the board: {text}")
         if reply.error is not None:
             raise LineDamaged(f"`{reply.command}` failed: {reply.error}")
         is_as_asked = (began is None or began.count == count) and (
@@ -507,6 +511,8 @@ class Board:
                 around.append(one)
             elif isinstance(one.event, said.LapTime) and len(around) == 1:
                 laps.append(one)
+            elif isinstance(one.event, said.OtherText) and len(around) == 1:
+                self._exchange.dialect.quirks.add(said.Quirk.TEXT_IN_WINDOW)
         if len(laps) >= 2:
             return laps[0], laps[-1]
         if self.facts.timestamps is TimestampKind.PULSE and not laps and len(around) == 2:

@@ -147,7 +147,7 @@ class BoardDriver:
             facts = board.connect()
             _check_model(facts, blob)
             return BoardWithModel(board, about, directory, emulator=emulator, sha256=digest)
-        except BaseException:
+        except BaseException:  # a stop as well leaves no board open
             board.close_keeping(directory / CONSOLE_FILE)
             raise
 
@@ -270,7 +270,7 @@ def _line(address: str, directory: Path, on_bytes: OnBytes) -> Iterator[Board]:
     board.on_bytes = on_bytes
     try:
         yield board
-    except BaseException:
+    except BaseException:  # a stop as well leaves no line open
         board.close_keeping(directory / CONSOLE_FILE)
         raise
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 MAX_PARALLEL_LANES = 512
-"""Devices of several labs that are measured at the same time: each takes a thread here."""
+"""Devices of lab hosts that are measured at the same time: each takes a thread here."""
 
 
 class StoredRun:
@@ -224,7 +224,7 @@ class Lab:
                 watcher.farm_doubted(doubt)
         return with_places(farm, places, paired), places
 
-    def watch(self, *names: str) -> AsyncIterator[Update]:
+    def watch(self, *names: str) -> AsyncGenerator[Update, None]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
 
         Args:
@@ -273,7 +273,7 @@ class Lab:
         with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
             try:
                 checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
-            except BaseException:
+            except BaseException:  # Ctrl-C as well
                 cancellation.request()  # the threads are waited for
                 raise
         return [one for checks in checked for one in checks]
@@ -650,13 +650,13 @@ class Lab:
         Args:
             file: The campaign file.
             watcher: Hears of devices that are left out, as they are in quarantine.
-            cluster: Scheduler of a cluster, as "tcp://server:8786", whose labs offer the devices;
-                None: the devices are those of this host.
+            cluster: Scheduler of a cluster, as "tcp://server:8786", whose lab hosts offer the
+                devices; None: the devices are those of this host.
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
-            NoSuchDevice: it names a device that is not paired, or that no lab offers.
-            LabsUnreachable: no scheduler answers, or no lab is there.
+            NoSuchDevice: it names a device that is not paired, or that no lab host offers.
+            LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
         told = watcher or Watcher()
         farm, _ = self._merged_farm(told)
@@ -671,7 +671,7 @@ class Lab:
                 for name in names:
                     if name not in known:
                         raise NoSuchDevice(
-                            f"no lab offers {name}; offered: {', '.join(known)}; to offer it: "
+                            f"no lab host offers {name}; offered: {', '.join(known)}; to offer it: "
                             f"edgebench lab work ADDRESS --on {name}"
                         )
                 return names
@@ -708,16 +708,17 @@ class Lab:
         on_connected: Callable[[str, Sequence[str]], None] = lambda *_: None,
         on_away: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Offer this host's devices to campaigns over several labs, until Ctrl-C.
+        """Offer this host's devices to campaigns over several lab hosts, until Ctrl-C.
 
         Args:
             cluster: Scheduler, as "tcp://server:8786".
             on: Devices to offer, as for `bench`; this machine itself is not offered.
-            name: Name of this lab; None: that of this machine.
+            name: Name of this lab host; None: that of this machine.
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
-            on_connected: Hears the name of this lab and the names of its devices, each time that
-                the scheduler has taken it.
-            on_away: Hears why the scheduler is away, or does not take this lab; it is waited for.
+            on_connected: Hears the name of this lab host and the names of its devices, each time
+                that the scheduler has taken it.
+            on_away: Hears why the scheduler is away, or does not take this lab host; it is waited
+                for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.
@@ -731,7 +732,7 @@ class Lab:
         chosen = self._healthy(on, farm, Watcher())
         devices = {device.name: device for device in chosen if device.pin}
         if not devices:
-            raise NoSuchDevice("a lab offers paired devices, and this machine itself is none")
+            raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
         offers = tuple(
             DeviceOffer(
                 name=device.name,
@@ -804,7 +805,7 @@ class Lab:
             NoSuchCampaign: there is no such campaign.
             CampaignRunning: another process makes its runs.
             FileChanged: a model is not what it was.
-            LabsUnreachable: no scheduler answers.
+            LabHostsUnreachable: no scheduler answers.
         """
         campaign, farm = self.campaign(name), load_farm(self._farm)
         paired = self._files.devices()

@@ -61,7 +61,7 @@
     │   ├── NotPaired                the other side does not know us
     │   │   └── WrongAgent               it is not who it should be
     │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
-    │   ├── LabsUnreachable          no lab of a cluster offers a device, or answers
+    │   ├── LabHostsUnreachable      no lab host of a cluster offers a device, or answers
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no answer in time
     ├── ProtocolError            a bug, or a hostile peer
@@ -511,8 +511,8 @@ class AccessDenied(TransportError):
         """Arguments of `ssh` for the same login by hand."""
 
 
-class LabsUnreachable(TransportError):
-    """No scheduler of a cluster answers, or none of its labs offers a device."""
+class LabHostsUnreachable(TransportError):
+    """No scheduler of a cluster answers, or none of its lab hosts offers a device."""
 
     retryable = False
 

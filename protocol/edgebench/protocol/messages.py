@@ -448,5 +448,5 @@ Message = Union[
     RunStart, RunFollow, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, SeatForget, StatusAsk, Status,
-]  # fmt: skip
+]  # fmt: skip  # a line for what belongs together
 """Every message; a kind that is not here is refused."""

@@ -29,13 +29,13 @@ from support.boards import (
 )
 from support.trees import make_tree
 
-__all__ = ["BOARDS", "Board", "make_board"]
+__all__ = ["BOARDS", "BoardTree", "make_board"]
 
 _CLASS_DEVICE = re.compile(r"sys/class/([^/]+)/([^/]+)/(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Board:
+class BoardTree:
     """A board that tests can make under a root."""
 
     name: str
@@ -62,17 +62,17 @@ class _Module(Protocol):
     @property
     def __name__(self) -> str: ...
     @property
-    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802
+    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
     @property
-    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802
+    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802  # name of a constant
     @property
-    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802
+    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
     @property
-    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802
+    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
 
 
-def _board(module: _Module) -> Board:
-    return Board(
+def _board(module: _Module) -> BoardTree:
+    return BoardTree(
         name=module.__name__.rpartition(".")[2],
         profile=module.PROFILE,
         identity=module.IDENTITY,
@@ -97,11 +97,11 @@ _ALL = (
     _board(bare_vm),
     _board(android_phone),
 )
-BOARDS: dict[str, Board] = {board.name: board for board in _ALL}
+BOARDS: dict[str, BoardTree] = {board.name: board for board in _ALL}
 """By the name of the module."""
 
 
-def make_board(root: Path, board: Board) -> Path:
+def make_board(root: Path, board: BoardTree) -> Path:
     """Write a board's files, links and commands under a root.
 
     What is in /sys/class lies under /sys/devices/virtual, with a link to each device, as on a

@@ -37,6 +37,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests"))
 
+# E402: a script, whose path leads to them only now.
 from support.agents import Host, wait_until  # noqa: E402
 from support.site import trust  # noqa: E402
 from support.sshd import Account, SshServer, fresh_account, ssh_server  # noqa: E402

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -206,11 +207,11 @@ class BrokenSource:
         if not self.is_broken:
             return [self._good]
 
-        def fail(_name: str, state: Path) -> object:
+        def fail(_name: str, state: Path) -> NoReturn:
             state.mkdir(parents=True)
             raise TargetError("it does not answer")
 
-        return [SeatOffer(self._good.identity, self._good.name, fail)]  # type: ignore[arg-type]
+        return [SeatOffer(self._good.identity, self._good.name, fail)]
 
 
 def test_device_that_could_not_be_opened_gets_its_name_later(tmp_path: Path) -> None:
@@ -342,7 +343,7 @@ def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path)
             await spooled.wait()
             await lose_device()
 
-        seat.lose_device = slowly  # type: ignore[method-assign]
+        seat.lose_device = slowly  # type: ignore[method-assign]  # a slow one
         following = asyncio.create_task(hotplug.follow())
         (directory / "pi.toml").unlink()
         await leaving.wait()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.records import DEVICE
@@ -151,7 +151,8 @@ def test_watcher_that_does_not_read_is_cut_off() -> None:
 
     async def push() -> FakeConnection:
         connection = FakeConnection()
-        handler = ConnectionHandler(SimpleNamespace(first=None), connection)  # type: ignore[arg-type]
+        agent = cast(Any, SimpleNamespace(first=None))
+        handler = ConnectionHandler(agent, cast(Any, connection))
         data = bytes(1024)
         for _ in range(server.MAX_BEHIND_BYTES // len(data)):
             handler._push_bounded(data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -40,9 +42,9 @@ INPUT = bytes(range(200, 249))
 OUTPUTS = (0.0, 0.125, 0.875)
 
 
-def line_to(habits: BoardHabits | None = None, **faults: object) -> VirtualLine:
+def line_to(habits: BoardHabits | None = None, **faults: Any) -> VirtualLine:
     """A line to a board with these habits."""
-    return VirtualLine(BoardDouble(habits or BoardHabits()), LineFaults(**faults))  # type: ignore[arg-type]
+    return VirtualLine(BoardDouble(habits or BoardHabits()), LineFaults(**faults))
 
 
 def double_of(line: VirtualLine) -> BoardDouble:
@@ -104,6 +106,10 @@ def test_input_is_read_back() -> None:
         (BoardHabits(line_end="\r"), None),
         (BoardHabits(line_end="\n\r"), None),
         (BoardHabits(greeting="Initialized\nheap 12 KB, ready"), None),
+        (BoardHabits(greeting="*** Booting Zephyr OS build v2.7 ***\nError: no SD card"), None),
+        (BoardHabits(greeting="m-name-dut-[unspecified]\nm-model-[kws01]"), None),
+        (BoardHabits(outputs=("0", "0.125000", "0.875")), None),
+        (BoardHabits(window_text="layer 3"), Quirk.TEXT_IN_WINDOW),
     ],
 )
 def test_deviations_of_firmware_are_survived_and_named(
@@ -229,6 +235,28 @@ def test_board_behind_an_interface_board() -> None:
     commands = line.sent.decode("latin-1").split("%")
     assert max(len(one) for one in commands) < 64
     assert double_of(line).violations == []
+
+
+@pytest.mark.parametrize("name_line", ["tinyML Enhanced Interface Board", "m-name-io-[IO Manager]"])
+def test_laps_of_an_interface_board_are_not_those_of_the_board(name_line: str) -> None:
+    """A window in energy mode has a time by a clock that nobody knows, or is never complete."""
+    double = BoardDouble(BoardHabits(is_energy=True))
+    board = measured(VirtualLine(InterfaceDouble(double, name_line=name_line, is_timing=True)))
+    assert board.facts.timestamps is TimestampKind.PULSE
+    window = board.window(20)
+    assert (window.laps, window.ticks, window.attempt_count) == (None, None, 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["Invoke failed", "error(th_infer): no interrupt", "fail to execute ret = 3"]
+)
+def test_inference_that_failed_is_refused(text: str) -> None:
+    """The reference prints the results of the inference before, and a time that was too short."""
+    board = Board(line_to(BoardHabits(window_text=text)))
+    board.connect()
+    board.load_input(INPUT)
+    with pytest.raises(BoardRefusal, match=rf"failed, says the board: {re.escape(text)}$"):
+        board.window(1)
 
 
 def test_interface_board_without_a_board() -> None:

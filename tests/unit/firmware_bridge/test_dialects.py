@@ -353,6 +353,92 @@ SOUND: Conversation = [
         ],
     ),
 ]
+MAKERS: Conversation = [
+    (  # a real-time system's greeting, and a name before the first line of the protocol
+        None,
+        "*** Booting Zephyr OS build v2.7 ***\r\nm-name-dut-[board]\r\nm-model-[ic01]\r\n"
+        "m-timestamp-mode-performance\r\nm-lap-us-9\r\nm-init-done\r\nm-ready\r\n",
+        [
+            said.OtherText("*** Booting Zephyr OS build v2.7 ***"),
+            said.BoardName("board"),
+            said.ModelName("ic01"),
+            said.TimestampMode(is_energy=False),
+            said.LapTime(9),
+            said.InitEnd(),
+            READY,
+        ],
+    ),
+    (  # counters of a processor behind the results, time since 1970, six digits
+        "infer 2 0",
+        "m-warmup-start-0\r\nm-warmup-done\r\nm-infer-start-2\r\nm-lap-us-1754725300000000\r\n"
+        "m-lap-us-1754725300000007\r\nm-infer-done\r\nm-results-[0.992188,1,-0]\r\n"
+        "m-cycles-count-48388\r\nm-latency-us-3.50\r\nm-ready\r\n",
+        [
+            said.WarmupBegin(0),
+            said.WarmupEnd(),
+            said.InferenceBegin(2),
+            said.LapTime(1754725300000000),
+            said.LapTime(1754725300000007),
+            said.InferenceEnd(),
+            said.ModelOutputs((0.992188, 1.0, -0.0)),
+            said.OtherText("m-cycles-count-48388"),
+            said.OtherText("m-latency-us-3.50"),
+            READY,
+        ],
+    ),
+    (  # text without an end of its line, and failures in the maker's own words
+        "infer 1 0",
+        "Input count is 2 > 1, not supportedm-warmup-start-0\r\nm-warmup-done\r\n"
+        "m-infer-start-1\r\nm-lap-us-1\r\nInvoke failed.\r\nerror: no ack from dsp\n"
+        "...m-lap-us-2\r\nm-infer-done\r\nm-results-[]\r\nm-ready\r\n",
+        [
+            said.OtherText("Input count is 2 > 1, not supported"),
+            said.WarmupBegin(0),
+            said.WarmupEnd(),
+            said.InferenceBegin(1),
+            said.LapTime(1),
+            said.FailureText("Invoke failed."),
+            said.FailureText("error: no ack from dsp"),
+            said.OtherText("..."),
+            said.LapTime(2),
+            said.InferenceEnd(),
+            said.OtherText("m-results-[]"),
+            READY,
+        ],
+    ),
+    ("name", "m-name-io-[manager]\r\nm-ready\r\n", [said.InterfaceName("manager"), READY]),
+    ("name", "m-name-iot-[sensor]\r\nm-ready\r\n", [said.BoardName("iot-[sensor]"), READY]),
+]
+"""Lines of firmware in mlcommons/tiny_results_v0.7 to v1.3, and of other ports of the reference."""
+IO_MANAGER: Conversation = [
+    (
+        "timestamp",
+        "m-dut-passthrough(timestamp)\r\nm-ready\r\nm-lap-us-28797336\r\n[dut]: m-ready\r\n",
+        [READY],
+    ),
+    (
+        "infer 3 1",
+        "m-dut-passthrough(infer 3 1)\r\nm-ready\r\n[dut]: m-warmup-start-1\r\n"
+        "[dut]: m-warmup-done\r\nm-lap-us-32508672\r\n[dut]: m-infer-start-3\r\n"
+        "m-lap-us-45728576\r\n[dut]: m-infer-done\r\n[dut]: m-results-[0.902,0.095]\r\n"
+        "[dut]: m-ready\r\n",
+        [
+            said.WarmupBegin(1),
+            said.WarmupEnd(),
+            said.InferenceBegin(3),
+            said.InferenceEnd(),
+            said.ModelOutputs((0.902, 0.095)),
+            READY,
+        ],
+    ),
+    (  # the board is switched on behind it
+        None,
+        "[dut]: NDP main\r\n[dut]: \r\n[dut]: m-timestamp-mode-energy\r\n"
+        "[dut]: m-init-done\r\n[dut]: m-ready\r\n",
+        [said.OtherText("NDP main"), said.TimestampMode(is_energy=True), said.InitEnd(), READY],
+    ),
+]
+"""EEMBC's interface board with its timer switched on."""
 CONVERSATIONS: dict[str, Conversation] = {
     "performance": PERFORMANCE,
     "errors": ERRORS,
@@ -361,12 +447,14 @@ CONVERSATIONS: dict[str, Conversation] = {
     "streaming": STREAMING,
     "sound": SOUND,
     "interface": INTERFACE,
+    "io_manager": IO_MANAGER,
+    "makers": MAKERS,
 }
 
 
 def dialect_of(name: str) -> Dialect:
     """Dialect of a conversation."""
-    if name == "interface":
+    if name in ("interface", "io_manager"):
         return PassthroughDialect(mlperf_tiny())
     if name == "sound":
         return interface_board()
@@ -388,7 +476,7 @@ def heard(dialect: Dialect, data: bytes, cuts: list[int] | None = None) -> list[
 def test_conversation_means_what_it_says(name: str) -> None:
     """A line of the protocol is read as something else, or as nothing."""
     dialect = dialect_of(name)
-    prefix = "dut " if name == "interface" else ""
+    prefix = "dut " if name in ("interface", "io_manager") else ""
     for command, text, events in CONVERSATIONS[name]:
         if command is not None and len(command) > 0:
             assert dialect.encode(command) == f"{prefix}{command}%".encode()

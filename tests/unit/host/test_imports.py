@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_measuring_needs_no_library_of_statistics_or_frames() -> None:
+def test_measuring_needs_no_library_of_statistics_frames_or_discovery() -> None:
     """Each command takes a second of CPU more, by a line that nobody noticed."""
     code = (
         "import sys, edgebench.host.lab, edgebench.host.cli.bench\nprint('\\n'.join(sys.modules))"
@@ -15,4 +15,5 @@ def test_measuring_needs_no_library_of_statistics_or_frames() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     heavy = {"scipy.stats", "scipy.signal", "scipy.optimize", "scipy.ndimage", "pandas"}
+    heavy |= {"zeroconf", "asyncio", "edgebench.device_profiles.load"}
     assert heavy & set(result.stdout.split()) == set()

@@ -304,7 +304,7 @@ def test_range_that_a_session_could_not_put_back_is_put_back_in_the_end(tmp_path
     opened(meter)
     session = meter.session(tmp_path / "recording")
     with session:
-        session._finish = lambda: None  # type: ignore[method-assign]
+        session._finish = lambda: None  # type: ignore[method-assign]  # as if it hung
     assert ("s/i/range/mode", 0) not in driver.history
     meter.close()
     assert ("s/i/range/mode", 0) in driver.history

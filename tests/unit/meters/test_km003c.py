@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-import threading
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.agents import wait_until
 from support.km003c import Faults, Km003cEmulator, put_data, queue, reading, sawtooth
 from support.recordings import Decoded, decoded
 from support.tools import need_shared
@@ -60,13 +61,23 @@ def reason(emulator: Km003cEmulator, setup: Km003cSetup | None = None) -> str:
 
 
 def record(
-    emulator: Km003cEmulator, path: Path, seconds: float, setup: Km003cSetup | None = None
+    emulator: Km003cEmulator,
+    path: Path,
+    setup: Km003cSetup | None = None,
+    *,
+    questions: float = 0,
+    samples: float = 0,
 ) -> tuple[Decoded, str | None]:
-    """A recording, decoded, and what ended it."""
+    """A recording with so many questions, and samples of a queue, decoded; and what ended it."""
     meter = make(emulator, setup)
     opened(meter)
     with meter.session(path) as session:
-        threading.Event().wait(seconds)
+        wait_until(
+            lambda: (
+                (len(emulator.asked) > questions and emulator.emitted >= samples) or session.trouble
+            ),
+            "recording is over",
+        )
     meter.close()
     return decoded(path), session.recording().trouble
 
@@ -248,7 +259,7 @@ def test_reading_behind_another_part_is_found() -> None:
 def test_readings_are_recorded_with_their_times(tmp_path: Path) -> None:
     """Values are swapped, or the kernel's driver is not given back."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), kernel_drivers={0})
-    found, trouble = record(emulator, tmp_path / "recording", 0.5)
+    found, trouble = record(emulator, tmp_path / "recording", questions=25)
     assert trouble is None
     assert found.power_w == pytest.approx(1.25)
     assert len(found.time_ns) > 10
@@ -269,7 +280,7 @@ def test_late_and_damaged_answers_are_missing(tmp_path: Path) -> None:
     """An answer to the last question is taken for the next one's."""
     faults = Faults(late=(10, 20), damaged=(30,), stale=(reading(1, 9.0, 9.0),))
     emulator = Km003cEmulator(waveform=lambda _: (5.0, 0.25), faults=faults)
-    found, trouble = record(emulator, tmp_path / "recording", 0.8)
+    found, trouble = record(emulator, tmp_path / "recording", questions=40)
     assert trouble is None
     is_missing = (found.flags & int(Flag.MISSING)) != 0
     assert np.count_nonzero(is_missing) == 3
@@ -290,7 +301,7 @@ def test_tester_that_goes_away_ends_the_recording(
 ) -> None:
     """A recording goes on without a tester, or ends with a traceback."""
     emulator = Km003cEmulator(faults=faults)
-    _, trouble = record(emulator, tmp_path / "recording", 2.0 if setup.is_queue else 1.0, setup)
+    _, trouble = record(emulator, tmp_path / "recording", setup, questions=math.inf)
     assert trouble is not None
     assert why in trouble
 
@@ -299,7 +310,7 @@ def test_queue_is_recorded_on_the_testers_clock(tmp_path: Path) -> None:
     """Samples of a full queue are lost without a word, or the wrap of its sequence is a loss."""
     faults = Faults(lost=((200, 7),))
     emulator = Km003cEmulator(waveform=sawtooth, faults=faults)
-    found, trouble = record(emulator, tmp_path / "recording", 1.2, QUEUE)
+    found, trouble = record(emulator, tmp_path / "recording", QUEUE, samples=1100)
     assert trouble is None
     assert len(found.time_ns) > 900, "so the sequence wrapped around"
     assert found.loss.lost_count == 7
@@ -323,7 +334,7 @@ def test_rate_of_a_queue_is_that_of_its_arrivals(fast_ppm: float) -> None:
 def test_queue_tells_its_rate(tmp_path: Path) -> None:
     """A clock that is off by four hundredths makes as much less energy."""
     emulator = Km003cEmulator(waveform=sawtooth, faults=Faults(rate_error_ppm=40_000))
-    found, _ = record(emulator, tmp_path / "recording", 3.5, QUEUE)
+    found, _ = record(emulator, tmp_path / "recording", QUEUE, samples=3600)
     assert found.loss.rate_error_ppm == pytest.approx(40_000, abs=12_000)
 
 
@@ -380,16 +391,17 @@ def test_cable_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
     """Energies are negative: so it is when the device is at the tester's plug."""
     emulator = Km003cEmulator(waveform=lambda _: (5.0, -0.5))
     assert "power flows backwards through the tester (-2.5 W)" in reason(emulator)
-    found, _ = record(emulator, tmp_path / "readings", 0.2, Km003cSetup(is_reversed=True))
+    found, _ = record(emulator, tmp_path / "readings", Km003cSetup(is_reversed=True), questions=10)
     assert found.power_w == pytest.approx(2.5)
     setup = Km003cSetup(rate_hz=1000, is_queue=True, is_reversed=True)
-    found, _ = record(emulator, tmp_path / "queue", 0.4, setup)
+    found, _ = record(emulator, tmp_path / "queue", setup, samples=300)
     assert found.power_w == pytest.approx(2.5)
 
 
 def test_end_of_the_range_is_saturated(tmp_path: Path) -> None:
     """What is beyond six amperes is less energy."""
-    found, _ = record(Km003cEmulator(waveform=lambda _: (5.0, 6.1)), tmp_path / "recording", 0.2)
+    emulator = Km003cEmulator(waveform=lambda _: (5.0, 6.1))
+    found, _ = record(emulator, tmp_path / "recording", questions=10)
     assert found.loss.saturated_count == len(found.time_ns)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.agents import wait_until
 from support.otii import OtiiEmulator
 from support.recordings import Decoded, decoded
 
@@ -45,19 +45,21 @@ def opened(server: OtiiEmulator, options: str = "") -> Header:
 
 
 def recorded(server: OtiiEmulator, path: Path) -> tuple[Decoded, str | None]:
-    """A recording of half a second, and why it ended early."""
+    """A recording of more than 10 000 samples, if nothing ends it; and why it ended early."""
     with server:
         meter = find_meter(f"otii:{server.address}")
         assert isinstance(meter.open(), Header)
         with meter.session(path) as session:
-            threading.Event().wait(0.5)
+            wait_until(
+                lambda: server.fetched_count > 10_000 or session.trouble, "recording is over"
+            )
         meter.close()
     return decoded(path), session.trouble
 
 
 def test_server_is_one_for_the_client_of_its_maker() -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    client_of: Any = pytest.importorskip("otii_tcp_client.otii_client")
+    client_of: Any = pytest.importorskip("otii_tcp_client.otii_client", reason="the second reader")
     with OtiiEmulator(current_a=ramp) as server:
         client = client_of.OtiiClient()
         otii = client.connect(host="127.0.0.1", port=server.port, try_for_seconds=1)

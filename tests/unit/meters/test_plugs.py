@@ -103,8 +103,8 @@ def opened(text: str) -> Header:
 @pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
 def test_shelly_is_one_for_aioshelly() -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    aioshelly = pytest.importorskip("aioshelly.rpc_device")
-    aiohttp = pytest.importorskip("aiohttp")
+    aioshelly = pytest.importorskip("aioshelly.rpc_device", reason="the second reader")
+    aiohttp = pytest.importorskip("aiohttp", reason="what it is built on")
     from aioshelly.common import ConnectionOptions, get_info
 
     async def look(port: int) -> tuple[dict[str, Any], Any, str]:
@@ -127,7 +127,7 @@ def test_shelly_is_one_for_aioshelly() -> None:
 @pytest.mark.parametrize("is_first", [False, True])
 def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    kasa = pytest.importorskip("kasa")
+    kasa = pytest.importorskip("kasa", reason="the second reader")
 
     async def look(port: int) -> tuple[str, float, float]:
         config = kasa.DeviceConfig(

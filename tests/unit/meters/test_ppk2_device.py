@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from ppk2_api.ppk2_api import PPK2_API
+from support.agents import wait_until
 from support.ppk2 import CALIBRATION, Faults, Ppk2Emulator, constant, metadata_text
 from support.recordings import Decoded, decoded
 
@@ -18,6 +19,7 @@ from edgebench.meters import recorder
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.ppk2.device import Ppk2, Ppk2Setup
 from edgebench.meters.ppk2.metadata import parse_metadata
+from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.transport import SerialTransport
 from edgebench.protocol.errors import MeasurementError, UsageError
@@ -46,13 +48,13 @@ def opened(meter: Ppk2) -> Header:
 
 
 def record(emulator: Ppk2Emulator, path: Path, seconds: float) -> tuple[Decoded, str | None]:
-    """A session of so long, and why it ended early."""
+    """A session with the samples of so long, and why it ended early."""
     meter = unit(emulator)
     opened(meter)
     with meter.session(path) as session:
-        deadline_s = time.monotonic() + seconds
-        while time.monotonic() < deadline_s and session.trouble is None:
-            time.sleep(0.01)
+        wait_until(
+            lambda: emulator.emitted >= seconds * RATE_HZ or session.trouble, "recording is over"
+        )
     meter.close()
     return decoded(path), session.recording().trouble
 
@@ -84,7 +86,7 @@ def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
 def test_second_client_of_the_same_unit_measures_the_same() -> None:
     """One client agrees with us by its own mistake."""
     ppk2lab: Any = pytest.importorskip("ppk2lab", reason="it needs Python 3.11")
-    transports: Any = pytest.importorskip("ppk2lab.transport.serial")
+    transports: Any = pytest.importorskip("ppk2lab.transport.serial", reason="part of it")
     with (
         Ppk2Emulator(waveform=square) as emulator,
         ppk2lab.PPK2.open(transport=transports.SerialTransport(emulator.path)) as device,
@@ -259,8 +261,8 @@ def test_source_mode_sets_what_is_asked(tmp_path: Path) -> None:
         with meter.session(tmp_path / "recording"):
             time.sleep(0.3)
         meter.close()
-        assert emulator.supply_v == 1.8
-        assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
+    assert emulator.supply_v == 1.8
+    assert [c for c in emulator.commands if c[0] == 0x0C] == [b"\x0c\x01", b"\x0c\x00"]
     assert decoded(tmp_path / "recording").power_w.mean() == pytest.approx(3.6e-3, rel=0.01)
 
 
@@ -270,7 +272,7 @@ def test_session_alone_never_switches_the_device() -> None:
         meter = unit(emulator)
         opened(meter)
         meter.close()
-        assert not [c for c in emulator.commands if c[0] == 0x0C]
+    assert not [c for c in emulator.commands if c[0] == 0x0C]
 
 
 def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
@@ -279,7 +281,7 @@ def test_unit_that_is_only_looked_at_keeps_its_mode() -> None:
         meter = unit(emulator, is_source=True, supply_v=1.8, is_power_on=True)
         opened(meter)
         meter.close()
-        assert emulator.supply_v == 3.3
+    assert emulator.supply_v == 3.3
     assert {command[0] for command in emulator.commands} == {0x07, 0x19}
 
 

@@ -57,9 +57,15 @@ class ModelTensors:
 
 
 def profile_model(
-    tensors: ModelTensors, run_count: int, *, path: str, version: str, threads: int,
-    kernels: str, delegate: str,
-) -> tuple[OperatorTime, ...]:  # fmt: skip
+    tensors: ModelTensors,
+    run_count: int,
+    *,
+    path: str,
+    version: str,
+    threads: int,
+    kernels: str,
+    delegate: str,
+) -> tuple[OperatorTime, ...]:
     """Run a model file under the profiler.
 
     Args:

@@ -97,14 +97,11 @@ class InterpreterRuntime:
         return refuse
 
     def _why_absent(self, error: ImportError | OSError) -> MissingRuntime:
-        if self._is_too_new_python():
+        if self.name == "tflite" and sys.version_info >= _OLD_TFLITE_PYTHON:
             python = ".".join(map(str, sys.version_info[:2]))
             reason = f"{self._package} has no wheel for Python {python}"
             return MissingRuntime(f"{reason}; litert runs the same files", None)
         return why_absent(self._package, error, self._install)
-
-    def _is_too_new_python(self) -> bool:
-        return self.name == "tflite" and sys.version_info >= _OLD_TFLITE_PYTHON
 
 
 class TfliteRuntime(InterpreterRuntime):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -133,8 +133,8 @@ def write_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
     """
     part = path.with_suffix(".part")
     with part.open("wb") as file:
-        # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
-        np.savez(file, **dict(arrays))  # pyright: ignore[reportArgumentType]
+        # Any: for the stub of savez, one of the names may be that of its option `allow_pickle`.
+        np.savez(file, **dict[str, Any](arrays))
     part.replace(path)
 
 

@@ -80,7 +80,10 @@ def prepare_model(job: Job) -> PreparedModel:
 
     runtime = find_runtime(job.spec.runtime)
     import_ns, version = _timed(runtime.import_library)
-    given = _read_inputs(job)
+    # Imported here: numpy is part of what the runtime's import takes.
+    from edgebench.agent.worker.inputs import clipped_ratio, read_inputs
+
+    given = read_inputs(job.inputs_path) if job.inputs_path else {}
     options = LoadOptions(
         job.spec.threads,
         job.spec.delegate,
@@ -107,7 +110,7 @@ def prepare_model(job: Job) -> PreparedModel:
         cold_start=ColdStart(import_ns, load_ns, first_ns),
         memory=memory,
         samples=samples,
-        inputs_clipped_ratio=_clipped_ratio(model, given, count=len(samples)),
+        inputs_clipped_ratio=clipped_ratio(model.inputs, given, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
     )
@@ -157,13 +160,6 @@ def _run(calls: Calls, spec: RunSpec, query_ns: int, directory: Path) -> Times:
     return run_scenario(calls, spec)
 
 
-def _read_inputs(job: Job) -> dict[str, Tensor]:
-    # Imported here: numpy is part of what the runtime's import takes.
-    from edgebench.agent.worker.inputs import read_inputs
-
-    return read_inputs(job.inputs_path) if job.inputs_path else {}
-
-
 def _samples(
     job: Job, model: LoadedModel, given: Mapping[str, Tensor], *, count: int
 ) -> list[list[Tensor]]:
@@ -176,12 +172,6 @@ def _samples(
         seed=job.spec.seed,
         memory_bytes=job.memory_bytes,
     )
-
-
-def _clipped_ratio(model: LoadedModel, given: Mapping[str, Tensor], *, count: int) -> float | None:
-    from edgebench.agent.worker.inputs import clipped_ratio
-
-    return clipped_ratio(model.inputs, given, count=count)
 
 
 def _first_inference(

@@ -23,19 +23,15 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
     # Its dependencies often lie beside it.
     library = (delegate, *folders_of([delegate])) if delegate and "/" in delegate else ()
     accelerators = ACCELERATOR_DEVICES if delegate else ()
+    wire = (job.sync_line.partition(":")[2],) if job.sync_line else ()
     return Permissions(
         AllowedPaths(
             readable=(*filter(None, given), *simulated, *library),
             writable=(str(directory), *((job.speed_path,) if job.speed_path else ())),
-            devices=(*job.devices, *accelerators, *_sync_device(job.sync_line)),
+            devices=(*job.devices, *accelerators, *wire),
         ),
         cpu_s=longest_s(job.spec) * (os.cpu_count() or 1),
     )
-
-
-def _sync_device(sync_line: str | None) -> tuple[str, ...]:
-    """The file of a wire to a meter."""
-    return (sync_line.partition(":")[2],) if sync_line else ()
 
 
 def longest_s(spec: RunSpec) -> float:

@@ -173,34 +173,16 @@ def _measure(
         target.set_input(samples[0])
         plan = _plan_windows(target, job.spec, inputs.dataset)
     pipe.phase(Phase.MEASURING, WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
-    windows: list[Window] = []
-    inference_ticks: list[int] = []
-    outputs: list[list[Tensor]] = []
-    is_interrupted, failure = False, None
+    series = WindowSeries([], [], [])
+    failure: TargetError | None = None
     try:
         with STOP.armed():
-            for number in range(WINDOWS):
-                pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
-                target.set_input(samples[number % len(samples)])
-                timed = target.window(plan.count, warmup_count=plan.warmup_count)
-                # The last pulses are those of the windows, so more of them may come before those.
-                if windows and timed.is_repeated and timed.window.ticks is None:
-                    raise LineDamaged(
-                        f"a reply of {target.firmware.name} was damaged between its windows, and "
-                        "it is in energy mode: nobody knows which pulses are those of a window"
-                    )
-                if number < len(samples):
-                    outputs.append(output_tensors(target))
-                windows.append(timed.window)
-                inference_ticks += timed.inference_ticks
-    except StopRequested:
-        if not windows:
+            _run_windows(target, samples, plan, pipe, series)
+    except (StopRequested, TargetError) as exc:
+        if not series.windows:
             raise
-        is_interrupted = True
-    except TargetError as exc:
-        if not windows:
-            raise
-        is_interrupted, failure = True, exc
+        series.is_interrupted = True
+        failure = exc if isinstance(exc, TargetError) else None
     record = TargetRecord(
         model=replace(
             job.model, name=target.own_model or job.model.name, precision=target.precision
@@ -210,18 +192,55 @@ def _measure(
         outputs=target.outputs,
         firmware=target.firmware,
         memory=target.memory,
-        output=replace(output_facts(outputs[0], outputs[1:]), sample_count=len(outputs)),
+        output=replace(
+            output_facts(series.outputs[0], series.outputs[1:]), sample_count=len(series.outputs)
+        ),
         warmup_count=plan.warmup_count,
-        windows=tuple(windows),
-        is_interrupted=is_interrupted,
-        inference_ticks=tuple(inference_ticks),
+        windows=tuple(series.windows),
+        is_interrupted=series.is_interrupted,
+        inference_ticks=tuple(series.inference_ticks),
         upload_s=target.upload_s,
         is_read_back=target.is_read_back,
         pace_ns=target.pace_ns,
         inputs_clipped_ratio=inputs.clipped_ratio,
         check=inputs.check,
     )
-    return record, outputs, failure
+    return record, series.outputs, failure
+
+
+@dataclass(slots=True)
+class WindowSeries:
+    """What has come of the windows until now."""
+
+    windows: list[Window]
+    inference_ticks: list[int]
+    outputs: list[list[Tensor]]
+    """Outputs for the samples, one window each."""
+    is_interrupted: bool = False
+
+
+def _run_windows(
+    target: OpenTarget, samples: list[bytes], plan: WindowPlan, pipe: Pipe, series: WindowSeries
+) -> None:
+    """Run the windows, each with the next sample; those before a stop or an error are kept.
+
+    Raises:
+        LineDamaged: in energy mode a window was run twice.
+    """
+    for number in range(WINDOWS):
+        pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
+        target.set_input(samples[number % len(samples)])
+        timed = target.window(plan.count, warmup_count=plan.warmup_count)
+        # The last pulses are those of the windows, so more of them may come before those.
+        if series.windows and timed.is_repeated and timed.window.ticks is None:
+            raise LineDamaged(
+                f"a reply of {target.firmware.name} was damaged between its windows, and "
+                "it is in energy mode: nobody knows which pulses are those of a window"
+            )
+        if number < len(samples):
+            series.outputs.append(output_tensors(target))
+        series.windows.append(timed.window)
+        series.inference_ticks += timed.inference_ticks
 
 
 def _plan_windows(target: OpenTarget, spec: RunSpec, dataset: TargetDataset | None) -> WindowPlan:

@@ -20,6 +20,8 @@ class Quirk(Enum):
     """Results end in a comma, as those of the reference for visual wake words."""
     JOINED_LINES = "joined_lines"
     """A line begins in the middle of another: the end of the first one was lost."""
+    TEXT_IN_WINDOW = "text_in_window"
+    """It prints lines of its own within a window, whose time has that in it."""
     NOT_TEXT = "not_text"
     """Bytes that are no ASCII: the speed is wrong, or the line is bad."""
 
@@ -147,6 +149,16 @@ class InputMismatch:
 
     The reference says so in a line without a prefix, and then runs on what was there before: no
     result after this line is of the input that was sent.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailureText:
+    """Line of the maker's own that tells of a failure; nothing in the protocol says so.
+
+    The reference prints results all the same when the runtime refuses an inference.
     """
 
     text: str
@@ -281,6 +293,7 @@ BoardEvent = (
     | ModelOutputs
     | ErrorReply
     | InputMismatch
+    | FailureText
     | CommandEcho
     | InfoItem
     | BufferCrc

@@ -4,7 +4,9 @@ The two modes differ in what a timestamp is: a line, or a pulse on a pin. Everyt
 same, so one dialect reads both, and the board says at its start which it is in.
 
 Source: mlcommons/tiny @ 1afd2c98, benchmark/api; the two lines without a prefix that mean a wrong
-size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor).
+size: internally_implemented.cpp (`db load`) and the reference submissions (th_load_tensor); failed
+inferences: TensorFlow Lite Micro (`Invoke failed`), and th_infer of the submissions in
+mlcommons/tiny_results_v1.0 and _v1.3.
 Commands that begin with x-: docs/firmware-protocol.md.
 """
 
@@ -51,6 +53,8 @@ NUMBERS = rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*"
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: said.ReplyEnd()),
+    # EEMBC's monitor: name-CLASS-[NAME]; `io` is the class of its interface board.
+    line_pattern(r"name-io(?:-?man(?:ager)?)?-\[(.*)\]", lambda m, _: said.InterfaceName(m[1])),
     line_pattern(r"name-(?:dut-)?(.+)", _named),
     line_pattern(r"profile-\[(.*)\]", lambda m, _: said.FirmwareProfile(m[1])),
     line_pattern(r"model-\[(.*)\]", lambda m, _: said.ModelName(m[1].strip())),
@@ -100,6 +104,11 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
     ),
     line_pattern(
         r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceName(m[0]), has_prefix=False
+    ),
+    line_pattern(
+        r"(?i)(?!m-).*\b(?:error|fail(?:ed|ure)?|fehler)\b.*",
+        lambda m, _: said.FailureText(m[0]),
+        has_prefix=False,
     ),
 )
 

@@ -57,7 +57,7 @@ class ChildProcess:
                 env=None if environment is None else dict(environment),
                 preexec_fn=ending_with_parent(),
             )
-        except BaseException as exc:
+        except BaseException as exc:  # whatever it is, no terminal stays open
             os.close(self._master)
             if isinstance(exc, OSError):
                 what = one_line(exc.strerror or exc)

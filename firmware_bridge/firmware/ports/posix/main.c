@@ -132,32 +132,37 @@ static void read_file(const char *path)
 	fclose(file);
 }
 
-static void open_terminal(const char *link)
+static char terminal[128]; /* path of its other end */
+
+static void open_terminal(void)
 {
 	int master = posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK), slave;
 	struct termios raw;
-	char path[128];
 
-	if (master < 0 || grantpt(master) || unlockpt(master) || ptsname_r(master, path, sizeof path)) {
+	if (master < 0 || grantpt(master) || unlockpt(master) || ptsname_r(master, terminal, sizeof terminal)) {
 		fprintf(stderr, "error: no pseudo-terminal: %s\n", strerror(errno));
 		exit(1);
 	}
-	slave = open(path, O_RDWR | O_NOCTTY);
+	slave = open(terminal, O_RDWR | O_NOCTTY);
 	if (slave >= 0 && tcgetattr(slave, &raw) == 0) {
 		cfmakeraw(&raw);
 		tcsetattr(slave, TCSANOW, &raw);
 	}
 	close(slave);
+	line_in = line_out = master;
+}
+
+static void announce_terminal(const char *link)
+{
 	if (link) {
 		unlink(link);
-		if (symlink(path, link)) {
+		if (symlink(terminal, link)) {
 			fprintf(stderr, "error: cannot link %s: %s\n", link, strerror(errno));
 			exit(1);
 		}
 	}
-	printf("%s\n", path);
+	printf("%s\n", terminal);
 	fflush(stdout);
-	line_in = line_out = master;
 }
 
 static size_t number_option(const char *text, size_t largest)
@@ -207,7 +212,7 @@ int main(int argc, char **argv)
 	uname(&machine);
 	port.cpu = machine.machine;
 	if (is_pty)
-		open_terminal(link);
+		open_terminal();
 	else
 		line_out = 1;
 	started_ns = now_ns();
@@ -215,6 +220,9 @@ int main(int argc, char **argv)
 	was_open = !is_pty;
 	if (!resets_on_open || !is_pty)
 		device_reset(is_energy);
+	/* Whoever opens it empties it first; what is said after that is taken for a reply. */
+	if (is_pty)
+		announce_terminal(link);
 	for (;;) {
 		uint8_t bytes[256];
 		ssize_t count;

@@ -23,7 +23,7 @@ from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_ta
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
 from edgebench.host.analysis.verdict.target import TargetEvidence
-from edgebench.host.analysis.windows import measure_windows
+from edgebench.host.analysis.windows import WindowMeasurement, measure_windows
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import EnergyRequest, HostFacts
 from edgebench.host.result.latency import WarmupCut
@@ -51,6 +51,7 @@ from edgebench.protocol.record import (
     Phase,
     RunRecord,
     SyncFacts,
+    TargetRecord,
     WorkerRecord,
 )
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
@@ -132,8 +133,6 @@ def analyse_target(
         raise
     except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
         raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
-    conditions = _conditions(record, None, facts, clock)
-    memory = target.memory
     return Run(
         schema_version=SCHEMA_VERSION,
         run_id=record.run_id,
@@ -147,23 +146,10 @@ def analyse_target(
         model=target.model,
         device=record.device,
         runtime=RuntimeUse(name=target.runtime.name, version=target.runtime.version),
-        metrics=replace(
-            NO_METRICS,
-            latency_ns=measured.latency,
-            throughput_per_s=measured.throughput_per_s,
-            instructions_per_inference=measured.instructions_per_inference,
-            windows=measured.summary,
-            target_memory_bytes=TargetMemoryBytes(
-                flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
-            ),
-            upload_s=target.upload_s,
-            accuracy=_accuracy(measured.quality, target.check, facts),
-            agreement=measured.quality.agreement,
-            energy=energy,
-        ),
+        metrics=_target_metrics(target, measured, facts, energy),
         environment=record.environment,
         conditions=replace(
-            conditions,
+            _conditions(record, None, facts, clock),
             sample_count=target.output.sample_count,
             output_sha256=target.output.sha256,
             inputs=target.inputs,
@@ -172,6 +158,29 @@ def analyse_target(
             firmware=target.firmware,
         ),
         verdict=verdict,
+    )
+
+
+def _target_metrics(
+    target: TargetRecord,
+    measured: WindowMeasurement,
+    facts: HostFacts,
+    energy: EnergyResult | None,
+) -> Metrics:
+    memory = target.memory
+    return replace(
+        NO_METRICS,
+        latency_ns=measured.latency,
+        throughput_per_s=measured.throughput_per_s,
+        instructions_per_inference=measured.instructions_per_inference,
+        windows=measured.summary,
+        target_memory_bytes=TargetMemoryBytes(
+            flash=memory.flash_bytes, ram=memory.ram_bytes, arena=memory.arena_bytes
+        ),
+        upload_s=target.upload_s,
+        accuracy=_accuracy(measured.quality, target.check, facts),
+        agreement=measured.quality.agreement,
+        energy=energy,
     )
 
 

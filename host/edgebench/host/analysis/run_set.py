@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
 from edgebench.host.analysis.verdict.table import BY_ID
-from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
@@ -153,12 +152,9 @@ def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
 
 def _meter_ratio(runs: Sequence[Run]) -> float:
     """Relative uncertainty of an energy by its meter, k = 2, which the runs of a set share."""
-    return max(map(_u95_ratio, filter(None, (run.metrics.energy for run in runs))), default=0.0)
-
-
-def _u95_ratio(energy: EnergyResult) -> float:
-    value_j, u95_j = energy.gross_j_per_inference, energy.u95_absolute_j
-    return abs(u95_j / value_j) if value_j and u95_j else 0.0
+    energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
+    known_j = ((one.gross_j_per_inference, one.u95_absolute_j) for one in energies)
+    return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
 
 
 def _with_meter(
@@ -251,7 +247,9 @@ def _own_findings(
     runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
 ) -> list[Finding]:
     """How many runs count, and how far apart they are."""
-    precise = _precise(runs[0], headline)
+    # Of a tail, the interval of the median is judged, as in a single run.
+    median = f"{runs[0].spec.scenario.traits.headline}.p50"
+    precise = median if METRICS[headline].is_tail else headline
     found = metrics.get(precise)
     half_width, needed = found.half_width_ratio if found else None, MIN_RUNS
     if found is not None and METRICS[precise].is_exact:
@@ -295,12 +293,6 @@ def _own_findings(
 
 def _outcome(is_kept: bool) -> RuleOutcome:
     return RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
-
-
-def _precise(first: Run, headline: str) -> str:
-    """Metric whose interval is judged: the headline; of a tail, the median, as in a single run."""
-    metric = METRICS[headline]
-    return f"{first.spec.scenario.traits.headline}.p50" if metric.is_tail else headline
 
 
 def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:

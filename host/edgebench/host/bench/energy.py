@@ -283,7 +283,7 @@ def _all_or_nothing(directory: Path, scratch: Path) -> Iterator[None]:
         if power_path.exists():
             shutil.copyfile(power_path, earlier)
         yield
-    except BaseException as exc:
+    except BaseException as exc:  # Ctrl-C as well: the run stays as it was
         with suppress(OSError):
             for path in sorted(set(directory.rglob("*")) - known, reverse=True):
                 path.rmdir() if path.is_dir() else path.unlink()

@@ -14,11 +14,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import IO
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
 from edgebench.host.result.document import created_utc, from_document
@@ -154,7 +154,7 @@ class FinishingProcess:
                 status = _end(ended)
         if not answer:
             raise MeasurementError(f"analysis of run {directory.name} ended with status {status}")
-        _raise_error(json.loads(answer))
+        _raise_error(FinishReply(**json.loads(answer)))
         return from_document(json.loads((directory / RUN_FILE).read_bytes()))
 
     def _ask(self, request: bytes) -> bytes:
@@ -196,24 +196,39 @@ def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
     return requests, answers
 
 
-def _raise_error(answer: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class FinishReply:
+    """What stopped the other process in finishing a run; nothing is set where nothing did."""
+
+    code: int | None = None
+    """Code of an error of edgebench's."""
+    kind: str = ""
+    """Name of its class."""
+    text: str = ""
+    errno: int | None = None
+    """Number of an error of the system."""
+    path: str | None = None
+    """File that it is about."""
+
+
+def _raise_error(reply: FinishReply) -> None:
     """Raise what the other process was stopped by, if anything."""
-    if "code" in answer:
-        kind = _HOST_ERRORS.get(answer["kind"])
-        raise kind(answer["text"]) if kind else error_from_code(answer["code"], answer["text"])
-    if "errno" in answer:
-        raise OSError(answer["errno"], os.strerror(answer["errno"]), answer["path"])
+    if reply.code is not None:
+        kind = _HOST_ERRORS.get(reply.kind)
+        raise kind(reply.text) if kind else error_from_code(reply.code, reply.text)
+    if reply.errno is not None:
+        raise OSError(reply.errno, os.strerror(reply.errno), reply.path)
 
 
-def _answer(line: bytes) -> dict[str, Any]:
+def _answer(line: bytes) -> FinishReply:
     request = json.loads(line)
     try:
         finish(Path(request["directory"]), request["trouble"])
     except EdgebenchError as exc:
-        return {"code": int(exc.code), "kind": type(exc).__name__, "text": str(exc)}
+        return FinishReply(code=int(exc.code), kind=type(exc).__name__, text=str(exc))
     except OSError as exc:
-        return {"errno": exc.errno or 0, "path": exc.filename}
-    return {}
+        return FinishReply(errno=exc.errno or 0, path=exc.filename)
+    return FinishReply()
 
 
 def main() -> None:
@@ -223,7 +238,7 @@ def main() -> None:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
         while True:
-            reply = json.dumps(_answer(lines.get())).encode()
+            reply = json.dumps(asdict(_answer(lines.get()))).encode()
             with suppress(BrokenPipeError):  # the host was killed; `_read` is about to notice
                 answers.write(reply + b"\n")
                 answers.flush()

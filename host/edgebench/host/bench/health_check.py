@@ -12,7 +12,6 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from edgebench.device_profiles.load import find_profile
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.lease import take_lease
@@ -113,6 +112,9 @@ def _require_room(system: SystemDescription) -> None:
 
 
 def _require_cool(system: SystemDescription, temp_c: float | None) -> None:
+    # Imported here: only a check reads profiles, and every command imports this.
+    from edgebench.device_profiles.load import find_profile
+
     profile = find_profile(system.device.profile)
     limit_c = profile.limits.abort_c if profile else None
     if temp_c is not None and limit_c is not None and temp_c >= limit_c:

@@ -178,7 +178,8 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
         lane.cancellation.check()
         watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
         try:
-            reference = reference_accuracy(_reference(request, step), runtime, runs)
+            sibling = request.accuracy.references.get(model) if request.accuracy else None
+            reference = reference_accuracy(sibling, runtime, runs)
             run = measure(lane, run_request(request, step, reference, meter))
         except ONE_RUN_ONLY as exc:
             watcher.failed(model, runtime, exc)
@@ -188,10 +189,6 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
             watcher.finished(run)
             runs.append(run)
     return runs
-
-
-def _reference(request: BenchRequest, step: Step) -> Model | None:
-    return request.accuracy.references.get(step.model) if request.accuracy else None
 
 
 def run_request(

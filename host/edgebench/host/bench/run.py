@@ -112,20 +112,10 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
-    client, store, watcher = lane.client, lane.store, lane.watcher
-    model, inputs, dataset = request.model, request.inputs, request.dataset
+    client, store = lane.client, lane.store
+    model, dataset = request.model, request.dataset
     store.check_writable()
-    if not model.is_on_device:
-        if not model.size_bytes:
-            raise ModelRefused(f"model file is empty: {model.path}")
-        model.hashed(_renewing(client, watcher.hashed))
-    client.acquire()
-    if not model.is_on_device:
-        _push(client, "model", model, watcher)
-    if inputs:
-        _push(client, "input file", inputs, watcher)
-    if dataset:
-        _push(client, "data set", dataset, watcher)
+    _acquire_and_push(client, request, lane.watcher)
     lane.cancellation.check()
     run_id = (request.new_id or new_run_id)()
     probes = [client.probe_clock()]
@@ -152,7 +142,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 size_bytes=model.size_bytes,
                 host_file=host_file,
             )
-        watch = probing(client, probes, watcher.notice)
+        watch = probing(client, probes, lane.watcher.notice)
         if session:
             watch = _stopping(client, run_id, session, watch)
         ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
@@ -171,6 +161,27 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         lost.run_id = run.run_id
         raise lost
     raise failure
+
+
+def _acquire_and_push(client: Client, request: RunRequest, watcher: Watcher) -> None:
+    """Take the lease, and send the files of a run that the device does not have.
+
+    Raises:
+        ModelRefused: the model's file is empty.
+        EdgebenchError: somebody else has the device, or a file is refused.
+    """
+    model = request.model
+    if not model.is_on_device:
+        if not model.size_bytes:
+            raise ModelRefused(f"model file is empty: {model.path}")
+        model.hashed(_renewing(client, watcher.hashed))
+    client.acquire()
+    if not model.is_on_device:
+        _push(client, "model", model, watcher)
+    if request.inputs:
+        _push(client, "input file", request.inputs, watcher)
+    if request.dataset:
+        _push(client, "data set", request.dataset, watcher)
 
 
 def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher: Watcher) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
 from edgebench.host.power.trace import trace_trouble
-from edgebench.host.result.document import created_utc, to_document
+from edgebench.host.result.document import Document, created_utc, to_document
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.show.sentences import described
@@ -111,7 +111,7 @@ def rejudge(store: Store, run_id: str) -> Run:
     return _recomputed(directory, read_record(directory), made_utc)
 
 
-def _document(store: Store, run_id: str) -> tuple[dict[str, Any], int]:
+def _document(store: Store, run_id: str) -> tuple[Document, int]:
     """The stored document, and its version."""
     document = store.document(run_id)
     version = document.get("schema_version")
@@ -122,7 +122,7 @@ def _document(store: Store, run_id: str) -> tuple[dict[str, Any], int]:
     return document, version
 
 
-def _made_utc(document: dict[str, Any]) -> str:
+def _made_utc(document: Document) -> str:
     return str(document.get("created_utc"))
 
 

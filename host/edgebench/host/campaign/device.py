@@ -36,7 +36,7 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
     EdgebenchError,
-    LabsUnreachable,
+    LabHostsUnreachable,
     LeaseHeld,
     MeterLost,
     NoSpace,
@@ -50,7 +50,7 @@ from edgebench.protocol.errors import (
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
 """Errors of the place and not of the run: they may pass, and the run is still to be made."""
-_LASTING = (TooLarge, RunDamaged, LabsUnreachable)
+_LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
 """Among them, those that were waited for already, or never pass."""
 
 
@@ -75,7 +75,7 @@ class CampaignDevice(Protocol):
 
     @property
     def at(self) -> DeviceAtLab:
-        """The lab by which it is reached; `NO_LAB`: this host."""
+        """The lab host by which it is reached; `NO_LAB`: this host."""
         ...
 
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:

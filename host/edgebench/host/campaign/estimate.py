@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from edgebench.host.campaign.plan import CampaignPlan, PlannedRun
+from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState
 from edgebench.protocol.spec import RunSpec
@@ -33,11 +33,8 @@ def expected_lanes_s(state: CampaignState, requests: CellRequests) -> Mapping[st
     each_s: dict[int, float] = {}
     for planned, run in state.runs.items():
         if run.state in (RunState.LEFT, RunState.UNSETTLED):
-            left[_device(state, planned)] += each_s.setdefault(
-                planned.cell, expected_run_s(requests.of(state.plan.cells[planned.cell]).spec)
+            cell = state.plan.cells[planned.cell]
+            left[cell.device] += each_s.setdefault(
+                planned.cell, expected_run_s(requests.of(cell).spec)
             )
     return left
-
-
-def _device(state: CampaignState, planned: PlannedRun) -> str:
-    return state.plan.cells[planned.cell].device

@@ -48,10 +48,10 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAtLab:
-    """A device of a campaign over several labs: which lab measures on it, and which one it is."""
+    """A device of a campaign over several lab hosts: who measures on it, and which device it is."""
 
     lab: str = ""
-    """Name of the lab; empty in a campaign of one host, and before one is chosen."""
+    """Name of the lab host; empty in a campaign of one host, and before one is chosen."""
     pin: str = ""
     """Digest of the certificate of the device's agent; empty: not known yet."""
     seat: str = ""
@@ -69,7 +69,7 @@ class LaneNote:
     """`measuring`, `waiting`, `ended` or `given_up`."""
     reason: str = ""
     at: DeviceAtLab = NO_LAB
-    """By which lab it was measured, in a campaign over several."""
+    """By which lab host it was measured, in a campaign over several."""
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ def _apply(entry: dict[str, str], record: JournalRecord) -> None:
     elif event == "lane":
         state, reason = entry["state"], printable(entry["reason"])
         at = DeviceAtLab(*(printable(entry.get(one.name, "")) for one in fields(DeviceAtLab)))
-        if not at.lab and entry["device"] in record.lanes:  # no lab was reached meanwhile
+        if not at.lab and entry["device"] in record.lanes:  # no lab host was reached meanwhile
             at = record.lanes[entry["device"]].at
         record.lanes[entry["device"]] = LaneNote(entry["at_utc"], state, reason, at)
 

@@ -51,7 +51,7 @@ class CampaignLane:
 
 
 class LaneFactory(Protocol):
-    """What the lanes of a campaign are made of: this host's devices, or those of several labs."""
+    """What the lanes of a campaign are made of: this host's devices, or those of lab hosts."""
 
     def lane(self, device: str) -> CampaignLane:
         """The lane of a device, by its name in the plan.
@@ -89,7 +89,7 @@ def make_runs(
         Interrupted: the user pressed Ctrl-C, or somebody cancelled.
         CampaignRunning: another process makes its runs.
         FileChanged: a model is not what it was.
-        LabsUnreachable: its devices are those of other labs, and none answers.
+        LabHostsUnreachable: its devices are those of other lab hosts, and none answers.
     """
     with journal.held():
         plan = journal.plan()

@@ -166,7 +166,9 @@ def new_plan(
         name=spec.name,
         created_utc=moment.isoformat(timespec="seconds"),
         file=str(file.absolute()),
-        spec=_beside(spec, file.parent),
+        spec=replace(
+            spec, settings=spec.settings.with_files(lambda name: _path_of(name, file.parent))
+        ),
         cells=tuple(cells),
         digests={name: find_model(name).sha256 for name in names},
     )
@@ -238,8 +240,3 @@ def _path_of(name: str, folder: Path) -> str:
     """Path of a file beside the campaign file; the name itself if it is not there."""
     path = folder / name
     return str(path.absolute()) if path.is_file() else name
-
-
-def _beside(spec: CampaignSpec, folder: Path) -> CampaignSpec:
-    """The specification, with the files of its settings found beside the campaign file."""
-    return replace(spec, settings=spec.settings.with_files(lambda name: _path_of(name, folder)))

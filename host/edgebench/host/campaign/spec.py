@@ -66,7 +66,7 @@ DEFAULT_RETRY = {
 """A run that fails by chance may pass the second time; a refused model will not."""
 DEFAULT_AWAY_S = 600.0
 DEFAULT_LAB_WAIT_S = 30.0
-"""Time in which a supervisor has started a lab's worker again, or its machine is up again."""
+"""Time in which a supervisor has started a lab host's worker again, or its machine is up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class CampaignSpec:
     wait_s: float = DEFAULT_AWAY_S
     """Longest wait for a device that is away, busy or full; then the others go on without it."""
     lab_wait_s: float = DEFAULT_LAB_WAIT_S
-    """Longest wait for a lab that is gone; then another one that offers the device takes over."""
+    """Longest wait for a lab host that is gone; then another that offers the device takes over."""
     exclude: tuple[Pattern, ...] = ()
     include: tuple[Addition, ...] = ()
     retry: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_RETRY))

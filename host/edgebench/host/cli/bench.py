@@ -29,10 +29,9 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from typing import Any
-
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
+    from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.lab import Lab
     from edgebench.host.result.run_set import RunSet
@@ -210,7 +209,9 @@ def conclude(
 
     report(options, lab, watcher)
     if is_interrupted:
-        _say_what_was_kept(watcher, lab)
+        kept = len(watcher.runs)
+        runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
+        print(f"interrupted: {runs if kept else 'nothing was measured'}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     if watcher.failures:
         is_ours = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
@@ -286,7 +287,7 @@ def _report_losses(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
-def _error_entry(failure: RunFailure) -> dict[str, Any]:
+def _error_entry(failure: RunFailure) -> ErrorEntry:
     from edgebench.host.cli.failure import error_entry, kind_of
     from edgebench.host.show.hints import hint_for
 
@@ -355,12 +356,6 @@ def report(
         is_for_file = options.meter is None and options.sync is not None
         what = f"energy {last} --trace FILE" if is_for_file else f"show {last}"
         print(f"next: edgebench {what}{store}", file=sys.stderr)
-
-
-def _say_what_was_kept(watcher: ProgressWatcher, lab: Lab) -> None:
-    kept = len(watcher.runs)
-    runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-    print(f"interrupted: {runs}" if kept else "interrupted: nothing was measured", file=sys.stderr)
 
 
 def _preset(options: argparse.Namespace) -> str:

@@ -50,13 +50,19 @@ def parser() -> argparse.ArgumentParser:
     )
     talk.add_argument("port", metavar="PORT", help="/dev/ttyACM0, or socket://HOST:PORT")
     talk.add_argument(
-        "--baud", type=whole, default=BAUD_RATE, metavar="N",
+        "--baud",
+        type=whole,
+        default=BAUD_RATE,
+        metavar="N",
         help="speed of the line (default: %(default)s)",
-    )  # fmt: skip
+    )
     talk.add_argument(
-        "--wait", type=seconds, default=SILENCE_S, metavar="TIME",
+        "--wait",
+        type=seconds,
+        default=SILENCE_S,
+        metavar="TIME",
         help=f"how long the board may say nothing while it works (default: {SILENCE_S:g}s)",
-    )  # fmt: skip
+    )
     made.set_defaults(json=False, confirm=False)
     return made
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from edgebench.host.campaign.campaign import Campaign
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.cli.progress import ProgressWatcher
-    from edgebench.host.lab import Lab
     from edgebench.host.result.run_set import RunSet
 
 WATCH_S = 1.0
@@ -63,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_cluster(action: argparse.ArgumentParser) -> None:
-    offered = "Dask scheduler whose labs offer the devices, as tcp://server:8786; see "
+    offered = "Dask scheduler whose lab hosts offer the devices, as tcp://server:8786; see "
     action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
     add_cluster_certificates(action)
 
@@ -147,23 +146,15 @@ def _run(options: argparse.Namespace) -> ExitCode:
     lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
     with ProgressWatcher() as watcher:
-        campaign = _begun(options, lab, watcher, cluster)
+        if options.action == "resume":
+            campaign = lab.campaign(options.campaign)
+        else:
+            campaign = lab.begin_campaign(options.file, watcher, cluster)
         try:
             lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
         except (Interrupted, KeyboardInterrupt):
             is_interrupted = True
     return _report(options, campaign, watcher, is_interrupted=is_interrupted)
-
-
-def _begun(
-    options: argparse.Namespace,
-    lab: Lab,
-    watcher: ProgressWatcher,
-    cluster: ClusterAddress | None,
-) -> Campaign:
-    if options.action == "resume":
-        return lab.campaign(options.campaign)
-    return lab.begin_campaign(options.file, watcher, cluster)
 
 
 def _status(options: argparse.Namespace) -> ExitCode:

@@ -11,9 +11,9 @@ from edgebench.protocol.exit_code import ExitCode
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from edgebench.host.analysis.compare.runs import RunComparison
+    from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.result.run import Run
 
 
@@ -65,7 +65,7 @@ def report(
     *,
     is_json: bool,
     runs: Sequence[Run] | None = None,
-    errors: Sequence[dict[str, Any]] = (),
+    errors: Sequence[ErrorEntry] = (),
 ) -> None:
     """Print the comparisons; as JSON also the runs made for them, and why others failed."""
     from edgebench.host.result.document import to_document
@@ -74,7 +74,7 @@ def report(
     from edgebench.protocol.plain import to_plain
 
     if is_json:
-        document: dict[str, Any] = {"comparisons": to_plain(tuple(comparisons))}
+        document: dict[str, object] = {"comparisons": to_plain(tuple(comparisons))}
         if runs is not None:
             document["runs"] = [to_document(run) for run in runs]
             document["errors"] = list(errors)

@@ -30,35 +30,46 @@ def parser() -> argparse.ArgumentParser:
     )
     packages = made.add_argument_group("what is installed")
     packages.add_argument(
-        "--runtime", action="append", metavar="R",
+        "--runtime",
+        action="append",
+        metavar="R",
         help="runtime, as onnx; may be repeated (default: all that the device can have)",
-    )  # fmt: skip
+    )
     packages.add_argument(
-        "--wheels", type=Path, metavar="DIR",
+        "--wheels",
+        type=Path,
+        metavar="DIR",
         help="install wheels from this directory only; nothing is downloaded",
-    )  # fmt: skip
+    )
     packages.add_argument(
-        "--bridge", action=argparse.BooleanOptionalAction,
+        "--bridge",
+        action=argparse.BooleanOptionalAction,
         help="bring the firmware bridge along, for microcontrollers beside the device (default: "
         "unchanged, initially not)",
-    )  # fmt: skip
+    )
     agent = made.add_argument_group("the agent")
     agent.add_argument(
-        "--port", type=_port, metavar="N",
+        "--port",
+        type=_port,
+        metavar="N",
         help=f"port that it listens on (default: unchanged, initially {DEFAULT_PORT})",
-    )  # fmt: skip
+    )
     agent.add_argument(
         "--name", help="name of the device (default: unchanged, initially its host name)"
     )
     agent.add_argument(
-        "--meter", action="append", default=[], metavar="METER",
+        "--meter",
+        action="append",
+        default=[],
+        metavar="METER",
         help="energy meter at the device that its agent serves, or none; may be repeated (default: "
         "unchanged); edgebench meters --help has the options of each",
-    )  # fmt: skip
+    )
     agent.add_argument(
-        "--sync-line", metavar="gpio:PATH|uart:PATH|none",
+        "--sync-line",
+        metavar="gpio:PATH|uart:PATH|none",
         help="line to a meter's digital input, on which runs are marked (default: unchanged)",
-    )  # fmt: skip
+    )
     return made
 
 

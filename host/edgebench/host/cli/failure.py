@@ -10,9 +10,21 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import TypedDict
 
     from edgebench.protocol.errors import EdgebenchError
+
+    class ErrorEntry(TypedDict):
+        """An error as `bench --json` lists it; None where it is not about one run."""
+
+        code: str
+        message: str
+        hint: str
+        model: str | None
+        runtime: str | None
+        device: str | None
+        run_id: str | None
+
 
 OPTION = "--json"
 
@@ -51,8 +63,8 @@ def error_entry(
     runtime: str | None = None,
     device: str | None = None,
     run_id: str | None = None,
-) -> dict[str, Any]:
-    """An error as `bench --json` lists it; None where it is not about one run."""
+) -> ErrorEntry:
+    """An error of a command, for scripts."""
     return {
         "code": kind,
         "message": message,
@@ -91,7 +103,7 @@ def report_failure(
     if as_json:
         import json  # only here: help must not wait for it
 
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "error": {"message": message, "hint": hint, "exit_code": code},
         }
         if command == "bench":

@@ -31,13 +31,13 @@ def parser() -> argparse.ArgumentParser:
     action.add_argument("file", metavar="FILE", help="file of edgebench lab export")
     replaced = "give up this host's own identity; its own devices have to be paired anew"
     action.add_argument("--replace", action="store_true", help=replaced)
-    text = "offer this host's devices to campaigns over several labs, until Ctrl-C"
+    text = "offer this host's devices to campaigns over several lab hosts, until Ctrl-C"
     action = actions.add_parser("work", help=text)
     address = "Dask scheduler, as tcp://server:8786; see docs/clusters.md"
     action.add_argument("address", metavar="ADDRESS", help=address)
     chosen = "devices to offer, as for bench (default: all)"
     action.add_argument("--on", action="append", metavar="DEVICE", help=chosen)
-    action.add_argument("--name", help="name of this lab (default: that of this machine)")
+    action.add_argument("--name", help="name of this lab host (default: that of this machine)")
     reached = "address of this machine at which the scheduler reaches it (default: found by Dask)"
     action.add_argument("--host", metavar="HOST", help=reached)
     add_cluster_certificates(action)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _work(options: argparse.Namespace) -> ExitCode:
-    """Offer the devices; a lab that is stopped leaves runs in progress to their devices."""
+    """Offer the devices; a lab host that is stopped leaves runs in progress to their devices."""
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.lab import Lab
 
@@ -77,7 +77,7 @@ def _work(options: argparse.Namespace) -> ExitCode:
 
     def connected(name: str, devices: Sequence[str]) -> None:
         names = ", ".join(map(printable, devices))
-        print(f"ready: lab {printable(name)} at {options.address}: {names}", flush=True)
+        print(f"ready: lab host {printable(name)} at {options.address}: {names}", flush=True)
 
     def away(reason: str) -> None:
         print(f"waiting: {printable(reason)}", file=sys.stderr, flush=True)

@@ -13,8 +13,7 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from edgebench.host.bench.verify import Difference
     from edgebench.host.result.run_set import RunSet
@@ -113,11 +112,11 @@ def _verify_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _plain(differences: Sequence[Difference]) -> list[dict[str, Any]]:
+def _plain(differences: Sequence[Difference]) -> list[Mapping[str, object]]:
     return [asdict(difference) for difference in differences]
 
 
-def _print_json(document: dict[str, Any]) -> None:
+def _print_json(document: Mapping[str, object]) -> None:
     print(json.dumps(document, indent=1, default=str))
 
 

@@ -80,18 +80,27 @@ class Account:
             is_offline: Whether pip takes nothing but these.
         """
         return self._ask(
-            StepReport, "install", "installing", INSTALL_TIMEOUT_S,
-            words=list(words), is_offline=is_offline, wheels=[asdict(wheel) for wheel in wheels],
-        )  # fmt: skip
+            StepReport,
+            "install",
+            "installing",
+            INSTALL_TIMEOUT_S,
+            words=list(words),
+            is_offline=is_offline,
+            wheels=[asdict(wheel) for wheel in wheels],
+        )
 
     def start(
         self, words: Sequence[str], *, meters: Sequence[str] = (), sync_line: str | None = None
     ) -> StepReport:
         """Start the agent; why it does not start is reported, not raised."""
         return self._ask(
-            StepReport, "start", "starting the agent",
-            words=list(words), meters=list(meters), sync_line=sync_line,
-        )  # fmt: skip
+            StepReport,
+            "start",
+            "starting the agent",
+            words=list(words),
+            meters=list(meters),
+            sync_line=sync_line,
+        )
 
     def stop(self) -> None:
         """Stop the agent, if ours is running.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from edgebench.protocol.bridge import ENTRY_POINT_GROUP, BridgeTools
 from edgebench.protocol.errors import TargetDriverMissing
+from edgebench.protocol.extension import first_installed
 from edgebench.protocol.paths import user_paths
 from edgebench.protocol.target import MEMORY_FILE
 
@@ -20,12 +21,10 @@ def find_tools() -> BridgeTools:
     Raises:
         TargetDriverMissing: none are.
     """
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=ENTRY_POINT_GROUP):
-        tools: BridgeTools = point.load()()
-        return tools
-    raise TargetDriverMissing("the firmware bridge is not installed here")
+    tools: BridgeTools | None = first_installed(ENTRY_POINT_GROUP)
+    if tools is None:
+        raise TargetDriverMissing("the firmware bridge is not installed here")
+    return tools
 
 
 def board_memory() -> Path:

@@ -146,10 +146,14 @@ def deploy(
         options = _agent_options(files, request, facts)
         has_bridge = _has_bridge(request, facts)
         install(
-            account, facts, on_step,
-            runtimes=request.runtimes, source=request.wheels,
-            extras=_extras(request, options, has_bridge=has_bridge), has_bridge=has_bridge,
-        )  # fmt: skip
+            account,
+            facts,
+            on_step,
+            runtimes=request.runtimes,
+            source=request.wheels,
+            extras=_extras(request, options, has_bridge=has_bridge),
+            has_bridge=has_bridge,
+        )
         warnings = _start(account, facts, options, on_step)
         device = _paired(files, shell, options, facts, on_paired)
     with open_device(files, device.pin) as client:

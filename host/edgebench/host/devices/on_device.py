@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 ANSWER_MARK = "edgebench-answer "
 """First word of the line that holds a step's answer."""
@@ -435,12 +435,22 @@ def _agents(places: Places) -> Iterator[int]:
                     yield int(entry.name)
 
 
-def _status(places: Places) -> dict[str, Any]:
+class AgentStatus(TypedDict, total=False):
+    """What `edgebench-agent status --json` says of an agent, as far as it matters here."""
+
+    meters: list[str]
+    sync_line: str | None
+    lease_holder: str | None
+    running: str | None
+    spooled_count: int
+
+
+def _status(places: Places) -> AgentStatus:
     """Status of the running agent; empty when none runs."""
     command = [str(places.agent), "status", "--json"]
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
-        return dict(json.loads(result.stdout))
+        return cast(AgentStatus, dict(json.loads(result.stdout)))
     return {}
 
 

@@ -80,7 +80,7 @@ def _release(meter: Meter) -> None:
     """Close a meter that was only looked at, or did not open; its errors go to the log."""
     try:
         meter.close()
-    except Exception:
+    except Exception:  # each driver's library has its own
         logger.exception("meter %s", meter.name)
 
 
@@ -104,7 +104,7 @@ def _errors_in_one_line(meter: Meter) -> Iterator[None]:
         yield
     except EdgebenchError:
         raise
-    except Exception as exc:
+    except Exception as exc:  # each driver's library has its own
         logger.exception("meter %s", meter.name)
         raise TargetError(f"the meter's driver failed: {one_line(exc)}") from exc
 

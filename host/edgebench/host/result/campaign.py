@@ -30,7 +30,7 @@ class LaneStatus:
     state: str
     reason: str
     lab: str | None
-    """Lab that measures on it, in a campaign over a cluster."""
+    """Lab host that measures on it, in a campaign over a cluster."""
     since_utc: str | None
     """When that was last heard."""
     measured_count: int

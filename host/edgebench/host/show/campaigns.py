@@ -42,8 +42,8 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
     """How far each device is."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("device", overflow="fold")
-    if has_labs := any(lane.lab for lane in lanes):
-        table.add_column("lab", overflow="fold")
+    if is_cluster := any(lane.lab for lane in lanes):
+        table.add_column("lab host", overflow="fold")
     for name in ("measured", "failed", "left", "time left"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
@@ -51,7 +51,7 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
         state = ": ".join(filter(None, (lane.state.replace("_", " "), lane.reason)))
         table.add_row(
             text(lane.device),
-            *([text(lane.lab or ABSENT)] if has_labs else []),
+            *([text(lane.lab or ABSENT)] if is_cluster else []),
             str(lane.measured_count),
             str(lane.failed_count),
             str(lane.left_count),

@@ -12,8 +12,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
     (e.CampaignRunning, "look at it: edgebench campaign watch"),
     (
-        e.LabsUnreachable,
-        "start the scheduler, dask scheduler, and on each lab: edgebench lab work "
+        e.LabHostsUnreachable,
+        "start the scheduler, dask scheduler, and on each lab host: edgebench lab work "
         "tcp://SCHEDULER:8786; then resume: edgebench campaign resume --cluster …",
     ),
     (

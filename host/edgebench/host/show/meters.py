@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -156,7 +155,7 @@ def _checks_table(session: StoredSession) -> Table:
     return table
 
 
-def _plain_checks(session: StoredSession) -> dict[str, Any]:
+def _plain_checks(session: StoredSession) -> dict[str, object]:
     return {
         "directory": str(session.directory),
         "meter": to_plain(session.facts.header.info),
@@ -170,6 +169,6 @@ def _plain_checks(session: StoredSession) -> dict[str, Any]:
     }
 
 
-def _print_json(plain: dict[str, Any]) -> None:
+def _print_json(plain: Mapping[str, object]) -> None:
     json.dump(plain, sys.stdout, indent=1)
     print()

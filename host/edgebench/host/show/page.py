@@ -152,7 +152,9 @@ def _runtime(run: Run) -> str:
 def _machine(run: Run) -> list[tuple[str, str]]:
     """State of the machine that ran the model; of a target, of the one beside it."""
     environment = run.environment
-    virtual, load = environment.virtualization or "none detected", _load(environment.load_1m)
+    virtual, load = environment.virtualization or "none detected", "not reported by the system"
+    if environment.load_1m is not None:
+        load = f"{environment.load_1m:.2f} before the run"
     if run.conditions.firmware is not None:
         return [("beside it", f"{environment.kernel}; virtual: {virtual}; load average {load}")]
     governor = environment.cpu.governor or "not reported by the kernel"
@@ -175,10 +177,6 @@ def confinement_line(confinement: Confinement) -> str:
     if missing:
         line += f"; not from {'; '.join(missing)}"
     return f"{line}; the agent ran as root" if confinement.is_root else line
-
-
-def _load(load_1m: float | None) -> str:
-    return "not reported by the system" if load_1m is None else f"{load_1m:.2f} before the run"
 
 
 def _failure(failure: Failure | None) -> list[tuple[str, str]]:

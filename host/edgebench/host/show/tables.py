@@ -356,22 +356,11 @@ def _query_count(one: RunSet) -> str:
     return str(sum(found.count for found in latencies)) if latencies else ABSENT
 
 
-def _is_alone(one: RunSet) -> bool:
-    return one.set_id is None
-
-
-def _is_of_several(one: RunSet) -> bool:
-    return one.set_id is not None
-
-
-def _is_offline(one: RunSet) -> bool:
-    return one.first.spec.scenario.traits.is_one_query
-
-
 def _is_about_throughput(one: RunSet) -> bool:
     """Whether the runs were made for it: offline, and where windows are timed as a whole."""
     is_of_windows = one.first.metrics.windows is not None
-    return _is_offline(one) or (is_of_windows and not _is_counted(one))
+    is_offline = one.first.spec.scenario.traits.is_one_query
+    return is_offline or (is_of_windows and not _is_counted(one))
 
 
 def _is_counted(one: RunSet) -> bool:
@@ -487,8 +476,8 @@ _RESULT_COLUMNS = (
         only_for=_is_timed,
         is_asked_for=True,
     ),
-    _Column("± in run", 60, _half_width, only_for=lambda one: _is_timed(one) and _is_alone(one)),
-    _Column("± over {runs}", 60, _half_width, only_for=_is_of_several),
+    _Column("± in run", 60, _half_width, only_for=lambda one: _is_timed(one) and not one.set_id),
+    _Column("± over {runs}", 60, _half_width, only_for=lambda one: one.set_id is not None),
     _Column("p90", -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
     _Column("p99", 70, _percentile("p99"), only_for=_is_timed),
     _Column(

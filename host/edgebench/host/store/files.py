@@ -220,8 +220,8 @@ def write_facts(directory: Path, facts: HostFacts, labels: Mapping[str, NDArray[
     raw = directory / RAW_DIRECTORY
     (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
     if labels:
-        # In the stub of savez, arrays by name may be taken for its option `allow_pickle`.
-        np.savez(raw / LABELS_FILE, **dict(labels))  # pyright: ignore[reportArgumentType]
+        # Any: for the stub of savez, one of the names may be that of its option `allow_pickle`.
+        np.savez(raw / LABELS_FILE, **dict[str, Any](labels))
 
 
 def read_facts(directory: Path) -> HostFacts:

@@ -103,7 +103,7 @@ async def _open_one(
             if (await asyncio.wait([connecting], timeout=QUICK_S))[0]:
                 connecting.result()
                 return await _secure(place, plain, context)
-        except BaseException:
+        except BaseException:  # cancelled as well
             connecting.cancel()
             raise
     await connecting
@@ -163,7 +163,7 @@ async def _secure(
                 ssl_handshake_timeout=OPEN_TIMEOUT_S,
                 **_OPTIONS,
             )
-        except Exception as exc:
+        except Exception as exc:  # websockets names its own failure, not our refusal
             if made and made[-1].refusal is not None:
                 raise made[-1].refusal from exc
             raise

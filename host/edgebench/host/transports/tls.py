@@ -18,7 +18,6 @@ from pathlib import Path
 from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.sync.client import connect as websocket_connect
 
-from edgebench.host.transports import mdns
 from edgebench.host.transports.base import Announcement, Endpoint
 from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, Link, opening
 from edgebench.protocol.errors import NotPaired, Unreachable, WrongAgent
@@ -56,6 +55,9 @@ class TlsTransport:
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Agents that announce themselves on the local network."""
+        # Imported here: zeroconf brings asyncio, and most commands know the address.
+        from edgebench.host.transports import mdns
+
         return mdns.listen(timeout_s)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ CHECK_S = 1.0
 
 async def watch(
     devices: Sequence[KnownDevice], files: HostFiles, *, state: Path | None = None
-) -> AsyncIterator[Update]:
+) -> AsyncGenerator[Update, None]:
     """Updates of these devices, for as long as they are iterated; the present state comes first.
 
     Ends by itself only when every agent has broken the protocol.

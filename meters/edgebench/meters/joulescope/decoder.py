@@ -21,7 +21,7 @@ from edgebench.meters.joulescope.blocks import (
     Unpacker,
     input_topic,
 )
-from edgebench.meters.joulescope.lanes import Lane
+from edgebench.meters.joulescope.signal_blocks import SignalBlocks
 from edgebench.meters.timeline import UniformDecoder
 from edgebench.protocol.plain import from_plain
 
@@ -47,7 +47,7 @@ class JoulescopeDecoder(UniformDecoder):
         super().__init__(rate_hz)
         self.settings = settings
         inputs = [input_topic(place) for place in range(settings.input_count)]
-        self._lanes = {topic: Lane() for topic in (CURRENT, VOLTAGE, *inputs)}
+        self._signals = {topic: SignalBlocks() for topic in (CURRENT, VOLTAGE, *inputs)}
         self._unpacker = Unpacker()
         self._waiting: deque[tuple[Block, int]] = deque()
         """Blocks of power that wait for their other signals, and when they came."""
@@ -61,8 +61,8 @@ class JoulescopeDecoder(UniformDecoder):
         for block in self._unpacker.feed(packet.data):
             if block.topic == POWER:
                 has_power |= self._take(block, packet.last_rx_ns)
-            elif block.topic in self._lanes:
-                self._lanes[block.topic].add(block)
+            elif block.topic in self._signals:
+                self._signals[block.topic].add(block)
         if has_power:
             self.timeline.arrive(packet.last_rx_ns)
         return self._ready(is_last=False)
@@ -98,15 +98,15 @@ class JoulescopeDecoder(UniformDecoder):
 
     def _is_complete(self, block: Block) -> bool:
         held_s = (self._next_tick - block.end_tick) / block.tick_hz
-        return held_s > _HOLD_S or all(lane.has(block.end_tick) for lane in self._lanes.values())
+        return held_s > _HOLD_S or all(one.has(block.end_tick) for one in self._signals.values())
 
     def _block(self, power: Block, came_ns: int) -> SampleBlock:
         assert self._origin is not None, "a block of power sets it"
         count = len(power.values)
-        current_a, voltage_v = self._lanes[CURRENT].at(power), self._lanes[VOLTAGE].at(power)
+        current_a, voltage_v = self._signals[CURRENT].at(power), self._signals[VOLTAGE].at(power)
         digital, is_carried = np.zeros(count, np.uint8), np.zeros(count, np.bool_)
         for place in range(self.settings.input_count):
-            bits, carried = self._lanes[input_topic(place)].bits_at(power)
+            bits, carried = self._signals[input_topic(place)].bits_at(power)
             digital |= bits << np.uint8(place)
             is_carried |= carried
         is_missing = ~np.isfinite(power.values)

@@ -86,7 +86,7 @@ def in_a_child(action: Callable[[], Any], user: int | None = None) -> Any:
                 os.setresgid(user, user, user)
                 os.setresuid(user, user, user)
             os.write(writing, json.dumps(action()).encode())
-        except BaseException as exc:
+        except BaseException as exc:  # the parent wants to know it
             os.write(writing, json.dumps({"raised": repr(exc)}).encode())
         finally:
             os._exit(0)

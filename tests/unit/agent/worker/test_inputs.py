@@ -332,7 +332,7 @@ def test_only_samples_that_are_used_count() -> None:
 def test_file_of_inputs_is_read_by_names_and_runs_nothing(tmp_path: Path) -> None:
     """An array of pickled objects runs on the device."""
     good, bad, plain = tmp_path / "good.npz", tmp_path / "bad.npz", tmp_path / "plain.npz"
-    np.savez(good, **{"serving_default_x:0": np.ones((2, 3))})  # pyright: ignore[reportArgumentType]
+    np.savez(good, **dict[str, Any]({"serving_default_x:0": np.ones((2, 3))}))
     assert read_inputs(str(good))["serving_default_x:0"].shape == (2, 3)
     np.savez(bad, x=np.array([{}], object))
     np.savez(plain, x=np.array(1.0))

@@ -43,7 +43,7 @@ def inputs_with(folder: Path, value: float, count: int) -> Path:
     """Ten images, of whose 640 values so many are this one."""
     values = np.full((10, 8, 8, 1), 0.5, np.float32)
     values.flat[:count] = value
-    np.savez(folder / "x.npz", **{NAME: values})  # pyright: ignore[reportArgumentType]
+    np.savez(folder / "x.npz", **dict[str, Any]({NAME: values}))
     return folder / "x.npz"
 
 

@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 def saved(folder: Path, arrays: Arrays) -> Path:
     """A file of these arrays."""
     path = folder / "x.npz"
-    np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
+    np.savez(path, **dict[str, Any](arrays))
     return path
 
 

@@ -7,10 +7,9 @@ tests write the digests anew, as somebody would who knows of them.
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from support.analysed_once import analysed_once
 from support.metered import store_metered_run
 from support.records import RUN_ID, store_run
 
-from edgebench.host.analysis import measurement
 from edgebench.host.bench.verify import verify
 from edgebench.host.show.hints import hint_for
 from edgebench.host.store.files import file_digests
@@ -32,8 +31,11 @@ Path_ = tuple[str | int, ...]
 PARQUET = ("queries.parquet", "telemetry.parquet", "clock.parquet")
 
 
-PURE = ("find_steady_state", "summarize", "stability", "label_outliers", "find_throttling")
-"""Parts of the analysis that take nearly all of its time, and see nothing of a document."""
+@pytest.fixture(scope="module", autouse=True)
+def _latencies_once() -> Iterator[None]:
+    """Nearly all tests here change what is said of the same latencies."""
+    with analysed_once():
+        yield
 
 
 @pytest.fixture
@@ -64,27 +66,6 @@ def metered(tmp_path: Path) -> Store:
 def directory(store: Store) -> Path:
     """The directory of the run."""
     return store.directory(RUN_ID)
-
-
-@pytest.fixture
-def _latencies_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same latencies are analysed once: what changes is what a document says of them."""
-    for name in PURE:
-        compute: Callable[..., Any] = getattr(measurement, name)
-        known: dict[bytes, Any] = {}
-
-        def once(
-            *args: Any,
-            compute: Callable[..., Any] = compute,
-            known: dict[bytes, Any] = known,
-            **kwargs: Any,
-        ) -> Any:
-            key = pickle.dumps((args, kwargs))
-            if key not in known:
-                known[key] = compute(*args, **kwargs)
-            return known[key]
-
-        monkeypatch.setattr(measurement, name, once)
 
 
 def is_noticed(store: Store) -> bool:
@@ -153,7 +134,6 @@ def test_good_run_is_verified(store: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_latencies_once")
 def test_every_changed_value_in_the_document_is_noticed(store: Store, directory: Path) -> None:
     """A number in run.json is edited by hand and still verified."""
     path = directory / RUN_FILE
@@ -324,7 +304,6 @@ def test_judged_run_is_verified(judged: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_latencies_once")
 def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> None:
     """An accuracy, its interval or its reference is edited by hand."""
     path = judged.directory(RUN_ID) / RUN_FILE
@@ -522,7 +501,6 @@ def test_metered_run_is_verified(metered: Store) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_latencies_once")
 def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
     """Joules are made less by hand, or their uncertainty is."""
     path = metered.directory(RUN_ID) / RUN_FILE

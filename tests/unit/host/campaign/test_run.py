@@ -29,7 +29,7 @@ from edgebench.host.result.verdict import State
 from edgebench.host.store.files import write_run
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import EdgebenchError, LabsUnreachable, LinkLost, ModelRefused
+from edgebench.protocol.errors import EdgebenchError, LabHostsUnreachable, LinkLost, ModelRefused
 
 FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"
 SPEC = CampaignSpec(
@@ -65,8 +65,8 @@ class RefusingDevice:
 
     @contextmanager
     def open(self, watcher: Watcher, cancellation: Cancellation) -> Iterator[CampaignDevice]:
-        """Connect, unless no lab offers it."""
-        if isinstance(self.error, LabsUnreachable):
+        """Connect, unless no lab host offers it."""
+        if isinstance(self.error, LabHostsUnreachable):
             raise self.error
         yield self
 
@@ -132,7 +132,7 @@ def test_reference_is_made_before_what_is_held_against_it(tmp_path: Path) -> Non
 
 def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> None:
     """A run that may have been made counts as failed, or nobody sees which lab has the device."""
-    device = RefusingDevice(LinkLost("lab rack-1 does not answer"))
+    device = RefusingDevice(LinkLost("lab host rack-1 does not answer"))
     work = campaign_on(device, Store(tmp_path))
     [error] = measure(work, device)
     assert isinstance(error, LinkLost)
@@ -144,7 +144,7 @@ def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> Non
 
 def test_device_that_no_lab_offers_is_given_up_at_once(tmp_path: Path) -> None:
     """Labs were waited for already, and then they are waited for again."""
-    device = RefusingDevice(LabsUnreachable("no lab offers local"))
+    device = RefusingDevice(LabHostsUnreachable("no lab host offers local"))
     work = campaign_on(device, Store(tmp_path), replace(SPEC, wait_s=3600))
     [error] = measure(work, device)
-    assert isinstance(error, LabsUnreachable)
+    assert isinstance(error, LabHostsUnreachable)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.analysed_once import analysed_once
 
 from edgebench.host.analysis.compare.runs import compare_groups
 from edgebench.host.bench.verify import verify
@@ -62,6 +63,13 @@ IN_STEP = """metrics.energy.u95_absolute_j metrics.energy.u95_comparative_j
     metrics.energy.battery.u95_ratio metrics.energy.phases.load.u95_absolute_j
     metrics.energy.phases.warmup.u95_absolute_j metrics.energy.phases.steady.u95_absolute_j"""
 """Keys that took loops in step with the samples for less until version 6."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _latencies_once() -> Iterator[None]:
+    """Each run is computed again by a dozen tests, with other documents."""
+    with analysed_once():
+        yield
 
 
 def named(path: Path) -> str:

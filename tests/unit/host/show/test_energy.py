@@ -29,7 +29,7 @@ phases         load 600.00 mJ ±0.037 % at 1.50 W; warmup none, too short for th
 battery        3.17e+08 inferences or 9:15:03 (±0.030 %) without a pause from 66.6 kJ, as stated
 meter          edgebench synthetic, nothing is measured; boundary: synthetic
 clocks         coded_load, within 91.3 µs; other methods: arrival 2.00 ms
-"""  # noqa: E501
+"""  # noqa: E501  # as wide as a wide terminal prints it
 NARROW = """\
 energy         209.932 µJ ±0.030 % per inference, gross, 4,763 inferences/J,
                over 4990 in 0.524 s
@@ -56,7 +56,7 @@ meter         edgebench synthetic, nothing is measured
 REFUSED_WIDE = """\
 energy        refused: complete: serial port /dev/ttyACM0 is gone: device reports readiness to read but returned no data
 meter         edgebench synthetic, nothing is measured
-"""  # noqa: E501
+"""  # noqa: E501  # as wide as a wide terminal prints it
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,12 @@ class MemorySource:
         found = FileSensors()
         path = root / "proc/meminfo"
         found.add("memory.available_bytes", path, lambda c: _bytes(_AVAILABLE, c))
-        found.add("memory.swap_used_bytes", path, _swap_used)
+        found.add(
+            "memory.swap_used_bytes",
+            path,
+            lambda c: _bytes(_SWAP_TOTAL, c) - _bytes(_SWAP_FREE, c),
+        )
         return found.or_no_data(f"{path}: no such file")
-
-
-def _swap_used(content: bytes) -> float:
-    return _bytes(_SWAP_TOTAL, content) - _bytes(_SWAP_FREE, content)
 
 
 def _bytes(pattern: re.Pattern[bytes], content: bytes) -> float:

@@ -56,6 +56,13 @@ _BUSY, _MEMORY, _HEAT = Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT
 _SCATTER = Cause.SCATTER
 _CLOCK, _TEMPERATURE, _LOAD = WatchedQuantity.CLOCK, WatchedQuantity.HEAT, WatchedQuantity.LOAD
 
+_OUTPUT_RULES: tuple[Rule[Any], ...] = (
+    Rule("accuracy_floor", _INVALID, outputs.accuracy_floor, includes="accuracy"),
+    Rule("accuracy", _SUSPECT, outputs.accuracy),
+    Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
+    Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
+)
+"""Outputs are judged alike, whoever timed the inferences."""
 RULES: tuple[Rule[Evidence], ...] = (
     Rule("complete", _INVALID, run.complete),
     Rule("real_time", _INVALID, run.real_time),
@@ -66,10 +73,7 @@ RULES: tuple[Rule[Evidence], ...] = (
     Rule("latency_target", _INVALID, run.latency_target),
     Rule("loadgen", _INVALID, run.loadgen),
     Rule("finite_outputs", _INVALID, outputs.finite_outputs),
-    Rule("accuracy_floor", _INVALID, outputs.accuracy_floor, includes="accuracy"),
-    Rule("accuracy", _SUSPECT, outputs.accuracy),
-    Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
-    Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
+    *_OUTPUT_RULES,
     Rule("delegation", _INVALID, placement.delegation, includes="delegated_share"),
     Rule("delegated_share", _SUSPECT, placement.delegated_share),
     Rule("profile", _INVALID, run.profiled),
@@ -114,10 +118,7 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
     Rule("enough_windows", _SUSPECT, target.enough_windows),
     Rule("finite_outputs", _INVALID, outputs.finite_outputs),
     Rule("dataset_complete", _SUSPECT, target.dataset_complete),
-    Rule("accuracy_floor", _INVALID, outputs.accuracy_floor, includes="accuracy"),
-    Rule("accuracy", _SUSPECT, outputs.accuracy),
-    Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
-    Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
+    *_OUTPUT_RULES,
     Rule("known_model", _SUSPECT, target.known_model),
     Rule("inputs_read_back", _SUSPECT, target.inputs_read_back),
     Rule("window_range", _SUSPECT, target.window_range),

@@ -1,4 +1,4 @@
-"""The scheduler of a cluster, and the certificates by which it and the labs know each other."""
+"""The scheduler of a cluster, and the certificates by which it and lab hosts know each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClusterAddress:
     address: str
     """As Dask prints it: tcp://HOST:PORT, or tls://HOST:PORT."""
     tls_ca_file: Path | None = None
-    """Certificate of the authority that has signed those of scheduler, labs and coordinators."""
+    """Certificate of the authority that signed those of scheduler, lab hosts and coordinators."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
 
@@ -78,8 +78,8 @@ def configure_dask() -> None:
         UsageError: it is not installed.
     """
     if find_spec("distributed") is None:
-        raise UsageError(f"several labs need the package distributed: {INSTALL}")
-    from dask import config  # pyright: ignore[reportPrivateImportUsage]
+        raise UsageError(f"several lab hosts need the package distributed: {INSTALL}")
+    from dask import config  # pyright: ignore[reportPrivateImportUsage]  # dask exports it so
 
     # Before distributed is loaded, which sets up its logs by this.
     config.set(

@@ -1,4 +1,4 @@
-"""The connection of a coordinator to its labs, through a Dask scheduler."""
+"""The connection of a coordinator to its lab hosts, through a Dask scheduler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgebench.host.campaign.cluster.address import ClusterAddress, configure_da
 from edgebench.host.campaign.cluster.worker import RESOURCE_PREFIX, answer
 from edgebench.host.campaign.journal import DeviceAtLab
 from edgebench.host.this_host import software
-from edgebench.protocol.errors import EdgebenchError, LabsUnreachable, LinkLost
+from edgebench.protocol.errors import EdgebenchError, LabHostsUnreachable, LinkLost
 from edgebench.protocol.text import one_line
 
 CONNECT_TIMEOUT_S = 5.0
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class LabDescription:
-    """A lab that is connected to the scheduler now."""
+    """A lab host that is connected to the scheduler now."""
 
     name: str
     address: str
@@ -49,13 +49,13 @@ class LabDescription:
 
 
 class ClusterConnection:
-    """Calls to labs; from any thread. A scheduler that was away is connected to again."""
+    """Calls to lab hosts; from any thread. A scheduler that was away is connected to again."""
 
     def __init__(self, cluster: ClusterAddress) -> None:
         self._cluster = cluster
         self._client: Any = None
         self._known: dict[str, LabDescription] = {}
-        """Labs by the address of their worker."""
+        """Lab hosts by the address of their worker."""
         self._loop = asyncio.new_event_loop()
         self._connecting = asyncio.Lock()
         self._thread = threading.Thread(target=self._loop.run_forever, name="dask", daemon=True)
@@ -75,15 +75,15 @@ class ClusterConnection:
         """Connect.
 
         Raises:
-            LabsUnreachable: nobody answers there.
+            LabHostsUnreachable: nobody answers there.
         """
         try:
             self._wait_for(self._connected())
         except LinkLost as exc:
-            raise LabsUnreachable(str(exc)) from exc
+            raise LabHostsUnreachable(str(exc)) from exc
 
     def labs(self) -> list[LabDescription]:
-        """The labs that are there, by name.
+        """The lab hosts that are there, by name.
 
         Raises:
             LinkLost: the scheduler is not there.
@@ -97,11 +97,11 @@ class ClusterConnection:
         payload: bytes = b"",
         wait_s: float = 0.0,
     ) -> tuple[list[m.ClusterMessage], bytes]:
-        """The answer of a lab.
+        """The answer of a lab host.
 
         Raises:
             LinkLost: it is gone, or does not answer in time.
-            EdgebenchError: what the lab answers with.
+            EdgebenchError: what the lab host answers with.
         """
         called = self._call(lab.name, lab.address, request, payload, wait_s + CALL_TIMEOUT_S)
         return self._wait_for(called)
@@ -158,7 +158,7 @@ class ClusterConnection:
         return list(self._known.values())
 
     async def _lab(self, name: str, address: str) -> LabDescription | None:
-        """What a lab offers; None for one that is gone by now, or cannot say."""
+        """What a lab host offers; None for one that is gone by now, or cannot say."""
         try:
             answers, _ = await self._call(name, address, [m.OffersQuery()], b"", CONNECT_TIMEOUT_S)
         except EdgebenchError:  # one that is out of order keeps nobody from the others
@@ -182,7 +182,7 @@ class ClusterConnection:
             called = client.run(answer, m.pack(request), payload, workers=[address])
             answers, part = (await _while_connected(client, called, timeout_s))[address]
         except _BROKEN as exc:
-            raise LinkLost(f"lab {name} does not answer: {one_line(exc)}") from exc
+            raise LinkLost(f"lab host {name} does not answer: {one_line(exc)}") from exc
         messages = m.unpack(answers)
         for failed in messages:
             if isinstance(failed, m.CallFailure):

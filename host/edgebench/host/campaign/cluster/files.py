@@ -1,4 +1,4 @@
-"""Files on their way between coordinator and lab: models and data sets there, runs back."""
+"""Files on their way between coordinator and lab host: models and data sets there, runs back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PART_BYTES = 2**20
 """Size of the parts of files. A slow link has to carry each within the time of a call, 20 s: with
 420 kbit/s it does. A file of which one arrives too late is begun anew."""
 UNUSED_S = 30 * 86400.0
-"""Time after which a lab forgets a file that no campaign needed."""
+"""Time after which a lab host forgets a file that no campaign needed."""
 FILES_DIRECTORY = "cluster"
 
 
@@ -43,7 +43,7 @@ def file_ref(path: Path) -> FileRef:
 
 
 class LabFiles:
-    """Files that coordinators have sent, in the store of a lab."""
+    """Files that coordinators have sent, in the store of a lab host."""
 
     def __init__(self, store: Store) -> None:
         self._root = store.root / FILES_DIRECTORY
@@ -85,7 +85,7 @@ class LabFiles:
                     digest = sha256_of(opened).hexdigest()
                 if digest != file.sha256:
                     beside.unlink()
-                    raise FileChanged(f"file changed while it was sent to a lab: {file.name}")
+                    raise FileChanged(f"file changed while it was sent to a lab host: {file.name}")
                 beside.replace(path)
             except OSError as exc:
                 raise StoreError(f"store not writable: {exc.strerror}: {self._root}") from exc
@@ -117,7 +117,7 @@ def pack_run(store: Store, run_id: str, into: IO[bytes]) -> int:
 
 
 def store_packed(store: Store, run_id: str, packed: IO[bytes]) -> None:
-    """Store a run that a lab has packed; it appears whole or not at all.
+    """Store a run that a lab host has packed; it appears whole or not at all.
 
     Raises:
         RunDamaged: that is no run.

@@ -1,4 +1,4 @@
-"""A lab: makes the runs that coordinators ask for, on the devices of its host.
+"""A lab host: makes the runs that coordinators ask for, on the devices of its lab host.
 
 Theory of operation. A lane of a campaign is a thread here. It does one job after another: it
 settles what was begun on its device, then it makes runs. What happens it reports, and its
@@ -59,7 +59,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.messages import Progress
 
 LAB_DIRECTORY = "lab"
-"""Directory of a host's store that is the store of its lab: runs leave it once their coordinator
+"""Directory of a host's store that is its store as a lab host: runs leave it once their coordinator
 has them, which may be this host."""
 IDLE_S = 60.0
 """Time without a call after which a lane without a job ends, and frees its device."""
@@ -72,7 +72,7 @@ CANCEL_POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """The host of a lab."""
+    """What a lab host is made of: its store, its offers, and the way to its devices."""
 
     store: Store
     """Store for the runs on their way, and the files that coordinators send."""
@@ -175,7 +175,7 @@ class LabLane:
             )
             self._called_s = time.monotonic()
             if len(self._reports) <= call.seen and self.is_over:
-                raise LinkLost("lab has ended the lane, as nobody called")
+                raise LinkLost("lab host has ended the lane, as nobody called")
             return self._reports[call.seen :]
 
     def packed(self, run_id: str, offset: int) -> tuple[int, bytes]:
@@ -185,6 +185,7 @@ class LabLane:
         """
         self._called_s = time.monotonic()
         if self._packed is None or self._packed[0] != run_id:
+            # No `with`: later calls read from it, and the lane's end closes it.
             file = cast(IO[bytes], TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
             self._packed = run_id, pack_run(self._host.store, run_id, file), file
         _, size_bytes, file = self._packed
@@ -207,7 +208,9 @@ class LabLane:
             if command is None:
                 return
             device, meter = self._host.find(opened.device)
-            target = Target(device, self._settings_request().on_device(opened.device, meter))
+            # Of whatever cell: all ask for the same meter.
+            request = self._request(self._local_cell(opened.cell))
+            target = Target(device, request.on_device(opened.device, meter))
             host = DeviceHost(
                 campaign=opened.campaign,
                 wait_s=opened.wait_s,
@@ -231,8 +234,9 @@ class LabLane:
         except (EdgebenchError, Interrupted) as exc:
             self._report(m.ended(exc, None))
         except Exception as exc:
-            # A defect of ours: the coordinator is told, and this lab goes on with other lanes.
-            self._report(m.ended(EdgebenchError(f"lab failed: {type(exc).__name__}: {exc}"), None))
+            # A defect of ours: the coordinator is told, and this host goes on with other lanes.
+            error = EdgebenchError(f"lab host failed: {type(exc).__name__}: {exc}")
+            self._report(m.ended(error, None))
             raise
 
     def _wait_for_before(self) -> None:
@@ -344,10 +348,6 @@ class LabLane:
         settings = self.opened.settings.with_files(self._local_path)
         return cell_request(settings, self.opened.repeats, cell)
 
-    def _settings_request(self) -> BenchRequest:
-        """A request of the lane; all ask for the same meter."""
-        return self._request(self._local_cell(self.opened.cell))
-
 
 class LabService:
     """Answers the calls of coordinators."""
@@ -403,17 +403,17 @@ class LabService:
                 return [m.RunPart(size_bytes)], part
             if command is None or isinstance(command, get_args(m.LaneCommand)):
                 return lane.call(first, cast("m.LaneCommand | None", command)), b""
-        raise RemoteProtocolError(f"not a call to a lab: {type(first).__name__}")
+        raise RemoteProtocolError(f"not a call to a lab host: {type(first).__name__}")
 
     def _open(self, opened: m.LaneOpen) -> str:
         """Begin a lane; the lane of a coordinator before it ends first.
 
         Raises:
-            NoSuchDevice: this lab does not offer it.
+            NoSuchDevice: this lab host does not offer it.
             LeaseHeld: another campaign measures there.
         """
         if all(offer.name != opened.device for offer in self._host.offers):
-            raise NoSuchDevice(f"device is not offered by this lab: {opened.device}")
+            raise NoSuchDevice(f"device is not offered by this lab host: {opened.device}")
         lane = LabLane(opened, self._host, self._files, self._finishing)
         with self._lock:
             before = self._lanes.get(opened.device)
@@ -434,7 +434,7 @@ class LabService:
             for lane in self._lanes.values():
                 if lane.id == lane_id:
                     return lane
-        raise LinkLost("lab does not know this lane: it was started again")
+        raise LinkLost("lab host does not know this lane: it was started again")
 
     def close(self) -> None:
         """End; runs in progress go on, on their devices."""

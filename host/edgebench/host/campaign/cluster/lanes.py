@@ -1,4 +1,4 @@
-"""The lanes of a campaign over several labs: which lab measures on which device."""
+"""The lanes of a campaign over several lab hosts: which of them measures on which device."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
-from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
@@ -31,24 +29,24 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import (
     EdgebenchError,
     FileChanged,
-    LabsUnreachable,
+    LabHostsUnreachable,
     LinkLost,
     RemoteProtocolError,
     UsageError,
 )
 
 LOOK_S = 0.5
-"""Interval at which a lab that is gone is looked for."""
+"""Interval at which a lab host that is gone is looked for."""
 VIA = "lab"
-"""Transport of a device that only labs reach."""
+"""Transport of a device that only lab hosts reach."""
 
 
 def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], Farm]:
-    """The devices that labs offer, and what their farm files say of them.
+    """The devices that lab hosts offer, and what their farm files say of them.
 
     Raises:
-        UsageError: two labs call different devices by one name.
-        LabsUnreachable: none offers any.
+        UsageError: two lab hosts call different devices by one name.
+        LabHostsUnreachable: none offers any.
     """
     offers: dict[str, m.DeviceOffer] = {}
     by: dict[str, str] = {}
@@ -57,12 +55,12 @@ def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], 
             known = offers.setdefault(offer.name, offer)
             if (known.pin, known.seat) != (offer.pin, offer.seat):
                 raise UsageError(
-                    f"{offer.name} is one device for lab {by[offer.name]} and another one for "
-                    f"lab {lab.name}; rename one of them"
+                    f"{offer.name} is one device for lab host {by[offer.name]} and another one for "
+                    f"lab host {lab.name}; rename one of them"
                 )
             by.setdefault(offer.name, lab.name)
     if not offers:
-        raise LabsUnreachable(f"no lab offers a device: {_seen(labs)}")
+        raise LabHostsUnreachable(f"no lab host offers a device: {_seen(labs)}")
     devices = [_known_device(offer) for offer in offers.values()]
     entries = {
         offer.name: FarmDevice(labels=offer.labels, meter=offer.meter) for offer in offers.values()
@@ -78,15 +76,15 @@ def check_meter(meter: str | None) -> None:
     """
     if meter is not None and meter != FARM_METER and is_of_host(meter):
         raise UsageError(
-            "campaign over several labs takes the meters of their farm files, "
+            "campaign over several lab hosts takes the meters of their farm files, "
             f'meter = "{FARM_METER}", got {meter!r}'
         )
 
 
 def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
-    """Whether a lab offers this device, and no other one of its name.
+    """Whether a lab host offers this device, and no other one of its name.
 
-    The lab that measured on it decides itself which device has the name: one that was set up anew
+    The host that measured on it decides itself which device has the name: one that was set up anew
     has another certificate, and its operator was asked.
     """
     if lab.offer(device) is None:
@@ -108,33 +106,33 @@ def _known_device(offer: m.DeviceOffer) -> KnownDevice:
 
 
 def _seen(labs: Sequence[LabDescription]) -> str:
-    """Which labs are there, for an error."""
+    """Which lab hosts are there, for an error."""
     names = [lab.name if lab.devices else f"{lab.name} ({lab.version})" for lab in labs]
-    return f"labs there: {', '.join(names)}" if names else "no lab is there"
+    return f"lab hosts there: {', '.join(names)}" if names else "no lab host is there"
 
 
 @dataclass(frozen=True, slots=True)
 class LabTarget:
-    """A device of a lab."""
+    """A device of a lab host."""
 
     device: KnownDevice
     meter: str | None
-    """Lab and meter that the device needs for itself."""
+    """Lab host and meter that the device needs for itself."""
 
 
 @dataclass(slots=True)
 class LaneHome:
-    """The lab by which a device is measured."""
+    """The lab host by which a device is measured."""
 
     at: DeviceAtLab = NO_LAB
-    """The lab and the device: only the same device is taken over by another lab."""
+    """The lab host and the device: only the same device is taken over by another lab host."""
     away_s: float | None = None
     """Time since which it does not answer; None: it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLanes:
-    """Lanes over the devices of labs."""
+    """Lanes over the devices of lab hosts."""
 
     connection: ClusterConnection
     journal: Journal
@@ -142,14 +140,14 @@ class ClusterLanes:
     plan: CampaignPlan
     requests: CellRequests
     homes: dict[str, LaneHome] = field(default_factory=dict)
-    """Lab of each device."""
+    """Lab host of each device."""
     files: dict[str, m.FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
-    """Held while a lab is chosen: lanes that begin at the same moment go to different ones."""
+    """Held while a lab host is chosen: lanes that begin at the same moment go to different ones."""
 
     def lane(self, device: str) -> CampaignLane:
-        """The lane of a device; a lab that is not there yet is waited for when it begins."""
+        """The lane of a device; a lab host that is not there yet is waited for when it begins."""
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.offer(device)]
         lab = self._preferred(home, labs) if labs else None
@@ -167,11 +165,11 @@ class ClusterLanes:
     def at_lab(
         self, device: str, watcher: Watcher, cancellation: Cancellation
     ) -> Iterator[LabDevice]:
-        """Begin to measure on a device by a lab.
+        """Begin to measure on a device by a lab host.
 
         Raises:
-            LabsUnreachable: none offers it, after its lab was waited for.
-            LinkLost: scheduler or lab are gone.
+            LabHostsUnreachable: none offers it, after its lab host was waited for.
+            LinkLost: scheduler or lab host are gone.
         """
         home = self.homes[device]
         lab = self._chosen(device, home, watcher, cancellation)
@@ -191,7 +189,7 @@ class ClusterLanes:
             )
             [answer], _ = self.connection.call(lab, opened)
             if not isinstance(answer, m.LaneHandle):
-                raise RemoteProtocolError(f"lab {lab.name} did not open a lane")
+                raise RemoteProtocolError(f"lab host {lab.name} did not open a lane")
             home.away_s = None
             remote = LabDevice(
                 self.connection,
@@ -200,7 +198,7 @@ class ClusterLanes:
                 device=device,
                 store=self.store,
                 known_runs=partial(self._known_runs, device),
-                model_of=self._model_of,
+                model_of=lambda order: self.requests.of(order.cell).models[0],
                 watcher=watcher,
                 cancellation=cancellation,
             )
@@ -216,11 +214,11 @@ class ClusterLanes:
     def _chosen(
         self, device: str, home: LaneHome, watcher: Watcher, cancellation: Cancellation
     ) -> LabDescription:
-        """The lab of a device: the last one, or after a wait another one.
+        """The lab host of a device: the last one, or after a wait another one.
 
         Raises:
             Interrupted: somebody cancelled.
-            LabsUnreachable: none offers it.
+            LabHostsUnreachable: none offers it.
             LinkLost: the scheduler is not there.
         """
         wait_s, is_told = self.plan.spec.lab_wait_s, False
@@ -240,21 +238,22 @@ class ClusterLanes:
                     lab = self._preferred(home, others)
                     home.at, home.away_s = lab.device(device), None
                 return lab
-            gone = f"lab {home.at.lab} is away" if home.at.lab else f"no lab offers {device}"
+            is_new = not home.at.lab
+            gone = f"no lab host offers {device}" if is_new else f"lab host {home.at.lab} is away"
             if is_late:
-                raise LabsUnreachable(
+                raise LabHostsUnreachable(
                     f"{gone}, waited for {wait_s:g} s, and no other one offers {device}; "
                     f"{_seen(labs)}"
                 )
             home.away_s = now_s if home.away_s is None else home.away_s
             if not is_told:
-                watcher.paused(LabsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
+                watcher.paused(LabHostsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
                 self.journal.note_lane(device, "waiting", gone, at=home.at)
                 is_told = True
             cancellation.wait(LOOK_S)
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
-        """The lab of before, else the one with the fewest lanes."""
+        """The lab host of before, else the one with the fewest lanes."""
         lanes = [one.at.lab for one in self.homes.values() if one is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
@@ -272,10 +271,10 @@ class ClusterLanes:
     def _send(
         self, lab: LabDescription, files: list[m.FileRef], paths: Mapping[m.FileRef, str]
     ) -> None:
-        """Send the files that a lab does not have.
+        """Send the files that a lab host does not have.
 
         Raises:
-            LinkLost: the lab is gone.
+            LinkLost: the lab host is gone.
             UsageError: a file cannot be read.
             FileChanged: it is not what it was.
         """
@@ -308,12 +307,9 @@ class ClusterLanes:
             [one.run_id for one in attempts if one.is_unsettled],
         )
 
-    def _model_of(self, order: RunOrder) -> Model:
-        return self.requests.of(order.cell).models[0]
-
 
 class NoOutcomes:
-    """The health of a device is noted by its lab."""
+    """The health of a device is noted by its lab host."""
 
     def succeeded(self) -> None:
         """A run was made."""
@@ -323,16 +319,16 @@ class NoOutcomes:
 
 
 def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
-    """The labs that measured on the devices of a campaign before, by device."""
+    """The lab hosts that measured on the devices of a campaign before, by device."""
     return {name: LaneHome(note.at) for name, note in journal.read().lanes.items() if note.at.lab}
 
 
 def cluster_lanes(cluster: ClusterAddress, journal: Journal, store: Store) -> OpenLanes:
-    """What leads to the devices of labs.
+    """What leads to the devices of lab hosts.
 
     Args:
-        cluster: The scheduler that the labs are connected to.
-        journal: The campaign; its last notes say which lab measured on which device.
+        cluster: The scheduler that the lab hosts are connected to.
+        journal: The campaign; its last notes say which lab host measured on which device.
         store: Its store.
     """
 

@@ -1,4 +1,4 @@
-"""What coordinator and labs say to each other: bytes ↔ dataclasses, nothing is unpickled."""
+"""What coordinator and lab hosts say to each other: bytes ↔ dataclasses, nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from edgebench.protocol.plain import from_outside, to_plain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOffer:
-    """A device that a lab measures on."""
+    """A device that a lab host measures on."""
 
     name: str
     id: str
@@ -30,17 +30,17 @@ class DeviceOffer:
     arch: str = ""
     labels: tuple[str, ...] = ()
     meter: str | None = None
-    """Meter that the lab's farm file says is wired to it."""
+    """Meter that the lab host's farm file says is wired to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffersQuery:
-    """Asks a lab what it offers."""
+    """Asks a lab host what it offers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What a lab offers."""
+    """What a lab host offers."""
 
     version: str
     """Version of edgebench there."""
@@ -58,14 +58,14 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class FilesQuery:
-    """Asks which of these files a lab does not have."""
+    """Asks which of these files a lab host does not have."""
 
     files: tuple[FileRef, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MissingFiles:
-    """Files that a lab does not have."""
+    """Files that a lab host does not have."""
 
     files: tuple[FileRef, ...]
 
@@ -138,7 +138,7 @@ class IdGrant:
 
 @dataclass(frozen=True, slots=True)
 class RunReceipt:
-    """The coordinator has these runs: lab and device may forget them."""
+    """The coordinator has these runs: lab host and device may forget them."""
 
     run_ids: tuple[str, ...]
 
@@ -155,7 +155,7 @@ class LaneClose:
 
 @dataclass(frozen=True, slots=True)
 class RunFetch:
-    """Asks for the packed files of a run that a lab has stored, from an offset on."""
+    """Asks for the packed files of a run that a lab host has stored, from an offset on."""
 
     run_id: str
     offset: int
@@ -213,7 +213,7 @@ class RunPhase:
 
 @dataclass(frozen=True, slots=True)
 class StoredRunNotice:
-    """A run is stored at the lab, and waits to be fetched."""
+    """A run is stored at the lab host, and waits to be fetched."""
 
     run_id: str
 
@@ -297,7 +297,7 @@ def unpack(data: bytes) -> list[ClusterMessage]:
     try:
         return [from_outside(body, _KINDS[kind]) for kind, body in msgpack.unpackb(data)]
     except (ValueError, KeyError, TypeError, msgpack.exceptions.UnpackException) as exc:
-        raise RemoteProtocolError(f"not a message of a lab: {exc}") from exc
+        raise RemoteProtocolError(f"not a message of a lab host: {exc}") from exc
 
 
 def error_report(error: EdgebenchError) -> ErrorReport:

@@ -1,4 +1,4 @@
-"""A device of a lab, as a campaign measures on it from another host."""
+"""A device of a lab host, as a campaign measures on it from another host."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KnownRuns = Callable[[], "tuple[Collection[str], Collection[str]]"]
 
 
 class LabDevice:
-    """A device while a campaign measures on it by a lab."""
+    """A device while a campaign measures on it by a lab host."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class LabDevice:
 
     @property
     def at(self) -> DeviceAtLab:
-        """The lab, and the device as it offers it."""
+        """The lab host, and the device as it offers it."""
         return self._lab.device(self._device)
 
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
-        """Let the lab settle what was begun, and take over what it has stored."""
+        """Let the lab host settle what was begun, and take over what it has stored."""
         stored, begun = self._known_runs()
         job = m.SettleJob(tuple(sorted(stored)), tuple(sorted(begun)))
 
@@ -79,14 +79,14 @@ class LabDevice:
         self._do(job, on_kept=on_kept, refused=refused)
 
     def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
-        """Let the lab make a run, and take it over."""
+        """Let the lab host make a run, and take it over."""
         made = self._do(m.MakeJob(order), order=order, new_id=new_id)
         if made is None:
-            raise RemoteProtocolError(f"lab {self._lab.name} made a run and did not tell which")
+            raise RemoteProtocolError(f"lab host {self._lab.name} did not tell which run it made")
         return made
 
     def finish(self) -> None:
-        """Wait until lab and device have forgotten what is stored here.
+        """Wait until lab host and device have forgotten what is stored here.
 
         A confirmation has no reply, and the device may be away when it comes.
         """
@@ -106,7 +106,7 @@ class LabDevice:
 
         Raises:
             Interrupted: somebody cancelled.
-            LinkLost: the lab is gone.
+            LinkLost: the lab host is gone.
             EdgebenchError: the job failed.
         """
         command: m.LaneCommand | None = job
@@ -175,8 +175,8 @@ class LabDevice:
         """Give a command, and take the reports that there are.
 
         Raises:
-            Interrupted: somebody cancelled, and the lab is gone.
-            LinkLost: the lab is gone.
+            Interrupted: somebody cancelled, and the lab host is gone.
+            LinkLost: the lab host is gone.
         """
         call = m.LaneCall(self._lane, self._seen, wait_s)
         request = [call] if command is None else [call, command]
@@ -191,11 +191,11 @@ class LabDevice:
         self._seen += len(answers)
 
     def _fetch(self, run_id: str) -> bool:
-        """Store a run that waits at the lab; whether it was not here.
+        """Store a run that waits at the lab host; whether it was not here.
 
         Raises:
-            LinkLost: the lab is gone.
-            RunNotStored: the store cannot be written; lab and device keep the run.
+            LinkLost: the lab host is gone.
+            RunNotStored: the store cannot be written; lab host and device keep the run.
         """
         if self._store.has(run_id):
             return False
@@ -207,7 +207,7 @@ class LabDevice:
                     [answer], part = self._connection.call(self._lab, call, fetch)
                     if not isinstance(answer, m.RunPart) or (not part and answer.size_bytes):
                         raise RemoteProtocolError(
-                            f"lab {self._lab.name} sent nothing of run {run_id}"
+                            f"lab host {self._lab.name} sent nothing of run {run_id}"
                         )
                     packed.write(part)
                     offset += len(part)

@@ -1,4 +1,4 @@
-"""A lab as a worker of a Dask scheduler: its devices are the worker's resources."""
+"""A lab host as a worker of a Dask scheduler: its devices are the worker's resources."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NAME_TAKEN = "name taken"
 """What a scheduler answers to the second worker of a name; Source: distributed 2025.1,
 `Scheduler.add_worker`."""
 SERVICE = "edgebench_lab"
-"""Attribute of a Dask worker that leads to the lab."""
+"""Attribute of a Dask worker that leads to the lab host."""
 
 
 async def answer(request: bytes, payload: bytes, dask_worker: Any) -> tuple[bytes, bytes]:
     """Answer a call in a worker, in a thread, while others are answered.
 
     Raises:
-        LookupError: the worker is no lab.
+        LookupError: the worker is no lab host.
     """
     service: LabService | None = getattr(dask_worker, SERVICE, None)
     if service is None:
-        raise LookupError("this worker is no lab of edgebench")
+        raise LookupError("this worker is no lab host of edgebench")
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(service.pool, service.answer, request, payload)
 
@@ -48,12 +48,12 @@ def work_for(
     on_connected: Callable[[], None],
     on_away: Callable[[str], None],
 ) -> None:
-    """Be a lab until somebody presses Ctrl-C; a scheduler that goes away is waited for.
+    """Be a lab host until somebody presses Ctrl-C; a scheduler that goes away is waited for.
 
     Args:
         service: What answers.
         cluster: The scheduler.
-        name: Name of the lab, which no other one has.
+        name: Name of the lab host, which no other one has.
         host: Address of this host at which the scheduler reaches it; None: Dask finds one.
         on_connected: The scheduler has taken us.
         on_away: It is not there or does not take us, for this reason; called once until it does.
@@ -117,7 +117,7 @@ async def _work(
             why = (os.strerror(errno) if errno else str(cause)) or type(cause).__name__
             reason = f"no scheduler at {cluster.address}: {why}"
             if NAME_TAKEN in why:
-                reason = f"another lab at {cluster.address} is called {name}: --name NAME"
+                reason = f"another lab host at {cluster.address} is called {name}: --name NAME"
         finally:
             if worker is not None:
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):

@@ -124,7 +124,8 @@ def _layout(
     twice = [name for name in names if name and names.count(name) > 1]
     first_row = next(csv.reader([following.strip("\r\n")], delimiter=separator), [])
     first_row = [value.strip() for value in first_row]
-    known = known_table(names) if not _is_named(options) else None
+    is_named = any((options.time, options.power, options.current, options.voltage))
+    known = None if is_named else known_table(names)
     if twice and known is None:
         raise FileRefused(f"two columns are named {twice[0]!r}")
     # A separator at the end of each line makes a column without a name.
@@ -139,10 +140,6 @@ def _layout(
     )
     decimal = "," if separator != "," and any(map(_DECIMAL_COMMA.fullmatch, first_row)) else "."
     return CsvLayout(path, named, separator, number, columns, encoding, decimal, known)
-
-
-def _is_named(options: ImportOptions) -> bool:
-    return any((options.time, options.power, options.current, options.voltage))
 
 
 def read_rows(layout: CsvLayout, table: TableDecoder) -> Iterator[SampleBlock]:

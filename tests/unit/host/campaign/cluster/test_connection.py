@@ -1,4 +1,4 @@
-"""Labs that are asked what they offer."""
+"""Lab hosts that are asked what they offer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from edgebench.protocol.errors import EdgebenchError, LinkLost, RemoteProtocolEr
 def test_lab_out_of_order_is_left_out(
     error: EdgebenchError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One lab of another version, or with a full disk, keeps the campaign from all the others."""
+    """One lab host of another version, or with a full disk, keeps the campaign from all others."""
 
     async def call(*_: object) -> tuple[list[m.ClusterMessage], bytes]:
         raise error

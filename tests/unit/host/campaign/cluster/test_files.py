@@ -1,4 +1,4 @@
-"""Files on their way to a lab, and runs on their way back."""
+"""Files on their way to a lab host, and runs on their way back."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_run_arrives_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_packed_run_leads_to_no_other_place(tmp_path: Path) -> None:
-    """A lab that was taken over writes into the home of the coordinator."""
+    """A lab host that was taken over writes into the home of the coordinator."""
     packed = BytesIO()
     with zipfile.ZipFile(packed, "w") as files:
         files.writestr("../../evil", "x")

@@ -1,4 +1,4 @@
-"""Which lab measures on a device, before and after a campaign is resumed."""
+"""Which lab host measures on a device, before and after a campaign is resumed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ SPEC = CampaignSpec(
 
 
 def place(lab: str, pin: str, seat: str = "") -> LabDescription:
-    """A lab that offers a device of the name."""
+    """A lab host that offers a device of the name."""
     offer = m.DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
     return LabDescription(lab, f"tcp://{lab}:1", "0", (offer,))
 
 
 class OpenedLanes:
-    """A connection to labs that open every lane."""
+    """A connection to lab hosts that open every lane."""
 
     def __init__(self, *labs: LabDescription) -> None:
         self.there: Sequence[LabDescription] = labs
@@ -69,14 +69,14 @@ def lanes_over(
 
 
 def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
-    """The lab that opens a lane, as it is noted."""
+    """The lab host that opens a lane, as it is noted."""
     with lanes.at_lab(DEVICE, Watcher(), Cancellation()) as device:
         lanes.journal.note_lane(DEVICE, "measuring", at=device.at)
         return device.at
 
 
 def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
-    """Two labs have a device of one name; after a restart one campaign measures on both."""
+    """Two lab hosts have a device of one name; after a restart one campaign measures on both."""
     store = Store(tmp_path)
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)

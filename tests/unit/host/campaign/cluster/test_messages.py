@@ -1,4 +1,4 @@
-"""Messages between coordinator and labs."""
+"""Messages between coordinator and lab hosts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_messages_arrive_as_they_were_sent() -> None:
     "data", [b"", b"\xc1", b"\x90\x90", m.pack([m.EmptyReply()])[:-3], b"\x01"]
 )
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
-    """A lab of another version ends the coordinator with a traceback."""
+    """A lab host of another version ends the coordinator with a traceback."""
     with pytest.raises(e.RemoteProtocolError):
         m.unpack(data)
     with pytest.raises(e.RemoteProtocolError):
@@ -62,7 +62,7 @@ def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
         e.LeaseHeld("in use", waited_s=3.0),
         e.WorkerDied("killed"),
         e.LinkLost("gone"),
-        e.LabsUnreachable("nobody"),
+        e.LabHostsUnreachable("nobody"),
         e.MeterLost("unplugged"),
         e.NoSuchMeter("no meter"),
     ],

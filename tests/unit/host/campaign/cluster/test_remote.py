@@ -1,4 +1,4 @@
-"""A device of a lab, by what is called there."""
+"""A device of a lab host, by what is called there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = list[m.ClusterMessage] | BaseException
 
 
 class ScriptedConnection:
-    """A connection to a lab that answers as it is told, call by call."""
+    """A connection to a lab host that answers as it is told, call by call."""
 
     def __init__(self, *answers: Answer) -> None:
         self._answers = list(answers)
@@ -69,7 +69,7 @@ def new_id() -> str:
 
 
 def test_run_gets_its_id_and_its_error(tmp_path: Path) -> None:
-    """A worker that died at the lab counts as a lab that is gone, or the run has no id."""
+    """A worker that died there counts as a lab host that is gone, or the run has no id."""
     died = m.JobResult(m.error_report(WorkerDied("killed")))
     lab = ScriptedConnection([], [m.RunStartNotice("litert"), m.IdRequest()], [], [died])
     with pytest.raises(WorkerDied, match="killed"):
@@ -101,7 +101,7 @@ def test_cancelled_run_is_stopped_at_the_lab(tmp_path: Path, is_pressed: bool) -
 
 
 def test_lab_that_dies_while_it_stops_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Ctrl-C waits for a lab that is gone."""
+    """Ctrl-C waits for a lab host that is gone."""
     lab = ScriptedConnection([], LinkLost("gone"))
     with pytest.raises(Interrupted):
         device(lab, tmp_path, cancelled=True).make(ORDER, new_id)

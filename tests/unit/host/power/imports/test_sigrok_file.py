@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -89,10 +90,10 @@ def test_file_without_a_rate_needs_one(tmp_path: Path) -> None:
     ],
 )
 def test_file_that_says_too_little_is_refused(
-    tmp_path: Path, changes: dict[str, object], options: ImportOptions, why: str
+    tmp_path: Path, changes: dict[str, Any], options: ImportOptions, why: str
 ) -> None:
     """A traceback, or the energy of half a file."""
-    path = make_file(tmp_path / "a.sr", **changes)  # type: ignore[arg-type]  # each as it takes it
+    path = make_file(tmp_path / "a.sr", **changes)
     with pytest.raises(FileRefused, match=why):
         import_file(path, tmp_path / "session", options)
 

@@ -16,7 +16,7 @@ BLOCKS_MAX = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class SignalBlocks:
     """Blocks of a signal that are still needed."""
 
     end_tick: int | None = None
