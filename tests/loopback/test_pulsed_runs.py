@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from support.pulse_bench import PIN_INPUT, PulseBench, pulse_bench
+from support.pulse_bench import PulseBench, pulse_bench
+from support.pulse_instruments import PIN_INPUT
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.energy import EnergyResult
@@ -59,8 +60,7 @@ def energy_of(run: Run, bench: PulseBench) -> EnergyResult:
 
 def test_board_behind_its_interface_board_has_an_energy(bench: PulseBench) -> None:
     """The joules of a board are those of other pulses, or its run has no number at all."""
-    with bench.lpm01a() as meter:
-        run = measured(bench, meter)
+    run = measured(bench, bench.new_lpm01a())
     energy = energy_of(run, bench)
     assert run.metrics.windows is not None
     assert run.metrics.windows.is_timed_by_meter

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -37,15 +37,14 @@ def main() -> int:
             stack.callback(subprocess.Popen(BUSY).kill)
         bench = stack.enter_context(pulse_bench(is_behind_interface=is_behind_interface))
         for number in range(options.count):
-            with bench.lpm01a() if is_behind_interface else nullcontext(bench.ppk2) as meter:
-                (stored,) = bench.host.lab.bench(
-                    MODEL,
-                    on=[bench.device],
-                    runs=1,
-                    meter=meter,
-                    duration_s=options.duration,
-                    max_query_count=10**9,
-                )
+            (stored,) = bench.host.lab.bench(
+                MODEL,
+                on=[bench.device],
+                runs=1,
+                meter=bench.new_lpm01a() if is_behind_interface else bench.ppk2,
+                duration_s=options.duration,
+                max_query_count=10**9,
+            )
             energy = stored.result.metrics.energy
             assert energy is not None
             errors = bench.errors_of(energy)

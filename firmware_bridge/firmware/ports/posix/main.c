@@ -25,6 +25,7 @@
 static const char USAGE[] =
 	"usage: edgebench-posix [--model BLOB] [--energy] [--pin FILE] [--stdio] [--link PATH]\n"
 	"                       [--reset-on-open] [--baud N] [--board NAME] [--ram BYTES] [--model-max BYTES]\n"
+	"                       [--inference-us N]\n"
 	"Prints the path of its pseudo-terminal, and is an MLPerf Tiny device on it: docs/firmware.md.\n";
 
 static _Alignas(16) uint8_t model_memory[8u << 20];
@@ -57,10 +58,28 @@ static uint64_t now_ns(void)
 }
 
 static uint64_t started_ns;
+static uint64_t inference_ns; /* least duration of an inference in a window, 0 for none */
+static uint64_t inference_end_ns;
 
-uint64_t port_ticks(void) { return (now_ns() - started_ns) / TICK_NS; }
+static void sleep_until(uint64_t at_ns)
+{
+	struct timespec at = {(time_t)(at_ns / 1000000000u), (long)(at_ns % 1000000000u)};
+
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+void port_begin_window(void) { inference_end_ns = 0; }
 uint64_t port_microseconds(void) { return (now_ns() - started_ns) / 1000u; }
-void port_begin_window(void) {}
+
+/* Called when a window begins, and after each of its inferences: a slower board would end them later. */
+uint64_t port_ticks(void)
+{
+	if (inference_ns) {
+		inference_end_ns = inference_end_ns ? inference_end_ns + inference_ns : now_ns();
+		sleep_until(inference_end_ns);
+	}
+	return (now_ns() - started_ns) / TICK_NS;
+}
 
 /* A falling edge is a line with the time of CLOCK_MONOTONIC in nanoseconds. */
 void port_pulse(void)
@@ -85,13 +104,11 @@ static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
 static void pace(uint64_t *free_ns, size_t count, bool has_rested)
 {
 	uint64_t now = now_ns();
-	struct timespec until;
 
 	if (!byte_ns)
 		return;
 	*free_ns = (*free_ns > now || !has_rested ? *free_ns : now) + count * byte_ns;
-	until = (struct timespec){(time_t)(*free_ns / 1000000000u), (long)(*free_ns % 1000000000u)};
-	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+	sleep_until(*free_ns);
 }
 
 void port_write(const char *data, size_t size)
@@ -185,6 +202,7 @@ int main(int argc, char **argv)
 		{"link", required_argument, 0, 'l'}, {"reset-on-open", no_argument, 0, 'r'},
 		{"baud", required_argument, 0, 'b'}, {"board", required_argument, 0, 'n'},
 		{"ram", required_argument, 0, 'a'}, {"model-max", required_argument, 0, 'x'},
+		{"inference-us", required_argument, 0, 'i'},
 		{0, 0, 0, 0},
 	};
 	bool is_energy = false, resets_on_open = false, was_open;
@@ -202,6 +220,7 @@ int main(int argc, char **argv)
 		case 'b': byte_ns = 10000000000u / number_option(optarg, 10000000); break;
 		case 'n': port.board = optarg; break;
 		case 'a': port.ram_max = number_option(optarg, sizeof ram) & ~(size_t)15; break;
+		case 'i': inference_ns = 1000u * number_option(optarg, 10000000); break;
 		case 'x': port.model_max = number_option(optarg, sizeof model_memory) & ~(size_t)15; break;
 		default: fputs(USAGE, stderr); return 2;
 		}
