@@ -12,6 +12,13 @@ from support import tflite_bytes as tb
 from support.tflite_bytes import Graph, Operator, Tensor, model
 
 SAME, VALID = 0, 1
+_HALF_PRODUCTS = (
+    (0.05076971277594566, 0.06300575286149979, 0.24019283056259155, 1764),
+    (0.18523091077804565, 0.0799095630645752, 2.8113582134246826, 6552),
+    (0.18922479450702667, 0.13356849551200867, 0.9378610849380493, 3840),
+)
+"""Scales of two factors and of their product, and a product: it is rounded up or down by whether
+the factor was computed in single or in double precision."""
 
 
 def _scale(generator: Generator) -> float:
@@ -132,6 +139,17 @@ def elementwise(generator: Generator) -> bytes:
     return model(Graph(tensors, (operator,)))
 
 
+def products(generator: Generator) -> bytes:
+    """MUL of products that lie at a half between two outputs: the last bit of the factor shows."""
+    scale, other, out_scale, product = _HALF_PRODUCTS[int(generator.integers(len(_HALF_PRODUCTS)))]
+    divisors = [n for n in range(-128, 128) if n and product % n == 0]
+    content = np.array(divisors, np.int8).tobytes()
+    constant = Tensor("c", tb.INT8, (1, 1, 1, len(divisors)), content, (other,))
+    source = Tensor("x", tb.INT8, (1, 1, 512, 1), scales=(scale,))
+    out = Tensor("y", tb.INT8, (1, 1, 512, len(divisors)), scales=(out_scale,))
+    return model(Graph((source, constant, out), (Operator(tb.MUL, "x c", "y", {}),)))
+
+
 def padding(generator: Generator) -> bytes:
     """PAD."""
     shape = tuple(int(size) for size in generator.integers(1, 6, 4))
@@ -206,5 +224,6 @@ KINDS: dict[str, Callable[[Generator], bytes]] = {
     "mean": mean,
     "padding": padding,
     "pool": pool,
+    "products": products,
     "softmax": softmax,
 }

@@ -325,11 +325,14 @@ def _multiply_tensors(lowering: Lowering, operator: ModelOperator) -> None:
     a, b = (lowering.tensor(number) for number in operator.inputs)
     out = lowering.tensor(operator.outputs[0])
     _only_int8(a, b, out)
-    factor = fixed_point(float32(float32(a.scale * b.scale) / out.scale))
+    # LiteRT computes in single precision here, TensorFlow Lite Micro in double.
+    factor = float32(float32(a.scale * b.scale) / out.scale)
+    if lowering.is_tflm:
+        factor = a.scale * b.scale / out.scale
     parameters = {
         _ZERO_A: a.zero_point,
         _ZERO_B: b.zero_point,
-        **_pair(_FACTOR_OUT, factor),
+        **_pair(_FACTOR_OUT, fixed_point(factor)),
         **_clamp(operator.option(0), out),
     }
     _append(lowering, operator, BlobKind.MUL, parameters)
