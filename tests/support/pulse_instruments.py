@@ -17,6 +17,7 @@ import os
 import sys
 import time
 import tty
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -210,12 +211,12 @@ def main() -> None:
             stack = shield if name == "lpm01a" else plugged
             if name == "lpm01a":
                 shield.close()  # the one before is unplugged
-            instrument = {
+            make: dict[str, Callable[[], PtyDevice]] = {
                 "lpm01a": lambda: PulsedLpm01a(pin=PinSignal(pin)),
                 "ppk2": lambda: PulsedPpk2(pin=PinSignal(pin)),
                 "interface board": lambda: InterfaceBoard(board=board),
-            }[name]()
-            print(stack.enter_context(instrument).path, flush=True)
+            }
+            print(stack.enter_context(make[name]()).path, flush=True)
 
 
 if __name__ == "__main__":
