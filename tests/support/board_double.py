@@ -429,7 +429,8 @@ class InterfaceDouble:
             kept = self._edges[: self.edge_limit]
             lines = ["Duty cycle start times (s)", "".join(f"{one}, " for one, _ in kept)]
             lines += ["Duty cycle stop times (s)", "".join(f"{one}, " for _, one in kept)]
-        return [(0, "\r\n".join([*lines, "m-ready", ""]).encode())]
+        text = "\r\n".join([*lines, "m-ready", ""]).encode()
+        return [(0, text[place : place + 1024]) for place in range(0, len(text), 1024)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ import os
 import sys
 import time
 import tty
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -208,15 +207,15 @@ def main() -> None:
         shield = plugged.enter_context(ExitStack())
         for line in sys.stdin:
             name = line.strip()
-            stack = shield if name == "lpm01a" else plugged
+            instrument: PtyDevice
             if name == "lpm01a":
                 shield.close()  # the one before is unplugged
-            make: dict[str, Callable[[], PtyDevice]] = {
-                "lpm01a": lambda: PulsedLpm01a(pin=PinSignal(pin)),
-                "ppk2": lambda: PulsedPpk2(pin=PinSignal(pin)),
-                "interface board": lambda: InterfaceBoard(board=board),
-            }
-            print(stack.enter_context(make[name]()).path, flush=True)
+                instrument = shield.enter_context(PulsedLpm01a(pin=PinSignal(pin)))
+            elif name == "ppk2":
+                instrument = plugged.enter_context(PulsedPpk2(pin=PinSignal(pin)))
+            else:
+                instrument = plugged.enter_context(InterfaceBoard(board=board))
+            print(instrument.path, flush=True)
 
 
 if __name__ == "__main__":

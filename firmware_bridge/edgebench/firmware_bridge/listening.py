@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,16 +205,28 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
         )
     ticks: tuple[int, ...] = ()
     if is_timed:
-        with _at_interface(exchange), suppress(LineDamaged, BoardRefusal):
-            exchange.ask("print_detections")  # they are in the console, which is kept
-            reply = exchange.confirmed("print_dutycycle", said.ProcessingHead, said.NumberList)
-            ticks = processing_ticks([one.event for one in reply.events], len(activations))
+        with _at_interface(exchange):
+            ticks = _processing_ticks(exchange, len(activations))
     return HeardWindow(
         began_ns=begin.first_ns,
         ended_ns=end.first_ns,
         activations=activations,
         processing_ticks=ticks,
     )
+
+
+def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
+    """Times of single frames by the interface board; empty: it has none that can be read.
+
+    They cost no window: it was heard whole, and may have taken 20 minutes.
+    """
+    try:
+        exchange.ask("print_detections")  # they are in the console, which is kept
+        reply = exchange.confirmed("print_dutycycle", said.ProcessingHead, said.NumberList)
+    except (LineDamaged, BoardRefusal, BoardSilent):
+        exchange.drain()
+        return ()
+    return processing_ticks([one.event for one in reply.events], count)
 
 
 def processing_ticks(events: Sequence[said.BoardEvent], count: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from edgebench.firmware_bridge.dialects.events import BoardEvent, Dialect, Quirk
 from edgebench.firmware_bridge.dialects.interface_board import PassthroughDialect
 from edgebench.firmware_bridge.dialects.lines import LineDialect
 from edgebench.firmware_bridge.dialects.mlperf_tiny import mlperf_tiny
-from edgebench.firmware_bridge.dialects.streaming import streaming
+from edgebench.firmware_bridge.dialects.streaming import interface_board, streaming
 from edgebench.protocol.errors import LocalProtocolError
 
 Conversation = list[tuple[str | None, str, list[BoardEvent]]]
@@ -289,6 +289,69 @@ STREAMING: Conversation = [
             READY,
         ],
     ),
+    (
+        "start",
+        "Received command: start\r\nListening for I2S data ... \r\nDMA receive initiated.\r\n"
+        "m-ready\r\n",
+        [
+            said.CommandEcho("start"),
+            said.ListeningBegin(),
+            said.OtherText("DMA receive initiated."),
+            READY,
+        ],
+    ),
+    (
+        "start",
+        "Received command: start\r\nI2S Rx currently in progress. Ignoring request\r\nm-ready\r\n",
+        [
+            said.CommandEcho("start"),
+            said.ErrorReply("I2S Rx currently in progress. Ignoring request"),
+            READY,
+        ],
+    ),
+    (
+        "stop",
+        "Received command: stop\r\nStreaming stopped.\r\ntarget activations: \r\n"
+        "[-128, -7, \r\n127  \r\n]\r\n]\r\n==== Done ====\r\nm-ready\r\n",
+        [
+            said.CommandEcho("stop"),
+            said.ListeningEnd(),
+            said.ActivationsHead(),
+            said.NumberList((-128, -7)),
+            said.NumberList((127,)),
+            *[said.NumberList(())] * 3,
+            READY,
+        ],
+    ),
+]
+SOUND: Conversation = [
+    (
+        "play long.wav",
+        "Playing long.wav\nm-ready\r\n",
+        [said.SoundBegin("long.wav"), READY],
+    ),
+    (
+        "record_detections",
+        "Now recording detections\r\nm-ready\r\n",
+        [said.RecordBegin(), READY],
+    ),
+    (
+        "print_detections",
+        "Detection Timestamps (ms)\r\n12,\r\n1044,\r\nm-ready\r\n",
+        [said.DetectionsHead(), said.NumberList((12,)), said.NumberList((1044,)), READY],
+    ),
+    (
+        "print_dutycycle",
+        "Duty cycle start times (s)\r\n100, 3300, Duty cycle stop times (s)\r\n350, 3555, "
+        "m-ready\r\n",
+        [
+            said.ProcessingHead(is_end=False),
+            said.NumberList((100, 3300)),
+            said.ProcessingHead(is_end=True),
+            said.NumberList((350, 3555)),
+            READY,
+        ],
+    ),
 ]
 MAKERS: Conversation = [
     (  # a real-time system's greeting, and a name before the first line of the protocol
@@ -382,6 +445,7 @@ CONVERSATIONS: dict[str, Conversation] = {
     "energy": ENERGY,
     "ours": OURS,
     "streaming": STREAMING,
+    "sound": SOUND,
     "interface": INTERFACE,
     "io_manager": IO_MANAGER,
     "makers": MAKERS,
@@ -392,6 +456,8 @@ def dialect_of(name: str) -> Dialect:
     """Dialect of a conversation."""
     if name in ("interface", "io_manager"):
         return PassthroughDialect(mlperf_tiny())
+    if name == "sound":
+        return interface_board()
     return streaming() if name == "streaming" else mlperf_tiny()
 
 

@@ -110,6 +110,13 @@ def test_board_that_was_left_listening_is_stopped_first() -> None:
     assert listening(line).window(FRAMES, warmup_count=0).window.count == FRAMES
 
 
+def test_edges_of_a_long_sound_are_kept() -> None:
+    """Those of 20 minutes are one line of the interface board, which is dropped for its length."""
+    double = InterfaceDouble(StreamingDouble(), sounds={SOUND: 8000})
+    timed = listening(VirtualLine(double, LineFaults(pieces=(4096,)))).window(1, warmup_count=0)
+    assert timed.window.count == len(timed.inference_ticks) == 8000
+
+
 class CutLine(VirtualLine):
     """A line on which the one who waits for the end of a sound is interrupted."""
 

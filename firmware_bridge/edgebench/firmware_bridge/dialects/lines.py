@@ -26,7 +26,7 @@ TERMINATOR = "%"
 COMMAND_MAX_CHARS = 79
 """The reference has room for 80 characters with the terminator, and cuts what is longer without a
 word."""
-_LINE_MAX_BYTES = 1 << 16
+LINE_MAX_BYTES = 1 << 16
 """A board that sends so much without an end of a line is not talking to us; `db print` of the
 streaming firmware is one line of three characters a byte."""
 _ENDS = re.compile(rb"\r|\n")
@@ -87,6 +87,7 @@ class LineDialect:
         *,
         chunk_bytes: int,
         max_chars: int = COMMAND_MAX_CHARS,
+        line_max_bytes: int = LINE_MAX_BYTES,
     ) -> None:
         """Make a dialect.
 
@@ -96,10 +97,12 @@ class LineDialect:
             beginnings: Pattern of beginnings that no line has in its middle.
             chunk_bytes: Bytes of input in one `db` command.
             max_chars: Longest command without its terminator.
+            line_max_bytes: Longest line of the board.
         """
         self.name = name
         self.chunk_bytes = chunk_bytes
         self.max_chars = max_chars
+        self._line_max_bytes = line_max_bytes
         self.quirks: set[Quirk] = set()
         self._patterns = patterns
         self._beginning = re.compile(beginnings)
@@ -135,7 +138,7 @@ class LineDialect:
         if not self._cut_echo():
             return []
         *whole, self._rest = _ENDS.split(self._rest)
-        if len(self._rest) > _LINE_MAX_BYTES:
+        if len(self._rest) > self._line_max_bytes:
             self._rest = b""
         events: list[TimedEvent] = []
         for number, line in enumerate(whole):

@@ -50,6 +50,9 @@ STREAMING_MODELS = ("sww01", "strww01")
 """Models of firmware that speaks this dialect."""
 MAX_CHARS = 1027
 """Its buffer has 1028 characters."""
+EDGES_MAX_BYTES = 1 << 20
+"""Some interface boards print all edges as one line: 37 500 of a sound of 20 minutes, with ten
+characters each."""
 
 _LIST = (
     line_pattern(
@@ -121,4 +124,5 @@ def interface_board() -> LineDialect:
         (*_INTERFACE, *MLPERF_TINY),
         rf"Duty cycle |{BEGINNINGS}",
         chunk_bytes=CHUNK_BYTES,
+        line_max_bytes=EDGES_MAX_BYTES,
     )

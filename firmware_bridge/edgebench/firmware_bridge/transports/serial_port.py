@@ -21,8 +21,8 @@ BOOTLOADER_BAUD_RATE = 1200
 """A board with USB of its own starts its bootloader when it is opened at this speed (Arduino's)."""
 BITS_PER_BYTE = 10
 """Start bit, eight bits, stop bit."""
-DRAIN_POLL_S = 0.05
-"""Longest pause between two looks at what the driver has yet to send."""
+DRAIN_FIRST_S, DRAIN_LAST_S = 0.0002, 0.05
+"""First and longest pause between two looks at what the driver has yet to send."""
 _SOCKET = "socket://"
 
 
@@ -109,7 +109,7 @@ class SerialLine:
         """
         if "://" in self.name:  # no driver of this machine has the bytes
             return
-        deadline_s = time.monotonic() + WRITE_S
+        deadline_s, pause_s = time.monotonic() + WRITE_S, DRAIN_FIRST_S
         left_bytes, before_bytes = self._port.out_waiting, 0
         while left_bytes:
             now_s = time.monotonic()
@@ -118,7 +118,9 @@ class SerialLine:
             elif now_s > deadline_s:
                 self._port.reset_output_buffer()
                 raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s")
-            time.sleep(min(left_bytes * BITS_PER_BYTE / self._port.baudrate, DRAIN_POLL_S))
+            # A line takes its time; USB does not know of it, and is through in a moment.
+            time.sleep(min(left_bytes * BITS_PER_BYTE / self._port.baudrate, pause_s))
+            pause_s = min(2 * pause_s, DRAIN_LAST_S)
             left_bytes, before_bytes = self._port.out_waiting, left_bytes
 
     def close(self) -> None:

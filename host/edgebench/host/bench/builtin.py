@@ -41,6 +41,6 @@ def find_model(name: str) -> Model:
     is_builtin = path.name == name and path.suffix and os.path.exists(builtin)
     if is_builtin and not os.path.exists(path):
         return open_model(builtin)
-    if name == IN_FIRMWARE and not os.path.exists(path):
+    if name == IN_FIRMWARE and not os.path.isfile(path):
         return model_on_device(name)
     return open_model(path)

@@ -150,15 +150,15 @@ class BenchRequest:
             UsageError: the model in its firmware is asked for, and there is none.
         """
         name = system.own_model
+        device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
+        if name is None and any(model.is_on_device for model in self.models):
+            raise UsageError(f"{device} has no model in its firmware")
         formats = {one for report in system.runtimes if report.is_target for one in report.formats}
         if name is None and formats and not self.has_named_models:
             # Microcontrollers run quantised models only.
             quantised = builtin_models(precision="int8")
             return replace(self, models=tuple(one for one in quantised if one.format in formats))
-        device = self.devices[0]  # as `--on` takes it; the board's own name is only a part of that
         if name is None or (system.takes_own_file and self.has_named_models):
-            if any(model.is_on_device for model in self.models):
-                raise UsageError(f"{device} has no model in its firmware")
             return self
         if self.has_named_models:
             raise OwnModelOnly(f"{device} takes no model: its firmware has {name}", device)

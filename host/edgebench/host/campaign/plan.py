@@ -239,4 +239,4 @@ def _fits(wanted: str | int, level: str | int | None) -> bool:
 def _path_of(name: str, folder: Path) -> str:
     """Path of a file beside the campaign file; the name itself if it is not there."""
     path = folder / name
-    return str(path.absolute()) if path.exists() else name
+    return str(path.absolute()) if path.is_file() else name
