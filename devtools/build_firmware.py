@@ -146,7 +146,9 @@ def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="build the firmware")
-    parser.add_argument("boards", nargs="*", choices=[*BOARDS, []], metavar="BOARD")
+    parser.add_argument(
+        "boards", nargs="*", metavar="BOARD", help=f"of {', '.join(BOARDS)}; default: the package's"
+    )
     parser.add_argument(
         "--output", type=Path, help="folder; default: build/firmware, or the package"
     )
@@ -157,6 +159,8 @@ def main() -> int:
     parser.add_argument("--encoding", choices=["int8", "uint8", "float32"], help="of its input")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)
+    if unknown := [name for name in names if name not in BOARDS]:
+        parser.error(f"no such board: {unknown[0]}; there are {', '.join(BOARDS)}")
     is_local = options.boards or options.check or options.energy or options.model
     default = ROOT / "build/firmware" if is_local else PACKAGED
     folder = options.output or default
@@ -179,6 +183,8 @@ def main() -> int:
             differing.append(name)
     for name in differing:
         print(f"error: {name} is not what the package holds", file=sys.stderr)
+    if options.check and not differing:
+        print("the same bytes as in the package")
     return 1 if differing else 0
 
 

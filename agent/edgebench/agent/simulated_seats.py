@@ -138,7 +138,7 @@ class SimulatedDirectory:
         except (UsageError, OSError) as exc:
             error = UsageError(f"{exc.strerror}: {path}") if isinstance(exc, OSError) else exc
             # It may be half written.
-            return before or (stamp, SeatOffer(name, name, partial(_refuse, error)))
+            return before or (stamp, SeatOffer(name, name, _refuse, trouble=error))
         return stamp, SeatOffer(device.serial or name, name, partial(_open, device, name))
 
 
@@ -160,5 +160,5 @@ def _open(device: SimulatedDeviceFile, wanted: str, name: str, state: Path) -> S
     return _plan(name, state, device.board, shown=name, wiring=Wiring(), serial=serial)
 
 
-def _refuse(error: UsageError, _name: str, _state: Path) -> SeatPlan:
-    raise error
+def _refuse(name: str, _state: Path) -> SeatPlan:
+    raise UsageError(f"no device: {name}")

@@ -76,7 +76,8 @@ def _list(options: argparse.Namespace) -> ExitCode:
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(devices))}, indent=1))
     else:
-        console().print(devices_table(devices))
+        out = console()
+        out.print(devices_table(devices, width=out.width))
     return ExitCode.DONE
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
-from edgebench.host.show.tables import text
+from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
 
 _ACCESS_STYLES = {
@@ -29,32 +29,45 @@ _COLUMNS = {
     "remark": 20,
 }
 """Columns of the table, and their least widths: 91 with the 13 between them."""
+_NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes": 15, "remark": 13}
+"""The same on a terminal with less room, where the last one gets what is left of it: 60 with the 8
+between them."""
+_WIDE = sum(_COLUMNS.values()) + 13
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def devices_table(found: Sequence[DiscoveredDevice], now: datetime | None = None) -> Table:
-    """All devices, usable or not, in 100 columns.
+def devices_table(
+    found: Sequence[DiscoveredDevice], now: datetime | None = None, *, width: int = PIPE_WIDTH
+) -> Table:
+    """All devices, usable or not; temperature and age where there is room for them.
 
     Args:
         found: The devices.
         now: Time of the list, to say how long ago a device was seen; None: now.
+        width: Columns of the terminal.
     """
     now = now or datetime.now(timezone.utc)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, least in _COLUMNS.items():
-        table.add_column(name, overflow="fold", min_width=least)
+    is_wide = width >= _WIDE
+    columns = _COLUMNS if is_wide else _NARROW_COLUMNS
+    left = max(0, width - sum(_NARROW_COLUMNS.values()) - 8)
+    for name, least in columns.items():
+        fixed = None if is_wide else least + (left if name == "remark" else 0)
+        table.add_column(name, overflow="fold", min_width=least, width=fixed)
     for device in found:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
         profile = [system.device.profile] if system else []
-        table.add_row(
-            Text.assemble(text(device.name), "\n", (text(device.address).plain, "dim")),
-            _access(device),
-            text(_temperature(device)),
-            text(_seen(device, now)),
-            text("\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT),
-            text("\n".join(_remarks(device, now))),
-        )
+        runtimes = "\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT
+        cells = {
+            "device": Text.assemble(text(device.name), "\n", (text(device.address).plain, "dim")),
+            "access": _access(device),
+            "temp": text(_temperature(device)),
+            "seen": text(_seen(device, now)),
+            "profile, runtimes": text(runtimes),
+            "remark": text("\n".join(_remarks(device, now))),
+        }
+        table.add_row(*(cells[name] for name in columns))
     return table
 
 

@@ -247,6 +247,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if type(error) is e.UsageError and command and command != "pair":
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
+    if type(error) is e.StoreError and command == "lab export":
+        return "choose another file: edgebench lab export FILE"
     own = {"meters": _OF_METERS, "bridge": _OF_BRIDGE, "pair": _OF_PAIRING}
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

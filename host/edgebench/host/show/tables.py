@@ -61,7 +61,7 @@ PIPE_WIDTH = 160
 GAP = 2
 """Columns of the terminal between two columns of a table."""
 NARROW_NAME = 10
-"""A name is not folded to fewer columns than this: results of less weight make room first."""
+"""Results of less weight make room before a name is folded to fewer columns than this."""
 WIDE_NAME = 24
 """Columns that a name gets before times of loading, memory and counts are shown."""
 WIDE_ONLY = 112
@@ -133,11 +133,14 @@ def results_table(
     ]
     name_widths: dict[str, int] = {}
     fitting = _fitted(filled, width, keeps_device=is_of_several)
-    free = width - sum(one.width(NARROW_NAME) + GAP for one in fitting)
+    narrow = NARROW_NAME
+    while narrow > 1 and sum(one.width(narrow) + GAP for one in fitting) > width:
+        narrow -= 1  # a name is folded further before a number is cut
+    free = width - sum(one.width(narrow) + GAP for one in fitting)
     for one in reversed(fitting):  # a verdict is folded last
         if not one.column.is_number:
-            wider = min(one.width(width) - one.width(NARROW_NAME), max(free, 0))
-            name_widths[one.title] = one.width(NARROW_NAME) + wider
+            wider = min(one.width(width) - one.width(narrow), max(free, 0))
+            name_widths[one.title] = one.width(narrow) + wider
             free -= wider
     for one in fitting:
         if one.column.is_number:
@@ -166,7 +169,7 @@ class _FilledColumn:
         if self.column.is_number:
             return natural
         words = [word for cell in self.cells for word in str(cell).split()]
-        if self.column.name == "verdict" and name_width == NARROW_NAME:
+        if self.column.name == "verdict" and name_width <= NARROW_NAME:
             return max(map(_width, (self.title, *words)))
         return max(_width(self.title), min(natural, name_width))
 

@@ -49,7 +49,7 @@ class WatchTable:
 
     def table(self) -> Table:
         """All devices that were heard of, by name."""
-        made = plain_table("device", "state", "run", "phase", "temperature", "clock", "load")
+        made = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
             made.add_row(

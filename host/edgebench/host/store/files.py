@@ -66,7 +66,9 @@ def read_record(directory: Path) -> RunRecord:
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
         return from_outside(migrated_record(json.loads(path.read_bytes())), RunRecord)
-    except (OSError, ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
+    except OSError as exc:
+        raise RunDamaged(f"record of the run is not readable: {exc.strerror}: {path}") from exc
+    except (ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"record of the run is not readable: {exc}: {path}") from exc
 
 

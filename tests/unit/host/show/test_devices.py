@@ -44,7 +44,9 @@ OLD = DiscoveredDevice("old", "192.0.2.9:7747", Access.READY, "09", system=SYSTE
 def lines_of(devices: Sequence[DiscoveredDevice], width: int = 100) -> list[str]:
     """What a terminal of this width shows."""
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(devices_table(devices, NOW))
+    Console(file=out, width=width, color_system=None).print(
+        devices_table(devices, NOW, width=width)
+    )
     return out.getvalue().splitlines()
 
 
@@ -119,3 +121,16 @@ def test_line_of_a_check() -> None:
     assert check_line(bare) == "old: well"
     ill = HealthCheck(name="pi4", state=CheckState.UNWELL, reason="disk full")
     assert check_line(ill) == "pi4: not well: disk full"
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_narrow_terminal_shows_every_word(width: int) -> None:
+    """Runtimes are cut off at the edge of the terminal, and remarks are not there at all."""
+    lines = lines_of([BUSY, LOST], width)
+    assert max(map(len, lines)) <= width
+    shown = "".join("".join(lines).split())
+    for word in (*(one.name for one in RUNTIMES if one.is_usable), "labels:", "unreachable"):
+        assert word in shown
+    place = next(line.index("remark") for line in lines if "remark" in line)
+    remarks = "".join("".join(line[place:].split()) for line in lines)
+    assert "".join(AWAY.split()) in remarks

@@ -215,6 +215,8 @@ def test_devices_of_two_kinds_are_told_apart_by_whole_names_and_numbers(width: i
     for whole in ("pi5/nucleo", "local/qemu", "jetson", format_ns(timed.metrics.latency_ns.p50)):
         assert whole in text
     assert "…" not in text
+    narrow = printed(results_table(sets, 60, ["jetson"]), 60)
+    assert format_ns(timed.metrics.latency_ns.p50) in narrow, "a name is folded first"
 
 
 @pytest.mark.parametrize(
