@@ -104,7 +104,7 @@ def _run_specs(draw: st.DrawFn) -> RunSpec:
         target_latency_s=latency_s,
         target_percentile=draw(st.floats(0, 1, exclude_min=True, exclude_max=True)),
         sample_count=draw(st.integers(1, MAX_SAMPLES)),
-        threads=draw(st.integers(1, MAX_THREADS)),
+        threads=1 if engine is Engine.TARGET else draw(st.integers(1, MAX_THREADS)),
         delegate=draw(st.none() | st.text()),
         seed=draw(st.integers(0, 2**63 - 1)),
         cpus=tuple(draw(st.lists(st.integers(0, MAX_CPUS - 1), max_size=4))),
