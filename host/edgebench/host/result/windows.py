@@ -10,7 +10,8 @@ class WindowSummary:
     """Windows of inferences in a row, each timed as a whole.
 
     The target times them; one in energy mode tells no time, and a meter that sees the edges of its
-    pin does. Where neither did, the times are None.
+    pin does. Where neither did, the times are None. Of streaming firmware, an interface board
+    times single inferences: a resolution then, and no time of windows.
     """
 
     count: int
@@ -27,8 +28,8 @@ class WindowSummary:
     """Longest less shortest of these times, over the median."""
     resolution_ratio: float | None
     """Two ticks of the target's counter over the shortest window, or over the shortest inference
-    where single ones are timed: no smaller difference is one. None where a meter timed the
-    windows."""
+    where single ones are timed: no smaller difference is one. None where neither the target nor
+    an interface board timed anything."""
     clock_ratio: float | None = None
     """Time on the target's counter over that on the clock of the machine beside it; None where the
     target is emulated, or tells no time."""
