@@ -41,8 +41,8 @@ ONE_RUN_ONLY = (
 """Errors that end one run of several; any other ends them all."""
 BASELINE, CANDIDATE = "baseline", "candidate"
 MIN_EDGES_IDLE_S = 0.5
-"""Shortest idle time beside a board whose windows a meter times by edges: the last edges reach the
-host after the last inference, those of a PPK2 and an LPM01A within some tenths of a second."""
+"""Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach the
+host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def refuse_unseen_edges(energy: EnergyRequest, *, has_dataset: bool) -> None:
     if idle_s is not None and idle_s < MIN_EDGES_IDLE_S:
         raise UsageError(
             f"--idle must be at least {MIN_EDGES_IDLE_S:g} s with a microcontroller, got "
-            f"{idle_s:g} s: the last edges of its windows reach the meter after the last inference"
+            f"{idle_s:g} s: the meter's data reach the host late, and must contain the last edges"
         )
 
 
