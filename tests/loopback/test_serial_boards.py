@@ -223,7 +223,7 @@ def test_model_in_a_firmware_that_has_none_is_refused(desk: Desk) -> None:
 
 
 def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: Desk) -> None:
-    """A board that infers what it hears has no number, or one of the sound's own pace."""
+    """Streaming firmware has no number, or one of the sound's own pace."""
     (stored,) = desk.host.lab.bench(on=[f"{desk.device}/hears"], runs=1, **SHORT)
     run = stored.result
     windows, latency = run.metrics.windows, run.metrics.latency_ns

@@ -279,14 +279,14 @@ def connected(board: Board) -> BoardFacts:
     """What a board is that runs inferences on demand.
 
     Raises:
-        ModelRefused: it does not: it listens, with the model that it has.
+        ModelRefused: it does not: it has streaming firmware with a model of its own.
         TargetError: it does not answer.
     """
     facts = board.connect(DEFAULT_BAUD_RATES)
     if facts.timestamps is None:
         raise ModelRefused(
             f"{facts.name} takes no model: its streaming firmware has {facts.model_name}, and "
-            "infers what it hears"
+            "runs on live audio"
         )
     return facts
 

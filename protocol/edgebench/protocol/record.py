@@ -464,8 +464,8 @@ class TargetRecord:
     is_read_back: bool = True
     """Whether the inputs on the target were compared with those that were sent."""
     pace_ns: int | None = None
-    """Interval of the inferences of a target that infers what it hears, which nobody sends to it;
-    None: it infers when it is asked."""
+    """Interval of the inferences of streaming firmware, which classifies audio continuously; None:
+    the target infers when it is asked."""
     inputs_clipped_ratio: float | None = None
     """Share of the given values beyond the range of a quantised input, as in `WorkerRecord`."""
     check: CheckFacts = field(default_factory=CheckFacts)

@@ -119,9 +119,9 @@ class OpenTarget(Protocol):
 
     @property
     def pace_ns(self) -> int | None:
-        """Interval of the inferences of a target that infers what it hears; None: when it is asked.
+        """Interval of the inferences of streaming firmware; None: it infers when it is asked.
 
-        What it hears says how many inferences a window has, and nothing can come before one.
+        The sound says how many inferences a window has, and no warm-up can come before one.
         """
         ...
 

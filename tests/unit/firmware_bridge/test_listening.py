@@ -1,4 +1,4 @@
-"""The streaming wake-word firmware: windows of what it hears, over a line that damages it."""
+"""The streaming wake-word firmware: windows of audio frames, over a line that damages it."""
 
 from __future__ import annotations
 

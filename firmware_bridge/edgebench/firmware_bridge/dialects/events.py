@@ -232,7 +232,7 @@ class ListeningEnd:
 
 @dataclass(frozen=True, slots=True)
 class ActivationsHead:
-    """Line before the activations of all frames that were heard."""
+    """Line before the activations of all audio frames."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 It ends its replies in `m-ready` as well, but repeats every command in a line of its own, has errors
 without a prefix, counts the bytes of a load, and prints no timestamp. The text of `help` ends in a
-terminator of ours, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies what it
-hears between `start` and `stop`.
+terminator of ours, a stray `%`, before `m-ready`. It cannot run `infer`: it classifies audio
+continuously between `start` and `stop`.
 
     start%   →  Received command: start
                 Listening for I2S data ...

@@ -102,8 +102,8 @@ def _metered(
 ) -> WindowMeasurement:
     """Numbers of a target that tells no time: those of the meter's clock, or none.
 
-    Where it infers what it hears, each inference may be timed by the board that plays to it. A
-    window is as long as the sound then, and says nothing of an inference.
+    An interface board may time each inference of streaming firmware. A window is as long as the
+    sound then, and says nothing of an inference.
     """
     inference_ns = _inference_ns(target)
     latency = None if inference_ns is None else summarize(inference_ns)

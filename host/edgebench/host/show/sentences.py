@@ -177,7 +177,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "inputs_read_back": {
         "": "the inputs on the device are those that were sent",
         "not_told": "the firmware does not tell which input it has got",
-        "heard": "the device infers what it hears: no inputs are sent to it",
+        "heard": "the device runs on live audio: no inputs are sent to it",
     },
     "window_range": {
         "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
