@@ -47,7 +47,7 @@ METERS_VARIABLE = "EDGEBENCH_METERS"
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
     (Unreachable, "start one: edgebench-agent serve"),
     (SimulationMissing, "run this where all of edgebench is installed, as on a host"),
-    (PortTaken, "listen elsewhere: edgebench-agent serve --listen :7748"),
+    (PortTaken, f"listen elsewhere: edgebench-agent serve --listen :{DEFAULT_PORT + 1}"),
     (TargetDriverMissing, "bring it along, on a host: edgebench deploy USER@HOST --bridge"),
     (TargetError, "see what runs here already: edgebench-agent status"),
     (UsageError, "see what it takes: edgebench-agent serve --help"),
@@ -94,7 +94,8 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning):
-        second = "start a second one: edgebench-agent --state DIR serve --listen :7748"
+        listen = f"serve --listen :{DEFAULT_PORT + 1}"
+        second = f"start a second one: edgebench-agent --state DIR {listen}"
         return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 

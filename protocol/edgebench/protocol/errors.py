@@ -54,7 +54,7 @@
     │   ├── SimulationMissing        the simulated boards are not installed there
     │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
     │   ├── FlashToolMissing         no program writes firmware onto this board
-    │   ├── PortTaken                another program listens there already
+    │   ├── PortTaken                the agent cannot listen there
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              nobody answers at that address
@@ -460,7 +460,7 @@ class FlashToolMissing(TargetError):
 
 
 class PortTaken(TargetError):
-    """The agent cannot listen on the device: its port is in use, or its address is no own one."""
+    """The agent cannot listen there: the port is in use, or the address is not the device's."""
 
 
 class AgentRunning(TargetError):

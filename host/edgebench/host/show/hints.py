@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from edgebench.protocol import errors as e
+from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -137,7 +138,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
     (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
-    (e.PortTaken, "choose another one: edgebench deploy USER@HOST --port 7748"),
+    (
+        e.PortTaken,
+        f"choose another one: edgebench deploy USER@HOST --port {DEFAULT_PORT + 1}",
+    ),
     (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
     (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
     (
