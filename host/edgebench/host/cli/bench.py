@@ -43,7 +43,8 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("bench", "Measure models. Without a model, the built-in ones.")
     made.epilog = (
-        "A microcontroller whose firmware takes no model runs the one in it, where none is named."
+        "Without a model, a microcontroller that takes models gets the built-in int8 one; another "
+        "runs the one in its firmware (also: `firmware`)."
     )
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
     made.add_argument(
