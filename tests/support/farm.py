@@ -168,14 +168,14 @@ class Rack:
 
 @dataclass
 class HostMachine:
-    """A machine with a host, whose store is a disk of its own: it coordinates, or is a lab."""
+    """A machine with a host, whose store is a disk of its own: it coordinates, or is a lab host."""
 
     name: str
     machine: Namespace
     host: Host
     errors: Path
     process: Supervised | None = None
-    """Its process, if it is a lab."""
+    """Its process, if it is a lab host."""
 
     @property
     def disk(self) -> Path:
@@ -184,7 +184,7 @@ class HostMachine:
 
     @property
     def store(self) -> Store:
-        """The store of its runs; a lab's are on their way."""
+        """The store of its runs; a lab host's are on their way."""
         root = self.host.lab.store.root
         return Store(root if self.process is None else root / LAB_DIRECTORY)
 
@@ -200,7 +200,7 @@ class HostMachine:
 
 @dataclass
 class SchedulerMachine:
-    """A machine with the scheduler of the labs."""
+    """A machine with the scheduler of the lab hosts."""
 
     machine: Namespace
     process: Supervised
@@ -359,7 +359,7 @@ def _rack(name: str, count: int, farm: Farm, stack: ExitStack) -> Rack:
 
 
 def _pair(farm: Farm) -> None:
-    """Pair with all agents, from the machine of the host or of the first lab; the others join."""
+    """Pair with all agents, from the machine of the host or the first lab host; others join."""
     strings = [rack.pairing_string() for rack in farm.racks]
     first, *others = farm.labs or [farm.host]
     lab = farm.folder / "lab.json"
@@ -393,7 +393,7 @@ def _wire(farm: Farm, stack: ExitStack) -> None:
 
 
 def _begin_labs(farm: Farm, stack: ExitStack) -> None:
-    """Start the scheduler and the labs."""
+    """Start the scheduler and the lab hosts."""
     machine = farm.network.add()
     address = ("--host", machine.address, "--port", str(SCHEDULER_PORT))
     process = Supervised(

@@ -117,7 +117,7 @@ class Report:
 
 
 OF_CLUSTER = (Kind.LAB, Kind.SCHEDULER)
-"""Faults that need a farm with labs."""
+"""Faults that need a farm with lab hosts."""
 
 
 def draw(seed: int, count: int, *, has_labs: bool) -> list[Fault]:

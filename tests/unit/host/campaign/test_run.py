@@ -130,8 +130,8 @@ def test_reference_is_made_before_what_is_held_against_it(tmp_path: Path) -> Non
     assert [order.cell.model for order in device.orders] == [FP32, INT8]
 
 
-def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> None:
-    """A run that may have been made counts as failed, or nobody sees which lab has the device."""
+def test_lab_host_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> None:
+    """A run that may have been made counts as failed, or nobody sees which lab host has it."""
     device = RefusingDevice(LinkLost("lab host rack-1 does not answer"))
     work = campaign_on(device, Store(tmp_path))
     [error] = measure(work, device)
@@ -142,8 +142,8 @@ def test_lab_that_is_gone_is_noted_and_its_run_stays_open(tmp_path: Path) -> Non
     assert intended[0].is_unsettled
 
 
-def test_device_that_no_lab_offers_is_given_up_at_once(tmp_path: Path) -> None:
-    """Labs were waited for already, and then they are waited for again."""
+def test_device_that_no_lab_host_offers_is_given_up_at_once(tmp_path: Path) -> None:
+    """Lab hosts were waited for already, and then they are waited for again."""
     device = RefusingDevice(LabHostsUnreachable("no lab host offers local"))
     work = campaign_on(device, Store(tmp_path), replace(SPEC, wait_s=3600))
     [error] = measure(work, device)

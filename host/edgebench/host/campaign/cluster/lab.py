@@ -1,4 +1,4 @@
-"""A lab host: makes the runs that coordinators ask for, on the devices of its lab host.
+"""A lab host: makes the runs that coordinators ask for, on the devices of its lab.
 
 Theory of operation. A lane of a campaign is a thread here. It does one job after another: it
 settles what was begun on its device, then it makes runs. What happens it reports, and its
