@@ -261,7 +261,7 @@ class DetectionsHead:
 
 @dataclass(frozen=True, slots=True)
 class ProcessingHead:
-    """Line before the times at which the processing of frames began or ended, each 10 µs."""
+    """Line before the times at which processing of frames began or ended, in units of 10 µs."""
 
     is_end: bool
 
