@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,7 +61,12 @@ from edgebench.host.store.address import find_run, find_runs
 from edgebench.host.store.incomplete import follow_agent
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.host.transports import local as local_transport
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, NoSuchDevice
+from edgebench.protocol.errors import (
+    DeviceNotOffered,
+    EdgebenchError,
+    MeasurementError,
+    NoSuchDevice,
+)
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
 if TYPE_CHECKING:
@@ -655,7 +661,8 @@ class Lab:
 
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
-            NoSuchDevice: it names a device that is not paired, or that no lab host offers.
+            NoSuchDevice: it names a device that is not paired.
+            DeviceNotOffered: it names one that no lab host offers.
             LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
         told = watcher or Watcher()
@@ -670,9 +677,9 @@ class Lab:
                 known = [device.name for device in offered]
                 for name in names:
                     if name not in known:
-                        raise NoSuchDevice(
-                            f"no lab host offers {name}; offered: {', '.join(known)}; to offer it: "
-                            f"edgebench lab work ADDRESS --on {name}"
+                        raise DeviceNotOffered(
+                            f"no lab host offers {name}; offered: {', '.join(known)}",
+                            shlex.quote(name),
                         )
                 return names
             return [device.name for device in self._healthy([word], farm, told)]

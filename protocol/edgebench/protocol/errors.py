@@ -6,6 +6,7 @@
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
+    │   │   ├── DeviceNotOffered         no lab host of a cluster offers a device
     │   │   └── AllQuarantined           every device that fits is left out until it is well again
     │   ├── BoardKnown               an agent to pair with may be on a board that is known
     │   ├── NoSuchMeter              no energy meter has that name, or it cannot be used here
@@ -176,6 +177,15 @@ class NoSuchDevice(UsageError):
     """No known device, or several, match a name; or an agent has no seat of that name."""
 
     code = ErrorCode.NO_SUCH_DEVICE
+
+
+class DeviceNotOffered(NoSuchDevice):
+    """No lab host of a cluster offers a device."""
+
+    def __init__(self, text: str, device: str) -> None:
+        super().__init__(text)
+        self.device = device
+        """Its name, as a shell takes it."""
 
 
 class AllQuarantined(NoSuchDevice):

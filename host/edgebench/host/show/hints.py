@@ -18,6 +18,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "tcp://SCHEDULER:8786; then resume: edgebench campaign resume --cluster …",
     ),
     (
+        e.DeviceNotOffered,
+        "offer it, on its lab host: edgebench lab work tcp://SCHEDULER:8786 --on {error.device}",
+    ),
+    (
         e.AllQuarantined,
         "see whether it is well again: edgebench devices check {error.device}; or name it: "
         "--on {error.device}",
