@@ -189,7 +189,9 @@ def test_recording_of_a_plug_is_trusted_as_far_as_it_goes(
 
 def test_recording_of_a_gpu_by_nvidias_client(host: Host, tmp_path: Path) -> None:
     """The library is found in a test, and not where a user has it."""
-    pytest.importorskip("pynvml", reason="the reader of the counter")
+    pytest.importorskip(
+        "pynvml", reason="nvidia-ml-py is not installed: the driver reads the counter by it"
+    )
     with fake_gpu(tmp_path / "gpu") as gpu, pytest.MonkeyPatch.context() as patch:
         gpu.be(power_w=40.0)
         for variable, value in gpu.environment.items():

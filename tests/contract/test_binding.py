@@ -96,7 +96,7 @@ def test_library_without_a_trivial_model_is_told() -> None:
         name = "other"
         formats = ("pte",)
 
-    facts = measure_binding(Other(), ())  # type: ignore[arg-type]  # not whole
+    facts = measure_binding(Other(), ())  # type: ignore[arg-type]  # has part of a driver
     assert facts == BindingFacts(reason="no trivial model in the formats of this runtime")
 
 
@@ -110,5 +110,5 @@ def test_exception_is_told_and_not_raised() -> None:
         def load(self, path: str, options: LoadOptions) -> LoadedModel:
             raise RuntimeError("no")
 
-    facts = measure_binding(Refusing(), ())  # type: ignore[arg-type]  # not whole
+    facts = measure_binding(Refusing(), ())  # type: ignore[arg-type]  # has part of a driver
     assert facts == BindingFacts(reason="the trivial model fails: RuntimeError")

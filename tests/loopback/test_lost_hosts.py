@@ -60,7 +60,7 @@ def test_run_that_takes_too_long_keeps_what_it_measured(agent: AgentProcess, pai
     """A device that throttles to a third of its speed loses a run of an hour."""
     limits = Limits(measure_timeout_s=2.0)
     [run] = paired.lab.bench(
-        *(MODEL,),
+        MODEL,
         runs=1,
         on=["board"],
         preset="quick",

@@ -398,7 +398,7 @@ def test_meter_records_from_before_the_idle_time_until_after_it(wired: Bench) ->
 
 def test_device_is_watched_while_it_is_idle(plain: Bench) -> None:
     """Nobody knows how warm the device was while its idle power was taken."""
-    run = plain.run(replace(SPEC, idle_duration_s=1.0), None)  # ten looks, of which one counts
+    run = plain.run(replace(SPEC, idle_duration_s=1.0), None)  # ten samples; one is enough
     trace = np.fromfile(run.directory / TELEMETRY_FILE, "<i8")
     times_ns = trace[: len(trace) // len(TELEMETRY_COLUMNS)]
     idle_ns = [event.time_ns for event in run.record.events if event.kind in ("idle", IDLE_ENDED)]

@@ -222,7 +222,7 @@ class KasaEmulator(TcpServer):
 
     @property
     def answered(self) -> int:
-        """As above."""
+        """Number of requests that were answered."""
         return len(self.questions)
 
     def _serve(self, connection: socket.socket) -> None:

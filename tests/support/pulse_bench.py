@@ -26,9 +26,9 @@ from support.pulse_instruments import ACTIVE_W, SUPPLY_V
 from support.reference_kernels import BUILT_IN
 
 INFERENCE_US = 2000
-"""A board's inference always takes as long. In fact it computes for a tenth of it."""
+"""Least time of an inference on the emulated board; computing takes a tenth of it."""
 POWER_STEP_W = 5e-6
-"""10.00 mW; a PPK2 counts in steps of 46 µA there, of which the nearest is 0.05 % off."""
+"""Tolerance of the mean power: 0.05 % of 10 mW, as a PPK2 counts in steps of 46 µA."""
 LATE_MAX_S = 3e-3
 """Two samples of a PowerShield, one at each end of a window; and the pin's own file is late."""
 

@@ -62,13 +62,13 @@ class _Module(Protocol):
     @property
     def __name__(self) -> str: ...
     @property
-    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
+    def IDENTITY(self) -> Mapping[str, str]: ...  # noqa: N802  # named as in the module
     @property
-    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802  # name of a constant
+    def FILES(self) -> Mapping[str, str | bytes]: ...  # noqa: N802  # named as in the module
     @property
-    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
+    def LINKS(self) -> Mapping[str, str]: ...  # noqa: N802  # named as in the module
     @property
-    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802  # name of a constant
+    def COMMANDS(self) -> Mapping[str, str]: ...  # noqa: N802  # named as in the module
 
 
 def _board(module: _Module) -> BoardTree:

@@ -343,7 +343,7 @@ def test_agent_that_ends_while_a_device_leaves_waits_for_its_run(tmp_path: Path)
             await spooled.wait()
             await lose_device()
 
-        seat.lose_device = slowly  # type: ignore[method-assign]  # a slow one
+        seat.lose_device = slowly  # type: ignore[method-assign]  # waits for the spool
         following = asyncio.create_task(hotplug.follow())
         (directory / "pi.toml").unlink()
         await leaving.wait()

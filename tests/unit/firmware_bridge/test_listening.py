@@ -170,6 +170,7 @@ def test_damaged_line_costs_a_window_or_nothing(
         before = len(line.pulses_ns)
         timed = board.window(FRAMES, warmup_count=0)
     except TargetError:
+        assert lost_to_board or lost_to_host, "whole lines give a window"
         return
     assert timed.window.count == double.heard_count
     assert timed.is_repeated or len(line.pulses_ns) - before == 2

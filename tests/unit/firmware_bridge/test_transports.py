@@ -130,8 +130,10 @@ class StuckPort:
     """A port whose driver keeps bytes, as the board at its line does not take them."""
 
     baudrate = 115_200
-    waiting = 300
-    """Bytes that the driver has; one fewer at each look, down to those that stay."""
+
+    def __init__(self) -> None:
+        self.waiting = 300
+        """Bytes that the driver has; one fewer at each look, down to those that stay."""
 
     def write(self, data: bytes) -> int:
         """Take all of them."""
@@ -140,12 +142,12 @@ class StuckPort:
     @property
     def out_waiting(self) -> int:
         """What was not sent yet."""
-        StuckPort.waiting = max(297, StuckPort.waiting - 1)
-        return StuckPort.waiting
+        self.waiting = max(297, self.waiting - 1)
+        return self.waiting
 
     def reset_output_buffer(self) -> None:
         """Throw them away."""
-        StuckPort.waiting = 0
+        self.waiting = 0
 
 
 def test_board_that_stops_reading_does_not_hold_its_worker(
@@ -155,12 +157,13 @@ def test_board_that_stops_reading_does_not_hold_its_worker(
     monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
     with closing(open_line(terminal[0], 115_200)) as line:
         assert isinstance(line, SerialLine)
+        port = StuckPort()
         with monkeypatch.context() as patched:
-            patched.setattr(line, "_port", StuckPort())
+            patched.setattr(line, "_port", port)
             with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s$") as caught:
                 line.write(b"name%")
         assert caught.value.code is not ErrorCode.DEVICE_GONE
-        assert StuckPort.waiting == 0, "closing the port waits for them"
+        assert port.waiting == 0, "closing the port waits for them"
 
 
 def test_board_behind_a_socket_is_measured() -> None:

@@ -26,7 +26,9 @@ from edgebench.meters.uncertainty import Kind
 @pytest.fixture
 def gpu(tmp_path: Path) -> Iterator[FakeGpu]:
     """A board of 40 W."""
-    pytest.importorskip("pynvml", reason="the reader of the counter")
+    pytest.importorskip(
+        "pynvml", reason="nvidia-ml-py is not installed: the driver reads the counter by it"
+    )
     with fake_gpu(tmp_path / "gpu") as found:
         yield found
 
@@ -168,7 +170,9 @@ def test_driver_that_is_loaded_anew_counts_from_zero() -> None:
 
 def test_machine_without_a_driver_says_so() -> None:
     """A machine without a GPU shows a traceback."""
-    pytest.importorskip("pynvml", reason="the reader of the counter")
+    pytest.importorskip(
+        "pynvml", reason="nvidia-ml-py is not installed: the driver reads the counter by it"
+    )
     code = (
         "from edgebench.meters.registry import find_meter; print(find_meter('nvml').open().reason)"
     )

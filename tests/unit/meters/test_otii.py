@@ -59,7 +59,10 @@ def recorded(server: OtiiEmulator, path: Path) -> tuple[Decoded, str | None]:
 
 def test_server_is_one_for_the_client_of_its_maker() -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    client_of: Any = pytest.importorskip("otii_tcp_client.otii_client", reason="the second reader")
+    client_of: Any = pytest.importorskip(
+        "otii_tcp_client.otii_client",
+        reason="otii-tcp-client is not installed: it reads our emulator as a second client",
+    )
     with OtiiEmulator(current_a=ramp) as server:
         client = client_of.OtiiClient()
         otii = client.connect(host="127.0.0.1", port=server.port, try_for_seconds=1)

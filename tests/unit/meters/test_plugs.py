@@ -103,8 +103,13 @@ def opened(text: str) -> Header:
 @pytest.mark.filterwarnings("ignore")  # of the client and what it is built on
 def test_shelly_is_one_for_aioshelly() -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    aioshelly = pytest.importorskip("aioshelly.rpc_device", reason="the second reader")
-    aiohttp = pytest.importorskip("aiohttp", reason="what it is built on")
+    aioshelly = pytest.importorskip(
+        "aioshelly.rpc_device",
+        reason="aioshelly is not installed: it reads our emulator as a second client",
+    )
+    aiohttp = pytest.importorskip(
+        "aiohttp", reason="aiohttp is not installed: aioshelly reads our emulator by it"
+    )
     from aioshelly.common import ConnectionOptions, get_info
 
     async def look(port: int) -> tuple[dict[str, Any], Any, str]:
@@ -127,7 +132,9 @@ def test_shelly_is_one_for_aioshelly() -> None:
 @pytest.mark.parametrize("is_first", [False, True])
 def test_kasa_plug_is_one_for_python_kasa(is_first: bool) -> None:
     """Our emulator speaks a language of its own, and our driver understands it."""
-    kasa = pytest.importorskip("kasa", reason="the second reader")
+    kasa = pytest.importorskip(
+        "kasa", reason="python-kasa is not installed: it reads our emulator as a second client"
+    )
 
     async def look(port: int) -> tuple[str, float, float]:
         config = kasa.DeviceConfig(

@@ -85,8 +85,9 @@ def test_other_client_of_the_same_unit_reads_its_calibration() -> None:
 
 def test_second_client_of_the_same_unit_measures_the_same() -> None:
     """One client agrees with us by its own mistake."""
-    ppk2lab: Any = pytest.importorskip("ppk2lab", reason="it needs Python 3.11")
-    transports: Any = pytest.importorskip("ppk2lab.transport.serial", reason="part of it")
+    reason = "ppk2lab is not installed, which needs Python 3.11: it reads our emulator, too"
+    ppk2lab: Any = pytest.importorskip("ppk2lab", reason=reason)
+    transports: Any = pytest.importorskip("ppk2lab.transport.serial", reason=reason)
     with (
         Ppk2Emulator(waveform=square) as emulator,
         ppk2lab.PPK2.open(transport=transports.SerialTransport(emulator.path)) as device,

@@ -103,7 +103,7 @@ def test_ten_milliwatts_are_ten_milliwatts(seed: int, tmp_path: Path) -> None:
 
 
 def test_time_without_a_sound_is_in_the_interval(tmp_path: Path) -> None:
-    """A board that hears nothing for a while has another energy per inference, and as sure."""
+    """Silence within a window changes the energy per inference, and the interval does not widen."""
     bench = bench_of(3, count=300)
     power = recording_of(bench, tmp_path)
     gross = analysed(power, bench.windows)[1].median.energy_j_per_inference
