@@ -101,8 +101,10 @@ def _first(exc: BaseException, path: Path = ()) -> Complaint:
     """The first complaint."""
     if isinstance(exc, ForbiddenExtraKeysError):
         extra = min(exc.extra_fields)
-        known = ", ".join(one.name for one in fields(exc.cl)) if is_dataclass(exc.cl) else ""
-        return Complaint((*path, extra), f"no such key{known and '; available: '}{known}")
+        what = "no such key"
+        if is_dataclass(exc.cl):
+            what += f"; available: {', '.join(one.name for one in fields(exc.cl))}"
+        return Complaint((*path, extra), what)
     if isinstance(exc, BaseValidationError):
         # A misspelt key is missing, too; the unknown key says more.
         inner = min(exc.exceptions, key=lambda one: not isinstance(one, ForbiddenExtraKeysError))

@@ -30,8 +30,8 @@ _COLUMNS = {
 }
 """Columns of the table, and their least widths: 91 with the 13 between them."""
 _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes": 15, "remark": 13}
-"""The same on a terminal with less room, where the last one gets what is left of it: 60 with the 8
-between them."""
+"""Columns on a narrower terminal, and their least widths: 60 with the 8 between them. The last one
+gets the room that is left."""
 _WIDE = sum(_COLUMNS.values()) + 13
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 

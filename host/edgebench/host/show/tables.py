@@ -131,17 +131,8 @@ def results_table(
         )
         for column in columns
     ]
-    name_widths: dict[str, int] = {}
     fitting = _fitted(filled, width, keeps_device=is_of_several)
-    narrow = NARROW_NAME
-    while narrow > 1 and sum(one.width(narrow) + GAP for one in fitting) > width:
-        narrow -= 1  # a name is folded further before a number is cut
-    free = width - sum(one.width(narrow) + GAP for one in fitting)
-    for one in reversed(fitting):  # a verdict is folded last
-        if not one.column.is_number:
-            wider = min(one.width(width) - one.width(narrow), max(free, 0))
-            name_widths[one.title] = one.width(narrow) + wider
-            free -= wider
+    name_widths = _name_widths(fitting, width)
     for one in fitting:
         if one.column.is_number:
             table.add_column(one.title, justify="right", no_wrap=True)
@@ -172,6 +163,21 @@ class _FilledColumn:
         if self.column.name == "verdict" and name_width <= NARROW_NAME:
             return max(map(_width, (self.title, *words)))
         return max(_width(self.title), min(natural, name_width))
+
+
+def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]:
+    """Widths of the columns without numbers, by their titles, in a table of this width."""
+    widths: dict[str, int] = {}
+    narrow = NARROW_NAME
+    while narrow > 1 and sum(one.width(narrow) + GAP for one in fitting) > width:
+        narrow -= 1  # a name is folded further before a number is cut
+    free = width - sum(one.width(narrow) + GAP for one in fitting)
+    for one in reversed(fitting):  # a verdict is folded last
+        if not one.column.is_number:
+            wider = min(one.width(width) - one.width(narrow), max(free, 0))
+            widths[one.title] = one.width(narrow) + wider
+            free -= wider
+    return widths
 
 
 def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
@@ -491,7 +497,7 @@ _RESULT_COLUMNS = (
         is_asked_for=True,
     ),
     _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
-    _Column("queries", 112, _query_count),
+    _Column("queries", WIDE_ONLY, _query_count),
     _Column("load", 132, _median_of("cold_start_ns.load", format_ns)),
     _Column("first", 132, _median_of("cold_start_ns.first_inference", format_ns)),
     _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_bytes)),
