@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
 INSTALL = install_command("cluster", HOST_DISTRIBUTION)
+CONNECT_TIMEOUT_S = 5.0
+"""Longest wait for a scheduler, or for a lab host's first answer."""
 _SCHEMES = ("tcp://", "tls://")
 
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.address import ClusterAddress, configure_dask
+from edgebench.host.campaign.cluster.address import (
+    CONNECT_TIMEOUT_S,
+    ClusterAddress,
+    configure_dask,
+)
 from edgebench.host.campaign.cluster.worker import RESOURCE_PREFIX, answer
 from edgebench.host.campaign.journal import DeviceAtLab
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import EdgebenchError, LabHostsUnreachable, LinkLost
 from edgebench.protocol.text import one_line
 
-CONNECT_TIMEOUT_S = 5.0
 LOOK_S = 0.5
 """Interval at which a call in progress looks whether the scheduler is gone."""
 CALL_TIMEOUT_S = 20.0

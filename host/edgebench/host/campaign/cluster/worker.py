@@ -9,12 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.campaign.cluster.address import ClusterAddress, configure_dask
+from edgebench.host.campaign.cluster.address import (
+    CONNECT_TIMEOUT_S,
+    ClusterAddress,
+    configure_dask,
+)
 
 if TYPE_CHECKING:
     from edgebench.host.campaign.cluster.lab import LabService
 
-CONNECT_TIMEOUT_S = 5.0
 RECONNECT_S = 1.0
 """Pause before the scheduler is tried again."""
 RESOURCE_PREFIX = "device:"
