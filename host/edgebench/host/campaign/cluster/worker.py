@@ -23,7 +23,7 @@ RECONNECT_S = 1.0
 RESOURCE_PREFIX = "device:"
 """Prefix of the resources that are devices."""
 NAME_TAKEN = "name taken"
-"""What a scheduler answers to the second worker of a name; Source: distributed 2025.1,
+"""What a scheduler answers to the second worker of a name; Source: distributed 2026.8.0,
 `Scheduler.add_worker`."""
 SERVICE = "edgebench_lab"
 """Attribute of a Dask worker that leads to the lab host."""
