@@ -41,8 +41,8 @@ ONE_RUN_ONLY = (
 """Errors that end one run of several; any other ends them all."""
 BASELINE, CANDIDATE = "baseline", "candidate"
 MIN_EDGES_IDLE_S = 0.5
-"""Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach the
-host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
+"""Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach
+the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
 
 
 @dataclass(frozen=True, slots=True)
