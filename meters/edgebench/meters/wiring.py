@@ -71,7 +71,8 @@ def may_be_same_unit(one: str, other: str) -> bool:
     if driver == another and "" in (address, elsewhere):
         return True
     # Below a folder there may be meters of several drivers; at a port there is one.
-    return address == elsewhere and (driver == another or not os.path.isdir(address))
+    is_one_place = bool(address) and address == elsewhere
+    return is_one_place and (driver == another or not os.path.isdir(address))
 
 
 def _unit(text: str) -> tuple[str, str]:

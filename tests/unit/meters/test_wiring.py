@@ -33,6 +33,7 @@ def test_one_port_by_two_names_is_one_meter(tmp_path: Path) -> None:
     assert may_be_same_unit(f"ppk2:{port}", f"lpm01a:{link}"), "a port has one device"
     assert not may_be_same_unit(f"ppk2:{port}", f"ppk2:{tmp_path / 'ttyACM1'}")
     assert not may_be_same_unit(f"rapl:{tmp_path}", f"hwmon:{tmp_path}"), "a folder has many"
+    assert not may_be_same_unit("rapl", "ppk2"), "neither says where it is"
 
 
 def test_driver_that_there_is_not_is_refused_at_once() -> None:
