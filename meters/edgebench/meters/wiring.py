@@ -78,7 +78,10 @@ def may_be_same_unit(one: str, other: str) -> bool:
 def _unit(text: str) -> tuple[str, str]:
     """Driver of a meter, and where it is."""
     driver, rest = split_name(text)
-    address = Options.parse(driver, rest).address
+    options = Options.parse(driver, rest)
+    address = options.address
+    if driver == "sigrok":  # its address is a driver of sigrok's, which finds the unit by `conn`
+        driver, address = f"{driver}:{address}", options.text("conn") or ""
     return driver, os.path.realpath(address) if address.startswith("/") else address
 
 
