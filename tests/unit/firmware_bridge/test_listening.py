@@ -89,6 +89,15 @@ def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path:
     assert b"Streaming stopped" in (tmp_path / CONSOLE_FILE).read_bytes()
 
 
+def test_board_with_a_fast_clock_is_believed() -> None:
+    """A window of 20 minutes is taken for a damaged one, as it has a frame too many."""
+    double = StreamingDouble()
+    line = VirtualLine(double)
+    double.clock_ns = lambda: round(1.015 * line.now_ns())
+    count = listening(line, "").window(3000, warmup_count=0).window.count
+    assert count == pytest.approx(1.015 * 3000, abs=2)
+
+
 def test_board_that_hears_nothing_is_refused() -> None:
     """A window without an inference is a number by zero."""
     line = behind_interface()
