@@ -77,6 +77,20 @@ async def _find_scheduler(cluster: ClusterAddress) -> None:
     writer.close()
 
 
+def why_away(exc: BaseException) -> str:
+    """Why the scheduler cannot be reached, for people.
+
+    >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
+    'Connection refused'
+    """
+    errno = exc.errno if isinstance(exc, OSError) else None
+    if errno is not None and errno > 0:  # those of the resolver are no numbers of the system
+        return os.strerror(errno)
+    if isinstance(exc, asyncio.TimeoutError):
+        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+
+
 async def _work(
     service: LabService,
     cluster: ClusterAddress,
@@ -112,9 +126,7 @@ async def _work(
             await worker.finished()
             reason = f"no scheduler at {cluster.address}: connection lost"
         except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
-            cause = exc.__cause__ or exc
-            errno = cause.errno if isinstance(cause, OSError) else None
-            why = (os.strerror(errno) if errno else str(cause)) or type(cause).__name__
+            why = why_away(exc.__cause__ or exc)
             reason = f"no scheduler at {cluster.address}: {why}"
             if NAME_TAKEN in why:
                 reason = f"another lab host at {cluster.address} is called {name}: --name NAME"
