@@ -56,7 +56,8 @@ def work_for(
         name: Name of the lab host, which no other one has.
         host: Address of this host at which the scheduler reaches it; None: Dask finds one.
         on_connected: The scheduler has taken us.
-        on_away: It is not there or does not take us, for this reason; called once until it does.
+        on_away: It is not there or does not take us, for this reason; called again where the
+            reason is another one.
 
     Raises:
         UsageError: Dask is not installed.
@@ -101,7 +102,8 @@ async def _work(
 ) -> None:
     from distributed import Worker
 
-    is_told, folder = False, service.scratch
+    told: str | None = None
+    folder = service.scratch
     while True:
         worker = None
         shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
@@ -122,7 +124,7 @@ async def _work(
             setattr(worker, SERVICE, service)
             await worker
             on_connected()
-            is_told = False
+            told = None
             await worker.finished()
             reason = f"no scheduler at {cluster.address}: connection lost"
         except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
@@ -135,7 +137,7 @@ async def _work(
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
                     await worker.close(timeout=2, executor_wait=False)
             shutil.rmtree(folder, ignore_errors=True)
-        if not is_told:
+        if reason != told:
             on_away(reason)
-            is_told = True
+            told = reason
         await asyncio.sleep(RECONNECT_S)
