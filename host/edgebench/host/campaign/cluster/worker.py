@@ -84,12 +84,12 @@ def why_away(exc: BaseException) -> str:
     >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
     'Connection refused'
     """
-    errno = exc.errno if isinstance(exc, OSError) else None
+    errno, text = (exc.errno, exc.strerror) if isinstance(exc, OSError) else (None, None)
     if errno is not None and errno > 0:  # those of the resolver are no numbers of the system
         return os.strerror(errno)
     if isinstance(exc, asyncio.TimeoutError):
         return f"no answer within {CONNECT_TIMEOUT_S:g} s"
-    return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
+    return text or str(exc) or type(exc).__name__
 
 
 async def _work(
