@@ -183,6 +183,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
         "one": "one window is too few to tell",
         "no_time": "nobody timed the windows",
+        "heard": "windows are as long as the sound that the device hears",
     },
     "target_clock": {
         "": "the device's counter and the clock of the machine beside it differ by {value:.3%}, "

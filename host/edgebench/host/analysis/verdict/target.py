@@ -139,6 +139,8 @@ def inputs_read_back(evidence: TargetEvidence) -> Ruling:
 
 def window_range(evidence: TargetEvidence) -> Ruling:
     """Each window would have given the same number."""
+    if evidence.target.pace_ns is not None:
+        return not_applicable("heard")
     if evidence.measured.summary.count < 2:
         return unknown("one")
     if evidence.measured.summary.range_ratio is None:
