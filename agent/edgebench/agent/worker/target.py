@@ -67,10 +67,9 @@ UNTIMED_MARGIN = 1.1
 """Lines are late by some milliseconds at either end of the trial."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences: nobody knows yet how long one takes."""
-
-
 FIRST_SOUND_S = 1200.0
-"""The same where a sound is heard to its end. That of MLPerf Tiny has 20 minutes."""
+"""Time for the first window of streaming firmware: a file is played to its end, and MLPerf Tiny's
+has 20 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
