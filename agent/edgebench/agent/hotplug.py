@@ -132,6 +132,7 @@ class Hotplug:
     async def _opened(self, offer: SeatOffer) -> Seat:
         if offer.trouble is not None:
             raise offer.trouble
+        assert offer.open is not None
         name = self._memory.name_for(offer.identity, offer.name, self._fixed)
         is_known = name in self._memory.seats
         outdated = None if is_known else self._outdated()

@@ -33,9 +33,13 @@ class SeatOffer:
     """What stays the same wherever and whenever the device is plugged in: its serial number."""
     name: str
     """Name that the seat gets if the device is new and no other has it."""
-    open: OpenSeat
+    open: OpenSeat | None
+    """None: it cannot be opened now."""
     trouble: EdgebenchError | None = None
-    """Why it cannot be opened now; its name may be none, as that of a port is. None: it can."""
+    """Why it cannot; its name may be none then, as that of a port is. None: it can."""
+
+    def __post_init__(self) -> None:
+        assert (self.open is None) is (self.trouble is not None)
 
 
 class SeatSource(Protocol):

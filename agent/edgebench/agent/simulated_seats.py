@@ -138,7 +138,7 @@ class SimulatedDirectory:
         except (UsageError, OSError) as exc:
             error = UsageError(f"{exc.strerror}: {path}") if isinstance(exc, OSError) else exc
             # It may be half written.
-            return before or (stamp, SeatOffer(name, name, _refuse, trouble=error))
+            return before or (stamp, SeatOffer(name, name, None, error))
         return stamp, SeatOffer(device.serial or name, name, partial(_open, device, name))
 
 
@@ -158,7 +158,3 @@ def _read(path: Path) -> SimulatedDeviceFile:
 def _open(device: SimulatedDeviceFile, wanted: str, name: str, state: Path) -> SeatPlan:
     serial = device.serial or wanted
     return _plan(name, state, device.board, shown=name, wiring=Wiring(), serial=serial)
-
-
-def _refuse(name: str, _state: Path) -> SeatPlan:
-    raise UsageError(f"no device: {name}")

@@ -107,8 +107,8 @@ class TargetSource:
             SeatOffer(
                 one.target.identity,
                 one.target.name,
-                partial(self._open, one.target),
-                trouble=None if one.error is None else _with_advice(one.error),
+                partial(self._open, one.target) if one.error is None else None,
+                None if one.error is None else _with_advice(one.error),
             )
             for one in self._ports.look()
         ]

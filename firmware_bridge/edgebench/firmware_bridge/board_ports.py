@@ -35,7 +35,7 @@ from edgebench.firmware_bridge.detection import (
     ask_board,
     list_serial_ports,
 )
-from edgebench.firmware_bridge.dialects.lines import check_command
+from edgebench.firmware_bridge.dialects.lines import COMMAND_MAX_CHARS, check_command
 from edgebench.firmware_bridge.port_users import users_of
 from edgebench.firmware_bridge.transports.serial_port import check_address, split_sound
 from edgebench.protocol.errors import (
@@ -44,6 +44,7 @@ from edgebench.protocol.errors import (
     BoardSilent,
     EdgebenchError,
     LineDamaged,
+    LocalProtocolError,
     TargetError,
     UsageError,
 )
@@ -284,6 +285,9 @@ def _split(text: str) -> NamedBoard:
 
     >>> tuple(_split("pico=/dev/ttyACM0")), tuple(_split("socket://10.0.0.7:5000,play=long.wav"))
     (('pico', '/dev/ttyACM0', ''), ('', 'socket://10.0.0.7:5000', 'long.wav'))
+
+    Raises:
+        UsageError: it stands for none.
     """
     match = _NAMED.fullmatch(text)
     if match is None:
@@ -294,8 +298,14 @@ def _split(text: str) -> NamedBoard:
             f"{wrong.partition('=')[0]!r}"
         )
     address, sound = split_sound(match[2])
-    if sound:
-        check_command(f"play {sound}")
+    if address != match[2]:
+        try:
+            check_command(sound, COMMAND_MAX_CHARS - len("play "))
+        except LocalProtocolError as exc:
+            raise UsageError(
+                "--board ADDRESS,play=FILE takes the name of a file of up to "
+                f"{COMMAND_MAX_CHARS - len('play ')} plain characters, got {sound[:100]!r}"
+            ) from exc
     check_address(address)
     address = address if "://" in address else os.path.abspath(address)
     return NamedBoard(match[1] or "", address, sound)

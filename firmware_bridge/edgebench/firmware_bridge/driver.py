@@ -96,7 +96,7 @@ class BoardDriver:
         """Open the board, and put the model onto it, unless it is to run its own.
 
         Raises:
-            UsageError: no such board is emulated.
+            UsageError: no such board is emulated, or a sound is named for one that hears none.
             ModelRefused: it cannot run this model, has no room for it, or has none of its own.
             TargetError: it does not answer, or the model does not arrive.
         """
@@ -106,6 +106,7 @@ class BoardDriver:
                 facts = board.connect(DEFAULT_BAUD_RATES)
                 if facts.timestamps is None:
                     return ListeningBoard(board, directory, sound)
+                _refuse_sound(facts, sound)
                 return BoardWithModel(board, own_model(facts), directory)
         data = model.read_bytes()
         blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
@@ -115,6 +116,7 @@ class BoardDriver:
             made.listen(on_bytes)
             return made
         with _line(address, directory, on_bytes) as board:
+            _refuse_sound(connected(board), sound)
             return _on_line(board, data, blob, directory)
 
     def _emulate(
@@ -291,13 +293,26 @@ def connected(board: Board) -> BoardFacts:
     return facts
 
 
+def _refuse_sound(facts: BoardFacts, sound: str) -> None:
+    """Refuse a sound for a board that runs inferences on demand.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if sound:
+        raise UsageError(
+            f"{facts.name} hears no sound: ,play={sound} is for streaming firmware behind an "
+            "interface board"
+        )
+
+
 def _on_line(board: Board, data: bytes, blob: ModelBlob, directory: Path) -> BoardWithModel:
-    """Put a model onto a board at a line, which has our firmware.
+    """Put a model onto a board that is connected, which has our firmware.
 
     Raises:
         ModelRefused: it takes no model over its line, or has no room for this one.
     """
-    info = connected(board).firmware
+    info = board.facts.firmware
     if info is None or info.model_max is None or info.ram_max is None:
         raise ModelRefused(
             f"{board.facts.name} takes no model over its line: its firmware is not edgebench's"

@@ -71,13 +71,17 @@ def may_be_same_unit(one: str, other: str) -> bool:
     if driver == another and "" in (address, elsewhere):
         return True
     # Below a folder there may be meters of several drivers; at a port there is one.
-    return address == elsewhere and (driver == another or not os.path.isdir(address))
+    is_one_place = bool(address) and address == elsewhere
+    return is_one_place and (driver == another or not os.path.isdir(address))
 
 
 def _unit(text: str) -> tuple[str, str]:
     """Driver of a meter, and where it is."""
     driver, rest = split_name(text)
-    address = Options.parse(driver, rest).address
+    options = Options.parse(driver, rest)
+    address = options.address
+    if driver == "sigrok":  # its address is a driver of sigrok's, which finds the unit by `conn`
+        driver, address = f"{driver}:{address}", options.text("conn") or ""
     return driver, os.path.realpath(address) if address.startswith("/") else address
 
 

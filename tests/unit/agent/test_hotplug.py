@@ -244,7 +244,7 @@ def test_port_in_trouble_says_why_whatever_it_is_called(
         async def offers(self) -> Sequence[SeatOffer]:
             """A port is no name of a seat."""
             error = TargetError("Connection refused")
-            return [SeatOffer("port", "socket://127.0.0.1:9", lambda *_: None, error)]  # type: ignore[arg-type]
+            return [SeatOffer("port", "socket://127.0.0.1:9", None, error)]
 
     async def story() -> None:
         agent, _, _ = agent_in(tmp_path)

@@ -231,7 +231,7 @@ def test_text_that_is_not_toml_is_an_error_with_its_line() -> None:
     """A file that was cut ends in a traceback."""
     with pytest.raises(UsageError, match=r"^pi\.toml: .*line 2"):
         parse_profile("schema = 1\n=", "pi")
-    with pytest.raises(UsageError, match=r"^pi\.toml:1: schema: schema is None"):
+    with pytest.raises(UsageError, match=r"^pi\.toml:1: schema: is missing"):
         parse_profile("", "pi")
 
 

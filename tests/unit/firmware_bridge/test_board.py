@@ -22,7 +22,7 @@ from support.reference_kernels import BUILT_IN
 from edgebench.firmware_bridge.board import Board
 from edgebench.firmware_bridge.board_model import sent_model
 from edgebench.firmware_bridge.dialects.events import Quirk
-from edgebench.firmware_bridge.driver import BoardWithModel, connected
+from edgebench.firmware_bridge.driver import BoardDriver, BoardWithModel, connected
 from edgebench.firmware_bridge.facts import ReadBack, TimestampKind
 from edgebench.firmware_bridge.generate import generate
 from edgebench.firmware_bridge.transports.base import ReceivedBytes
@@ -285,6 +285,16 @@ def test_streaming_firmware_takes_no_model() -> None:
     """A run is admitted with a file that the board never runs."""
     with pytest.raises(ModelRefused, match="takes no model: its streaming firmware has sww01"):
         connected(Board(VirtualLine(StreamingDouble())))
+
+
+@pytest.mark.parametrize("model", [None, BUILT_IN])
+def test_board_that_hears_nothing_refuses_a_sound(
+    model: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that somebody named is never played, and nobody says so."""
+    monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line_to())
+    with pytest.raises(UsageError, match=r"hears no sound: ,play=a\.wav is for streaming"):
+        BoardDriver().open("/dev/x,play=a.wav", model, tmp_path, on_bytes=lambda *_: None)
 
 
 def test_input_that_is_too_large_is_refused_by_the_board() -> None:

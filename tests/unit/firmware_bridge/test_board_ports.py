@@ -234,6 +234,9 @@ def test_named_port_keeps_the_serial_number_of_its_board(memory: Path) -> None:
         ["=/dev/x"],
         ["two words=/dev/x"],
         ["a=/dev/x", "a=/dev/y"],
+        ["/dev/x,play="],
+        ["/dev/x,play=a%b.wav"],
+        ["/dev/x,play=" + "a" * 75],
     ],
 )
 def test_address_that_is_none_is_refused_at_once(named: list[str], memory: Path) -> None:

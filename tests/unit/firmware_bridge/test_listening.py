@@ -60,9 +60,10 @@ def test_sound_is_a_window_of_its_frames_between_two_pulses() -> None:
 
 
 def test_sound_is_played_as_often_as_a_window_takes() -> None:
-    """A window of twelve seconds has the length of the file on the card."""
-    line = behind_interface()
-    assert listening(line).window(2 * FRAMES + 1, warmup_count=0).window.count == 3 * FRAMES
+    """A window has the length of the file on the card, or a clock that is fast plays it again."""
+    board = listening(behind_interface())
+    assert board.window(2 * FRAMES + 4, warmup_count=0).window.count == 3 * FRAMES
+    assert board.window(2 * FRAMES + 1, warmup_count=0).window.count == 2 * FRAMES
 
 
 @pytest.mark.parametrize("changes", [{"has_timer": False}, {"edge_limit": FRAMES - 1}])
@@ -86,6 +87,15 @@ def test_board_with_a_microphone_listens_for_as_long_as_it_is_asked_to(tmp_path:
     assert (timed.inference_ticks, heard.firmware.tick_rate_hz) == ((), None)
     heard.close()
     assert b"Streaming stopped" in (tmp_path / CONSOLE_FILE).read_bytes()
+
+
+def test_board_with_a_fast_clock_is_believed() -> None:
+    """A window of 20 minutes is taken for a damaged one, as it has a frame too many."""
+    double = StreamingDouble()
+    line = VirtualLine(double)
+    double.clock_ns = lambda: round(1.015 * line.now_ns())
+    count = listening(line, "").window(3000, warmup_count=0).window.count
+    assert count == pytest.approx(1.015 * 3000, abs=2)
 
 
 def test_board_that_hears_nothing_is_refused() -> None:

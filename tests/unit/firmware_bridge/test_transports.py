@@ -121,8 +121,12 @@ def test_board_that_takes_no_bytes_hangs_and_is_not_gone(
     """A campaign repeats a run for as long as the board hangs."""
     monkeypatch.setattr("edgebench.firmware_bridge.transports.serial_port.WRITE_S", 0.1)
     with closing(open_line(terminal[0], 115_200)) as line:
+        assert isinstance(line, SerialLine)
+        thrown_away: list[bool] = []
+        monkeypatch.setattr(line._port, "reset_output_buffer", lambda: thrown_away.append(True))
         with pytest.raises(BoardLost, match=r"takes no bytes for 0.1 s") as caught:
             line.write(bytes(1 << 20))
+        assert thrown_away, "closing the port waits for them"
         assert caught.value.code is not ErrorCode.DEVICE_GONE
 
 

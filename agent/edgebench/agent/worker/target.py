@@ -67,10 +67,9 @@ UNTIMED_MARGIN = 1.1
 """Lines are late by some milliseconds at either end of the trial."""
 FIRST_INFERENCES_S = 60.0
 """Time for the first inferences: nobody knows yet how long one takes."""
-
-
 FIRST_SOUND_S = 1200.0
-"""The same where a sound is heard to its end. That of MLPerf Tiny has 20 minutes."""
+"""Time for the first window of streaming firmware: a file is played to its end, and MLPerf Tiny's
+has 20 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ def _run_windows(
     """Run the windows, each with the next sample; those before a stop or an error are kept.
 
     Raises:
-        LineDamaged: in energy mode a window was run twice.
+        LineDamaged: a window that only pulses can time was run twice.
     """
     for number in range(WINDOWS):
         pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
@@ -234,8 +233,8 @@ def _run_windows(
         # The last pulses are those of the windows, so more of them may come before those.
         if series.windows and timed.is_repeated and timed.window.ticks is None:
             raise LineDamaged(
-                f"a reply of {target.firmware.name} was damaged between its windows, and "
-                "it is in energy mode: nobody knows which pulses are those of a window"
+                f"a reply of {target.firmware.name} was damaged, and its window was run twice: "
+                "nobody knows which pulses are those of a window"
             )
         if number < len(samples):
             series.outputs.append(output_tensors(target))

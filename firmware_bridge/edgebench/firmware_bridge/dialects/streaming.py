@@ -46,8 +46,6 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
 
 STREAMING = "mlperf_tiny_streaming"
 """Name of the dialect."""
-STREAMING_MODELS = ("sww01", "strww01")
-"""Models of firmware that speaks this dialect."""
 MAX_CHARS = 1027
 """Its buffer has 1028 characters."""
 EDGES_MAX_BYTES = 1 << 20

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import termios
 import time
+from contextlib import suppress
 from typing import Any
 
 from edgebench.firmware_bridge.transports.base import READ_BYTES, WRITE_S, ReceivedBytes
@@ -92,6 +93,8 @@ class SerialLine:
             self._port.write(data)
             self._drain()
         except self._write_timeout as exc:
+            with suppress(OSError, termios.error):
+                self._port.reset_output_buffer()  # as where it is drained
             raise BoardLost(f"the board at {self.name} takes no bytes for {WRITE_S:g} s") from exc
         # pyserial's own errors are of the first class; what it passes on of a port that vanishes
         # while it drains is of the second.

@@ -72,7 +72,7 @@ class Watcher:
         """A runtime cannot be used on this device."""
 
     def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins."""
+        """A run begins, or is refused; its runtime may be empty then, as nobody chose one."""
 
     def progress(self, progress: Progress) -> None:
         """The run entered a phase."""

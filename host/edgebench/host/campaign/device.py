@@ -225,7 +225,7 @@ class PairedDevice:
             lane.watcher.run(
                 order.cell.device,
                 request.models[0],
-                runtimes_for(request.models[0], request.runtime, self._system)[0],
+                request.runtime or "",  # to look for one may fail, too, and not for this reason
                 order.place,
             )
             raise

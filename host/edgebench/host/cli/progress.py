@@ -95,7 +95,7 @@ class RunFailure:
         """The run, or else the device, as people call it."""
         if self.model is None:
             return str(self.device)
-        run = f"{self.model} on {self.runtime}"
+        run = f"{self.model} on {self.runtime}" if self.runtime else self.model
         return f"{self.device}: {run}" if self.is_one_of_several else run
 
 
@@ -269,7 +269,8 @@ class DeviceProgress(Watcher):
         self._is_hashing = False
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         settings = f", {place.settings}" if place.settings else ""
-        self._title = printable(f"{which}{model.name} on {runtime}{settings}, {device}")
+        on = f" on {runtime}" if runtime else ""
+        self._title = printable(f"{which}{model.name}{on}{settings}, {device}")
         if not self._display.console.is_terminal:
             self._display.say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.

@@ -307,11 +307,12 @@ def _windows(windows: WindowSummary, instructions: float | None) -> list[tuple[s
         f"{windows.count} {timed if windows.shortest_s else 'without a time'}, "
         f"{windows.inference_count} inferences, {windows.warmup_count} before each"
     )
-    if windows.duration_ns_per_inference is None or windows.range_ratio is None:
+    if windows.duration_ns_per_inference is None:
         return [("windows", line)]
     if instructions is None:
-        each = f"{format_ns(windows.duration_ns_per_inference)} per inference on average"
-        line += f"; {each}, range {windows.range_ratio:.3%}"
+        line += f"; {format_ns(windows.duration_ns_per_inference)} per inference on average"
+        if windows.range_ratio is not None:
+            line += f", range {windows.range_ratio:.3%}"
         return [("windows", line)]
     within = instructions * (windows.resolution_ratio or 0.0)
     shown = f"{format_instructions(instructions)} per inference, within {within:.2g}"

@@ -91,6 +91,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "counted": _COUNTED,
         "no_time": "the device is in energy mode and tells no time, and no meter has edges of its "
         "windows",
+        "heard": "the firmware prints no time, and neither an interface board nor a meter timed it",
     },
     "enough_windows": {
         "": "{value:.0f} windows, at least {limit:.0f}",
@@ -183,12 +184,14 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "times of the windows range over {value:.3%} of their median, limit {limit:.0%}",
         "one": "one window is too few to tell",
         "no_time": "nobody timed the windows",
+        "heard": "windows are as long as the sound that the device hears",
     },
     "target_clock": {
         "": "the device's counter and the clock of the machine beside it differ by {value:.3%}, "
         "limit {limit:.0%}",
         "emulated": "an emulator's counter follows no clock",
         "no_time": "the device is in energy mode, and tells no time",
+        "heard": "the firmware prints no time: there is no counter to check",
     },
     "precision_floor": _PRECISION,
     "precision": _PRECISION,

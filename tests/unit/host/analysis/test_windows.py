@@ -252,6 +252,16 @@ def test_board_in_energy_mode_is_timed_by_the_edges_of_a_meter() -> None:
     assert found.measured.summary.is_timed_by_meter
 
 
+def test_windows_of_streaming_firmware_are_not_compared() -> None:
+    """A sound that ends late makes a run suspect, and the board gets the blame."""
+    found = metered(METERED)
+    heard = replace(found.target, pace_ns=32_000_000)
+    measured = measure_windows(heard, [10.5] * 4 + [11.5])
+    assert measured.summary.range_ratio is None
+    verdict = judge_target(replace(found, target=heard, measured=measured))
+    assert outcomes(verdict)["window_range"] is RuleOutcome.NOT_APPLICABLE
+
+
 def test_board_in_energy_mode_without_edges_has_no_time() -> None:
     """Its run is valid without any number in it."""
     for energy in (None, replace(METERED, edge_windows=(), gross_j_per_inference=None)):

@@ -97,7 +97,7 @@ def enough_time(evidence: TargetEvidence) -> Ruling:
         return not_applicable("counted")
     took_s = evidence.measured.duration_s
     if took_s is None:
-        return holds(False, "no_time")
+        return holds(False, "no_time" if evidence.target.pace_ns is None else "heard")
     return at_least(took_s, evidence.record.spec.duration_s, "s")
 
 
@@ -139,6 +139,8 @@ def inputs_read_back(evidence: TargetEvidence) -> Ruling:
 
 def window_range(evidence: TargetEvidence) -> Ruling:
     """Each window would have given the same number."""
+    if evidence.target.pace_ns is not None:
+        return not_applicable("heard")
     if evidence.measured.summary.count < 2:
         return unknown("one")
     if evidence.measured.summary.range_ratio is None:
@@ -150,8 +152,9 @@ def target_clock(evidence: TargetEvidence) -> Ruling:
     """The target's counter runs as fast as it is said to."""
     ratio = evidence.measured.summary.clock_ratio
     if ratio is None:
-        is_emulated = evidence.target.firmware.emulator is not None
-        return not_applicable("emulated" if is_emulated else "no_time")
+        if evidence.target.firmware.emulator is not None:
+            return not_applicable("emulated")
+        return not_applicable("no_time" if evidence.target.pace_ns is None else "heard")
     return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,8 @@ INSTALL = install_command("cluster", HOST_DISTRIBUTION)
 CONNECT_TIMEOUT_S = 5.0
 """Longest wait for a scheduler, or for a lab host's first answer."""
 _SCHEMES = ("tcp://", "tls://")
+_PORT = re.compile(r"[0-9]{1,9}")
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,12 @@ class ClusterAddress:
     def __post_init__(self) -> None:
         scheme, _, authority = self.address.partition("://")
         host, _, port = authority.rpartition(":")
-        if f"{scheme}://" not in _SCHEMES or not host or not port.isdecimal():
+        if f"{scheme}://" not in _SCHEMES or not host or not _PORT.fullmatch(port):
             raise UsageError(
                 f"address of a cluster is tcp://HOST:PORT or tls://HOST:PORT, got {self.address!r}"
             )
+        if not 1 <= int(port) <= MAX_PORT:
+            raise UsageError(f"port of a cluster is 1 to {MAX_PORT}, got {port}")
         files = (self.tls_ca_file, self.tls_cert, self.tls_key)
         if scheme == "tls" and None in files:
             raise UsageError("tls:// needs --tls-ca-file, --tls-cert and --tls-key")

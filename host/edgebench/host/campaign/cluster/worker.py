@@ -59,7 +59,8 @@ def work_for(
         name: Name of the lab host, which no other one has.
         host: Address of this host at which the scheduler reaches it; None: Dask finds one.
         on_connected: The scheduler has taken us.
-        on_away: It is not there or does not take us, for this reason; called once until it does.
+        on_away: It is not there or does not take us, for this reason; called again where the
+            reason is another one.
 
     Raises:
         UsageError: Dask is not installed.
@@ -80,6 +81,20 @@ async def _find_scheduler(cluster: ClusterAddress) -> None:
     writer.close()
 
 
+def why_away(exc: BaseException) -> str:
+    """Why the scheduler cannot be reached, for people.
+
+    >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
+    'Connection refused'
+    """
+    errno, text = (exc.errno, exc.strerror) if isinstance(exc, OSError) else (None, None)
+    if errno is not None and errno > 0:  # those of the resolver are no numbers of the system
+        return os.strerror(errno)
+    if isinstance(exc, asyncio.TimeoutError):
+        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    return text or str(exc) or type(exc).__name__
+
+
 async def _work(
     service: LabService,
     cluster: ClusterAddress,
@@ -90,7 +105,8 @@ async def _work(
 ) -> None:
     from distributed import Worker
 
-    is_told, folder = False, service.scratch
+    told: str | None = None
+    folder = service.scratch
     while True:
         worker = None
         shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
@@ -111,13 +127,11 @@ async def _work(
             setattr(worker, SERVICE, service)
             await worker
             on_connected()
-            is_told = False
+            told = None
             await worker.finished()
             reason = f"no scheduler at {cluster.address}: connection lost"
         except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
-            cause = exc.__cause__ or exc
-            errno = cause.errno if isinstance(cause, OSError) else None
-            why = (os.strerror(errno) if errno else str(cause)) or type(cause).__name__
+            why = why_away(exc.__cause__ or exc)
             reason = f"no scheduler at {cluster.address}: {why}"
             if NAME_TAKEN in why:
                 reason = f"another lab host at {cluster.address} is called {name}: --name NAME"
@@ -126,7 +140,7 @@ async def _work(
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
                     await worker.close(timeout=2, executor_wait=False)
             shutil.rmtree(folder, ignore_errors=True)
-        if not is_told:
+        if reason != told:
             on_away(reason)
-            is_told = True
+            told = reason
         await asyncio.sleep(RECONNECT_S)
