@@ -119,7 +119,7 @@ def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -
         (("--against", "digits_fp32.tflite", "--pairs", "0"), "pairs must be >= 1, got 0"),
         (("--against", "nowhere.tflite"), "model not readable"),
         (("--against", "digits_fp32.tflite", "--profile"), "on their own"),
-        (("--against", "digits_fp32.tflite", "--allow", "thread"), "unknown key thread"),
+        (("--against", "digits_fp32.tflite", "--allow", "thread"), "unknown key 'thread'"),
         (("--against", "digits_fp32.tflite", "--reference", "digits_fp32.tflite"), "on their own"),
         (("digits_fp32.onnx", "--against", "digits_fp32.tflite"), "one model with another, got 2"),
     ],

@@ -98,7 +98,7 @@ def test_runs_are_listed(edgebench: Run, copied: str) -> None:
 @pytest.mark.parametrize("name", ["whole", "part", "last"])
 def test_run_is_shown(edgebench: Run, copied: str, name: str) -> None:
     """A person cannot look at a result."""
-    said = edgebench("show", {"whole": copied, "part": copied[-8:], "last": "last"}[name])
+    said = edgebench("show", {"whole": copied, "part": copied[-8:], "last": "last"}[name], "--all")
     assert (said.code, said.err) == (0, "")
     for expected in (copied, "digits_int8.tflite", "litert", "p50", "verdict", "enough_queries"):
         assert expected in said.out

@@ -81,7 +81,7 @@ def test_show_of_a_run_loads_no_meter_and_no_network(tmp_path: Path) -> None:
         "import sys\n"
         "from edgebench.host.cli.main import main\n"
         "main(sys.argv[1:])\n"
-        "heavy = {'pandas', 'pyarrow', 'scipy', 'zeroconf', 'websockets', 'cryptography',\n"
+        "heavy = {'pandas', 'scipy', 'zeroconf', 'websockets', 'cryptography',\n"
         "         'edgebench.meters.registry', 'edgebench.protocol.messages'}\n"
         "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
     )
@@ -104,6 +104,7 @@ def test_version_is_one_line(edgebench: Run) -> None:
     """A bug report says nothing about the version."""
     said = edgebench("--version")
     assert (said.code, said.err) == (0, "")
+    assert edgebench("-V").out == said.out
     assert said.out.startswith("edgebench ")
     assert said.out.count("\n") == 1
 
@@ -150,7 +151,61 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
     assert error.startswith("error: ")
-    assert hint == f"hint: see what it takes: edgebench {words[0]} --help"
+    assert hint.endswith(f"see what it takes: edgebench {words[0]} --help")
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("bnech",), "edgebench bench"),
+        (("bench", "--runtim", "onnx"), "--runtime"),
+        (("meters", "record", "rapl", "--durration", "1s"), "--duration"),
+        (("meters", "recrod"), "record"),
+        (("bench", "--preset", "quik"), "quick"),
+        (("bench", "--scenario", "ofline"), "offline"),
+        (("bench", "--engine", "loadgne"), "loadgen"),
+        (("bench", "--on", "locale"), "local"),
+        (("bench", "--meter", "pkk2:/dev/ttyACM0"), "ppk2"),
+        (("bench", "--meter", "synthetic", "--sync", "codedload"), "coded_load"),
+        (
+            ("bench", "digits_int8.onnx", "--against", "digits_fp32.onnx", "--allow", "runtme"),
+            "runtime",
+        ),
+        (
+            (
+                "bench",
+                "digits_int8.onnx",
+                "--against",
+                "digits_fp32.onnx",
+                "--metric",
+                "latency.p50",
+            ),
+            "latency_ns.p50",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_hint_names_what_was_probably_meant(
+    edgebench: Run, words: tuple[str, ...], meant: str
+) -> None:
+    """A slip of a finger sends a person to three pages of help."""
+    said = edgebench(*words)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.splitlines()[1].startswith(f"hint: did you mean {meant}? otherwise see ")
+
+
+def test_what_is_like_nothing_gets_no_guess(edgebench: Run) -> None:
+    """A hint sends somebody to a command that has nothing to do with theirs."""
+    for words in (("xyzzy",), ("bench", "--xyzzy"), ("bench", "--on", "xyzzy")):
+        assert "did you mean" not in edgebench(*words).err
+
+
+@pytest.mark.parametrize("option", ["--runtime", "--delegate", "--against"])
+def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> None:
+    """Only the last of two runtimes is measured, and nobody says so."""
+    said = edgebench("bench", "digits_int8.onnx", option, "a", option, "b")
+    assert said.code == 2
+    assert f"argument {option}: given twice: 'a' and 'b'" in said.err
 
 
 @pytest.mark.parametrize(

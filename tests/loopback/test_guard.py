@@ -21,7 +21,7 @@ from support.watchers import At, worker_pid
 
 from edgebench.agent.coolest import COOLEST_FILE
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import StoredRun
+from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.errors import TargetError, TooHot, WorkerDied
 from edgebench.protocol.record import Phase
 

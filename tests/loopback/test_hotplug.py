@@ -18,7 +18,7 @@ from support.wire import Conversation, tls_context
 
 from edgebench.host.devices.discovery import Access, find_devices
 from edgebench.host.devices.files import HostFiles
-from edgebench.host.lab import StoredRun
+from edgebench.host.stored_run import StoredRun
 from edgebench.host.watch import Absence, StateChange, Update
 from edgebench.protocol import messages as m
 from edgebench.protocol.errors import ErrorCode, SeatLeft

@@ -22,14 +22,20 @@ import numpy as np
 import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.digits import CASES, FOLDER, MANIFEST, PACKAGES, Case
+from support.exports import judged
 from support.tools import need_loadgen, need_runtime
 from support.watchers import At, worker_pid
 
 from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.verify import verify
-from edgebench.host.lab import StoredRun
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.files import export_runs
+from edgebench.host.export.registry import named_format
+from edgebench.host.result.verdict import State
+from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.errors import SampleShapeRefused, SampleTypeRefused, TargetError
 from edgebench.protocol.record import Phase
+from edgebench.protocol.traces import LOADGEN_FILES
 
 SHORT: dict[str, Any] = {
     "duration_s": 0.3,
@@ -232,7 +238,7 @@ def number(pattern: str, text: str) -> int:
 
 
 @pytest.mark.parametrize("scenario", ["single_stream", "multi_stream"])
-def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> None:
+def test_loadgen_and_the_trace_tell_the_same(paired: Host, tmp_path: Path, scenario: str) -> None:
     """LoadGen's log is that of another run, or its queries are not in the trace."""
     need_loadgen()
     size, least = (8, 662) if scenario == "multi_stream" else (1, 64)
@@ -261,6 +267,12 @@ def test_loadgen_and_the_trace_tell_the_same(paired: Host, scenario: str) -> Non
     assert p50_ns * (processed // 2 - 2) < ends[-1] - starts[0]
     assert number(r"Min latency \(ns\)", text) > latency_ns[0]
     assert f"Scenario : {'MultiStream' if size > 1 else 'SingleStream'}" in text
+    # Whatever the busy machine made of its verdict: what is exported are LoadGen's own files.
+    exported = ExportedRun(run.result, paired.lab.store.directory(run.id))
+    export_runs([judged(exported, State.SUSPECT)], named_format("mlperf"), tmp_path)
+    for name in LOADGEN_FILES:
+        own = (exported.directory / "raw" / name).read_bytes()
+        assert (tmp_path / run.id / name).read_bytes() == own
 
 
 @pytest.mark.parametrize(

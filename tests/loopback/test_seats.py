@@ -15,7 +15,7 @@ from support.tools import need_runtime
 from support.wire import Conversation, tls_context
 
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.lab import StoredRun
+from edgebench.host.stored_run import StoredRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import LeaseHeld, NoSpace, NoSuchDevice

@@ -87,7 +87,11 @@ class Desk:
         self.boards[name] = process
 
     def unplug(self, name: str) -> None:
-        """End a board, and its port with it."""
+        """End a board, and its port with it.
+
+        The link goes first: another test may get a terminal with the number of this one's.
+        """
+        self.port(name).unlink()
         process = self.boards.pop(name)
         process.kill()
         process.wait()

@@ -19,7 +19,7 @@ from support.watchers import At
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
-from edgebench.host.lab import StoredRun
+from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase

@@ -14,7 +14,7 @@ from support.tools import need_runtime
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
-from edgebench.host.lab import StoredRun
+from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
 

@@ -180,11 +180,11 @@ class Host:
         assert_one_error(words, result.returncode, result.stderr)
         return result
 
-    def popen(self, *words: str) -> subprocess.Popen[str]:
+    def popen(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start `edgebench` with these words, in a session of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-m", "edgebench.host.cli", *words],
+            [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.analysis.run import analyse_run, fit_clock
-from edgebench.host.lab import StoredRun
 from edgebench.host.result.energy import EnergyResult, EnergySync, SyncMethod
 from edgebench.host.store import files
 from edgebench.host.store.layout import Store
+from edgebench.host.stored_run import StoredRun
 from support.activity import SUPPLY_V, Activity
 from support.agents import AgentProcess, Host
 from support.ppk2 import Faults, Ppk2Emulator

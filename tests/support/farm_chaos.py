@@ -56,6 +56,7 @@ KEPT_BY_LAB = ("edgebench/*index.sqlite*", "edgebench/host/health/*")
 KEPT_BY_HOST = (
     *KEPT_BY_LAB,
     *("edgebench/runs/*", "edgebench/campaigns/*/plan.json", "edgebench/campaigns/*/journal.jsonl"),
+    "edgebench/live/*",  # for a day, by which `edgebench serve` knows that a command has ended
 )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.store.files import read_queries, read_record
+from edgebench.host.store.layout import Store
 from edgebench.protocol.record import Phase
 from support.energy import SECOND_NS
 from support.energy_simulation import Course
@@ -79,8 +80,10 @@ def sampled(
 
 
 def truth_j(directory: Path) -> float:
-    """True energy of the whole loop of a run per inference: its power is constant."""
+    """True energy per inference of those that count: the power of the loop is constant."""
     queries = read_queries(directory)
-    first = queries.warmup_count
+    warmup = Store(directory.parents[1]).run(directory.name).metrics.warmup
+    assert warmup is not None
+    first = warmup.query_count
     span_ns = int(queries.end_ns[-1]) - int(queries.start_ns[first])
     return WORK_W * span_ns / 1e9 / (len(queries) - first)

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        options = _parser().parse_args(arguments)
+        options = command_parser().parse_args(arguments)
     except SystemExit as exc:  # the help is printed, or what is wrong
         return int(exc.code or 0)
     level = logging.DEBUG if options.verbose else logging.WARNING
@@ -109,7 +109,8 @@ class _AgentParser(CommandParser):
         return super().format_help()
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Parser of the whole command line."""
     paths = user_paths(os.environ)
     parser = CommandParser(
         prog="edgebench-agent", description="Run and measure models on this device."

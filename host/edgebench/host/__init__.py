@@ -11,15 +11,18 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers know this name; to import it from typing takes 5 ms
 if TYPE_CHECKING:
-    from edgebench.host.lab import Lab, StoredRun
+    from edgebench.host.lab import Lab
+    from edgebench.host.notebook import NotebookProgress
+    from edgebench.host.stored_run import StoredRun, StoredSet
 
-__all__ = ["Lab", "StoredRun"]
+__all__ = ["Lab", "NotebookProgress", "StoredRun", "StoredSet"]
 
 
 def __getattr__(name: str) -> object:
     # The command line imports this package too, and must not pay for pandas.
     if name in __all__:
-        from edgebench.host import lab
+        from importlib import import_module
 
-        return getattr(lab, name)
+        room = {"Lab": "lab", "NotebookProgress": "notebook"}.get(name, "stored_run")
+        return getattr(import_module(f"edgebench.host.{room}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from edgebench.host.bench.finish import Finish, FinishingProcess, finish
 from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
+from edgebench.host.bench.live import told_live
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
@@ -33,7 +34,7 @@ from edgebench.host.bench.request import (
 from edgebench.host.bench.run import DeviceLane
 from edgebench.host.bench.watcher import OutcomeNotes, Watcher
 from edgebench.host.campaign.campaign import Campaign
-from edgebench.host.campaign.journal import begin_journal
+from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
@@ -53,18 +54,20 @@ from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import ALL, select
 from edgebench.host.power.metering import OpenMeter, check_wiring
-from edgebench.host.result.document import Document
-from edgebench.host.result.run import Metrics, Run
-from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.run import Run
 from edgebench.host.store import index
-from edgebench.host.store.address import find_run, find_runs
+from edgebench.host.store.address import find_run, find_runs, list_named
+from edgebench.host.store.bundle import default_name, write_bundle
+from edgebench.host.store.bundle_file import BundleStore, open_store
 from edgebench.host.store.incomplete import follow_agent
-from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
+from edgebench.host.store.layout import Store
+from edgebench.host.stored_run import StoredRun, StoredSet
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
     DeviceNotOffered,
     EdgebenchError,
     MeasurementError,
+    NoSuchCampaign,
     NoSuchDevice,
 )
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
@@ -73,67 +76,19 @@ if TYPE_CHECKING:
     import pandas as pd
     from typing_extensions import Unpack
 
+    from edgebench.host.analysis.history.history import History
     from edgebench.host.campaign.cluster.address import ClusterAddress
     from edgebench.host.devices.deploy import DeployReport
     from edgebench.host.devices.install import OnStep
     from edgebench.host.devices.lab_file import JoinReport
     from edgebench.host.devices.on_device import UninstallReport
     from edgebench.host.devices.pairing import Decide, Pairing
+    from edgebench.host.serve.server import PageAddress
     from edgebench.host.watch import Update
 
 
 MAX_PARALLEL_LANES = 512
 """Devices of lab hosts that are measured at the same time: each takes a thread here."""
-
-
-class StoredRun:
-    """A run in the store, with its traces."""
-
-    def __init__(self, store: Store, run_id: str) -> None:
-        self._store = store
-        self.id = run_id
-
-    def __repr__(self) -> str:
-        return f"<StoredRun {self.id}: {self.verdict}>"
-
-    @cached_property
-    def result(self) -> Run:
-        """Everything that was computed, as attributes."""
-        return self._store.run(self.id)
-
-    @cached_property
-    def document(self) -> Document:
-        """The run.json, as it is stored."""
-        return self._store.document(self.id)
-
-    @property
-    def metrics(self) -> Metrics:
-        """The computed numbers."""
-        return self.result.metrics
-
-    @property
-    def verdict(self) -> str:
-        """valid, suspect or invalid."""
-        return self.result.verdict.state.value
-
-    @cached_property
-    def queries(self) -> pd.DataFrame:
-        """One row per inference, the warm-up included; `latency_ns` is the invocation alone."""
-        frame = self._frame(QUERIES_FILE)
-        frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
-        frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
-        return frame
-
-    @cached_property
-    def telemetry(self) -> pd.DataFrame:
-        """Sensor readings: time_ns, sensor, value."""
-        return self._frame(TELEMETRY_FILE)
-
-    def _frame(self, name: str) -> pd.DataFrame:
-        from edgebench.host.store.files import read_table
-
-        frame: pd.DataFrame = read_table(self._store.directory(self.id) / name).to_pandas()
-        return frame
 
 
 class Lab:
@@ -150,30 +105,40 @@ class Lab:
         """Open the store; whatever is None is where the user's environment has it.
 
         Args:
-            store: Directory of the results.
+            store: Directory of the results, or a bundle, which is only read.
             config: Directory of this host's identity, its devices and the farm file.
             agent_state: Directory of the agent that serves this machine.
             state: Directory of what this host has seen of its devices; with a `config` of your own:
                 that one.
         """
-        self.store = Store(Path(store) if store is not None else None)
+        self.store = open_store(Path(store) if store is not None else None)
         self._files = HostFiles(config)
         self._health = HealthFiles(state or config)
         self._farm = farm_path(config)
         self._agent_state = agent_state
 
+    def _check_not_sent(self) -> None:
+        """Refuse to store anything in a bundle, before a device is asked for anything.
+
+        Raises:
+            UsageError: the store is a bundle.
+        """
+        if isinstance(self.store, BundleStore):
+            self.store.check_writable()
+
     def runs(
         self,
-        *,
+        *names: str | Path,
         model: str | None = None,
         device: str | None = None,
         tag: str | None = None,
         since: datetime | None = None,
         last: int | None = None,
     ) -> pd.DataFrame:
-        """The stored runs, one row each, oldest first.
+        """The stored runs, one row each, oldest first; `created` is their time as a date, UTC.
 
         Args:
+            *names: Bundles, tags, sets, or runs as `run` takes them; none: every run of the store.
             model: Name, or a pattern as `digits_*`.
             device: Name, or a pattern.
             tag: A tag that the runs have.
@@ -186,22 +151,103 @@ class Lab:
         wanted = index.RunFilter(
             model=model, device=device, tag=tag, since_utc=since_utc, last=last
         )
-        rows = index.list_runs(self.store, wanted)
+        if names:
+            rows = list_named(self.store, map(str, names), wanted)
+        else:
+            rows = index.list_runs(self.store, wanted)
         columns = list(index.RunSummary.__dataclass_fields__)
-        return pd.DataFrame([asdict(row) for row in rows], columns=columns)
+        frame = pd.DataFrame([asdict(row) for row in rows], columns=columns)
+        frame["created"] = pd.to_datetime(frame["created_utc"], utc=True, errors="coerce")
+        return frame
 
-    def run(self, name: str = "last") -> StoredRun:
-        """One stored run, by id or a unique part of it, tag, or directory.
+    def run(self, name: str | Path = "last") -> StoredRun:
+        """One stored run, by id or a unique part of it, tag, directory, or bundle.
 
         Raises:
             UsageError: no such run.
         """
-        found = find_run(self.store, name)
+        found = find_run(self.store, str(name))
         return StoredRun(found.store, found.run_id)
 
-    def sets(self, runs: Sequence[StoredRun]) -> list[RunSet]:
+    def bundle(
+        self,
+        runs: str | Path | Sequence[str | Path],
+        path: str | Path | None = None,
+        *,
+        is_annotated: bool = True,
+    ) -> Path:
+        """Write runs into one file, to hand them on: a bundle opens where a run is named.
+
+        Args:
+            runs: A run, set, tag, directory or bundle, or several.
+            path: The file, which must not exist; None: in the working directory, named by the runs.
+            is_annotated: With tags and notes.
+
+        Raises:
+            UsageError: no such run, or there is a file already.
+            StoreError: the file cannot be written.
+        """
+        found = [one for name in _listed(runs) for one in find_runs(self.store, name)]
+        target = Path(path) if path is not None else Path(default_name(found))
+        write_bundle(target, found, is_annotated=is_annotated)
+        return target
+
+    def history(
+        self,
+        *,
+        model: str | None = None,
+        device: str | None = None,
+        tag: str | None = None,
+        since: datetime | None = None,
+        last: int | None = None,
+        metric: str | None = None,
+        margin_ratio: float | None = None,
+    ) -> list[History]:
+        """A metric over time, and where it changed, for each model, device and settings.
+
+        Args:
+            model: As for `runs`, like the next four.
+            device: Name, or a pattern.
+            tag: A tag that the runs have.
+            since: Time from which on.
+            last: Number of the newest ones.
+            metric: As `latency_ns.p50` or `energy_j`; None: what the runs are about.
+            margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+
+        Raises:
+            UsageError: no such runs, or nobody knows which direction of the metric is good.
+        """
+        from edgebench.host.store.history import read_histories
+
+        since_utc = None if since is None else index.as_created_utc(since)
+        wanted = index.RunFilter(
+            model=model, device=device, tag=tag, since_utc=since_utc, last=last
+        )
+        return read_histories(self.store, wanted, metric=metric, margin_ratio=margin_ratio)
+
+    def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
+        """Write stored runs in the format of another tool; docs/export.md lists the formats.
+
+        Args:
+            *names: Runs, named as for `runs`.
+            file: A file, or a directory for MLPerf's logs.
+            file_format: Name of a format; None: by the end of the file's name.
+
+        Raises:
+            UsageError: no such run or format.
+            FileNotWritten: the file cannot be written.
+        """
+        from edgebench.host.export.exported import find_exported
+        from edgebench.host.export.files import export_runs
+        from edgebench.host.export.registry import format_of_file, named_format
+
+        path = Path(file)
+        form = named_format(file_format) if file_format else format_of_file(path.name)
+        export_runs(find_exported(self.store, names), form, path)
+
+    def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
         """What runs of the same model show together, with the interval between them."""
-        return find_sets(run.result for run in runs)
+        return [StoredSet.of(one) for one in find_sets(run.result for run in runs)]
 
     def devices(
         self, timeout_s: float = 3.0, *, on_doubt: Callable[[EdgebenchError], None] | None = None
@@ -388,7 +434,7 @@ class Lab:
     def bench(
         self,
         *models: str | Path,
-        on: Sequence[str] = (LOCAL_NAME,),
+        on: str | Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
         runs: int | None = None,
@@ -409,8 +455,8 @@ class Lab:
 
         Args:
             *models: Paths, or names of built-in models.
-            on: Names of devices, "all", or conditions as "label:pi,arch:aarch64"; several devices
-                are measured at the same time.
+            on: Name of a device, "all", or conditions as "label:pi,arch:aarch64"; or a list of
+                these. Several devices are measured at the same time.
             runtime: Name of a runtime, "all", or None for the preferred one of each format.
             preset: Where the settings start from.
             runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
@@ -464,9 +510,9 @@ class Lab:
         *,
         pairs: int = DEFAULT_PAIRS,
         margin_ratio: float | None = None,
-        metrics: Sequence[str] | None = None,
-        allowed: Sequence[str] = (),
-        on: Sequence[str] = (LOCAL_NAME,),
+        metrics: str | Sequence[str] | None = None,
+        allowed: str | Sequence[str] = (),
+        on: str | Sequence[str] = (LOCAL_NAME,),
         runtime: str | None = None,
         preset: str = DEFAULT_PRESET,
         meter: str | None = None,
@@ -488,7 +534,7 @@ class Lab:
             margin_ratio: Changes smaller than this do not matter; None: 1 %.
             metrics: Numbers to compare, as `latency_ns.p50` or `energy_j`.
             allowed: Keys in which the sides may differ; see `comparability.KEYS`.
-            on: Names of devices; each is compared on its own.
+            on: As for `bench`; each device is compared on its own.
             runtime: As for `bench`.
             preset: As for `bench`.
             meter: As for `bench`.
@@ -508,9 +554,9 @@ class Lab:
         against = ComparisonRequest(
             candidate=find_model(str(candidate)),
             pair_count=pairs,
-            metrics=tuple(metrics or ()),
+            metrics=tuple(_listed(metrics or ())),
             margin_ratio=margin_ratio,
-            allowed=tuple(allowed),
+            allowed=tuple(_listed(allowed)),
         )
         request = new_request(
             [baseline],
@@ -547,6 +593,7 @@ class Lab:
             Interrupted: the user pressed Ctrl-C, or somebody cancelled.
             EdgebenchError: a measurement failed, and nobody watches.
         """
+        self._check_not_sent()
         watcher = watcher or Watcher()
         farm, places = self._merged_farm(watcher)
         devices = self._healthy(request.devices, farm, watcher)
@@ -564,6 +611,7 @@ class Lab:
                 watcher.unmetered(target.device.name)
         with (
             index.kept_open(self.store),
+            told_live(self.store, "bench", watcher) as told,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
             measure_on = partial(
@@ -574,7 +622,7 @@ class Lab:
             runs = measure_targets(
                 targets,
                 measure_on,
-                watcher,
+                told,
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )
@@ -709,7 +757,7 @@ class Lab:
         self,
         cluster: str | ClusterAddress,
         *,
-        on: Sequence[str] = (ALL,),
+        on: str | Sequence[str] = (ALL,),
         name: str | None = None,
         host: str | None = None,
         on_connected: Callable[[str, Sequence[str]], None] = lambda *_: None,
@@ -735,8 +783,9 @@ class Lab:
         from edgebench.host.campaign.cluster.messages import DeviceOffer
         from edgebench.host.campaign.cluster.worker import work_for
 
+        self._check_not_sent()
         farm, address = load_farm(self._farm), _address(cluster)
-        chosen = self._healthy(on, farm, Watcher())
+        chosen = self._healthy(_listed(on), farm, Watcher())
         devices = {device.name: device for device in chosen if device.pin}
         if not devices:
             raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
@@ -788,6 +837,7 @@ class Lab:
             NoSuchDevice: it names a device that is not paired.
             StoreError: the store cannot be written.
         """
+        self._check_not_sent()
         plan = self.plan_campaign(file, watcher, cluster)
         begin_journal(self.store, plan)
         return self.campaign(plan.id)
@@ -832,14 +882,16 @@ class Lab:
                 connect=partial(open_known, self._files, state=self._agent_state),
                 outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
             )
-        make_runs(
-            campaign.journal,
-            self.store,
-            lanes,
-            watcher=watcher or QuietWatcher(),
-            cancellation=cancellation or Cancellation(),
-            parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
-        )
+        own_id = campaign.plan.id
+        with told_live(self.store, "campaign", watcher or QuietWatcher(), own_id) as told:
+            make_runs(
+                campaign.journal,
+                self.store,
+                lanes,
+                watcher=told,
+                cancellation=cancellation or Cancellation(),
+                parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
+            )
         return campaign
 
     def campaign(self, name: str = "last") -> Campaign:
@@ -849,6 +901,39 @@ class Lab:
             NoSuchCampaign: there is none.
         """
         return Campaign(self.store, name)
+
+    def serve(
+        self,
+        on_ready: Callable[[PageAddress], None],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        token: str | None = None,
+    ) -> None:
+        """Serve a page over store and farm until Ctrl-C; no device is asked anything.
+
+        Args:
+            on_ready: Hears where the page is.
+            host: Address to listen at; any but this machine's loopback needs a token.
+            port: Port to listen at; 0: a free one.
+            token: Token of those who may look on; None: none on loopback, else a new one.
+
+        Raises:
+            UsageError: the extra `serve` is not installed, the token is too short, or nobody can
+                listen at that address.
+        """
+        from edgebench.host.campaign.newest import NewestCampaigns
+        from edgebench.host.serve.overview import OverviewSources
+        from edgebench.host.serve.server import serve
+
+        sources = OverviewSources(
+            store=self.store,
+            files=self._files,
+            health=self._health,
+            farm=self._farm,
+            campaigns=NewestCampaigns(self.store).read,
+        )
+        serve(sources, host=host, port=port, token=token, on_ready=on_ready)
 
     def stop(self, device: str = LOCAL_NAME) -> str | None:
         """Stop this user's run on a device; its id, or None if nothing runs there.
@@ -864,7 +949,7 @@ class Lab:
 
     def collect(
         self,
-        on: Sequence[str] = (LOCAL_NAME,),
+        on: str | Sequence[str] = (LOCAL_NAME,),
         *,
         is_waiting: bool = True,
         watcher: Watcher | None = None,
@@ -886,9 +971,13 @@ class Lab:
             LeaseHeld: somebody else measures on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
+        self._check_not_sent()
         farm, _ = self._merged_farm(watcher)
-        targets = list(map(DeviceTarget, select(on, self._files.devices(), farm)))
-        with FinishingProcess() if len(targets) > 1 else nullcontext() as other:
+        targets = list(map(DeviceTarget, select(_listed(on), self._files.devices(), farm)))
+        with (
+            told_live(self.store, "collect", watcher or Watcher()) as told,
+            FinishingProcess() if len(targets) > 1 else nullcontext() as other,
+        ):
             made = other.finish if other else finish
 
             def fetch(
@@ -901,7 +990,7 @@ class Lab:
             runs = measure_targets(
                 targets,
                 fetch,
-                watcher or Watcher(),
+                told,
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )
@@ -909,26 +998,78 @@ class Lab:
 
     def compare(
         self,
-        baseline: Sequence[str],
-        candidate: Sequence[str],
+        baseline: str | Path | Sequence[str | Path],
+        candidate: str | Path | Sequence[str | Path],
         *,
-        metrics: Sequence[str] | None = None,
+        metrics: str | Sequence[str] | None = None,
         margin_ratio: float | None = None,
-        allowed: Sequence[str] = (),
+        allowed: str | Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, by id, part of it, set, tag or directory; one result a metric.
+        """Compare stored runs, named as for `runs`; one result a metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
         sides = [
-            [one.run() for name in names for one in find_runs(self.store, name)]
+            [one.run() for name in _listed(names) for one in find_runs(self.store, name)]
             for names in (baseline, candidate)
         ]
         return compare_groups(
-            [(sides[0], sides[1])], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+            [(sides[0], sides[1])],
+            metrics=None if metrics is None else _listed(metrics),
+            margin_ratio=margin_ratio,
+            allowed=_listed(allowed),
         )
+
+    def report(
+        self,
+        *names: str,
+        output: str | Path | None = None,
+        allowed: Sequence[str] = (),
+        is_anonymous: bool = False,
+    ) -> Path:
+        """Write stored runs, or a campaign, as one HTML file that needs nothing else.
+
+        Args:
+            *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
+                The first run, or set, is what the others are compared to.
+            output: File to write; None: one named after the first run in the current directory.
+            allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
+            is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
+
+        Returns:
+            The file.
+
+        Raises:
+            NoSuchRun: no such run, and no such campaign.
+            UsageError: the file is there, and is no report.
+            StoreError: a run cannot be read, or the file cannot be written.
+        """
+        from edgebench.host.report import page
+
+        if (campaign := self._campaign_called(names)) is not None:
+            text = page.campaign_report(campaign.report_facts(), is_anonymous=is_anonymous)
+            name = campaign.plan.id
+        else:
+            runs = page.find_reported(self.store, names)
+            text = page.run_report(runs, allowed=allowed, is_anonymous=is_anonymous)
+            name = page.name_of(runs)
+        path = Path(output or f"edgebench-{name}.html").absolute()
+        page.write_report(path, text)
+        return path
+
+    def _campaign_called(self, names: Sequence[str]) -> Campaign | None:
+        """The campaign that the only name is the id or the name of; `last` is a run."""
+        if len(names) == 1 and names[0] != LAST:
+            with suppress(NoSuchCampaign):
+                return self.campaign(names[0])
+        return None
+
+
+def _listed(names: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names as a list; a single one is not a list of its letters."""
+    return [str(one) for one in ([names] if isinstance(names, (str, Path)) else names)]
 
 
 def _address(cluster: str | ClusterAddress) -> ClusterAddress:

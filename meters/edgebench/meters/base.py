@@ -244,6 +244,14 @@ class Recording:
     """Reason why it ended early."""
 
 
+@dataclass(frozen=True, slots=True)
+class NewestPackets:
+    """What a session has read last, for somebody who looks at the power while it goes on."""
+
+    header: Header
+    packets: tuple[Packet, ...]
+
+
 class MeterSession(Protocol):
     """One recording: starts with `with`, and stops the meter however the block ends."""
 
@@ -258,6 +266,10 @@ class MeterSession(Protocol):
     @property
     def trouble(self) -> str | None:
         """Why nothing more is recorded; None while all is well."""
+        ...
+
+    def newest(self) -> NewestPackets:
+        """The last packets, of which another thread may be adding one."""
         ...
 
     def recording(self) -> Recording:

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.meters.base import Header, Packet, Recording
+from edgebench.meters.base import Header, NewestPackets, Packet, Recording
 from edgebench.meters.spool import SpoolWriter
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.text import one_line
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+NEWEST_COUNT = 32
+"""Last packets that are kept at hand: seconds of a slow meter, a moment of a fast one."""
 JOIN_S = 10.0
 """A read that takes longer will not come back: a run must not wait for it."""
 
@@ -43,6 +46,7 @@ class Recorder(ABC):
         self._header = header
         self._set_up = set_up
         self._path = path
+        self._newest: deque[Packet] = deque(maxlen=NEWEST_COUNT)
         self._is_over = threading.Event()
         self._is_done = threading.Event()
         """The thread has ended. `Thread.join` does not tell: one that Ctrl-C interrupts takes a
@@ -85,7 +89,13 @@ class Recorder(ABC):
         """Recording of the session; after the block has ended."""
         return Recording(self._path, self._header, self.trouble)
 
+    def newest(self) -> NewestPackets:
+        """The last packets."""
+        # A copy of a deque is made at once, whatever the other thread does.
+        return NewestPackets(self._header, tuple(self._newest.copy()))
+
     def _append(self, packet: Packet) -> None:
+        self._newest.append(packet)
         try:
             self._writer.append(packet)
         except OSError as exc:

@@ -18,6 +18,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
     WrongMeterOption,
+    with_meant,
 )
 
 
@@ -260,7 +261,8 @@ def extras_of(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _driver(name: str) -> Driver:
     if name not in DRIVERS:
-        raise NoSuchMeter(f"unknown meter {name!r}: there are {', '.join(DRIVERS)}")
+        text = f"unknown meter {name!r}: there are {', '.join(DRIVERS)}"
+        raise with_meant(NoSuchMeter(text), name, DRIVERS)
     return DRIVERS[name]
 
 

@@ -13,7 +13,8 @@
     │   ├── WrongMeterOption         an option of a meter's address is unknown, or beyond a limit
     │   ├── MeterNotServed           the device's agent was not told of that meter
     │   ├── FileRefused              a file to import is damaged, or not what it should be
-    │   │   └── ColumnsUnknown           its columns are not known: the user has to name them
+    │   │   ├── ColumnsUnknown           its columns are not known: the user has to name them
+    │   │   └── BundleRefused            a bundle of runs is none, is damaged, or breaks a limit
     │   ├── FileChanged              a file is not what it was a moment ago
     │   ├── DatasetFileRefused       a file is no data set
     │   │   ├── DatasetIncomplete        it has no samples, or not one label for each
@@ -22,6 +23,7 @@
     │   ├── OwnModelOnly             a device has its model in its firmware, and takes no other
     │   ├── RunsTooShort             runs share a duration that is too short for so many
     │   ├── NoLoadCode               a run played no load code, by which a file is aligned with it
+    │   ├── NoLoadgenLog             a run has no log of LoadGen's that may be handed on
     │   └── NotComparable            runs differ in more than what is compared
     │       └── MetersDiffer             their joules are of two meters, or of two boundaries
     ├── TargetError              the device: it cannot or will not do this
@@ -33,6 +35,7 @@
     │   │   │   ├── SamplesClipped           many of its values are out of the input's range
     │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
     │   │   │   └── DatasetTooSlow           a slow device would take too long over it
+    │   │   ├── DelegateRefused          the runtime has no such delegate, or cannot load it
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -76,8 +79,10 @@
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunNotStored             a finished run cannot be stored; it stays on its device
         ├── RunDamaged               a file of a stored run is missing or not readable
-        ├── RunNewer                 a stored run is of a later version
-        └── DirectoryTaken           something else is there already
+        ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
+        ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
+        ├── DirectoryTaken           something else is there already
+        └── FileNotWritten           a report or export cannot be written
 
 The text of an error is one printable line, whatever it quotes: what failed, the value, the limit.
 What to do next is written by the command-line layer, not here. Errors that cross the wire carry an
@@ -86,8 +91,9 @@ What to do next is written by the command-line layer, not here. Errors that cros
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, IntEnum
+from typing import TypeVar
 
 from edgebench.protocol.text import one_line, printable
 
@@ -125,6 +131,7 @@ class ErrorCode(IntEnum):
     DEVICE_GONE = 23
     DATASET_TOO_SLOW = 24
     TARGET_DRIVER_MISSING = 25
+    DELEGATE_REFUSED = 26
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -159,10 +166,17 @@ class UsageError(EdgebenchError):
     """The caller asked for something that makes no sense."""
 
     code = ErrorCode.USAGE
+    meant: str | None = None
+    """Known name that is most like the unknown one; None where none is."""
 
 
 class NoSuchRun(UsageError):
     """No stored run, or several, match a name."""
+
+    def __init__(self, text: str, bundle: str | None = None) -> None:
+        super().__init__(text)
+        self.bundle = bundle
+        """Path of the bundle that has several; None elsewhere."""
 
 
 class NoSuchCampaign(UsageError):
@@ -215,18 +229,24 @@ class WrongMeterOption(UsageError):
 
 
 class MeterNotServed(UsageError):
-    """An agent was asked for a meter that its owner did not name."""
+    """An agent was asked for a meter that its owner did not name.
+
+    What is meant is the only served one whose text begins like this.
+    """
 
     def __init__(self, text: str, meter: str, *, meant: str | None = None) -> None:
         super().__init__(text)
         self.meter = meter
         """Meter, as `edgebench-agent serve --meter` takes it."""
         self.meant = meant
-        """The only served one whose text begins like this."""
 
 
 class FileRefused(UsageError):
     """A file to import is damaged, says too little, or is none of the known kinds."""
+
+
+class BundleRefused(FileRefused):
+    """A file is no bundle of runs, is damaged, or breaks a limit of bundles."""
 
 
 class ColumnsUnknown(FileRefused):
@@ -277,6 +297,10 @@ class NoLoadCode(UsageError):
     """A run played no load code, by which the file of an instrument is aligned with it."""
 
 
+class NoLoadgenLog(UsageError):
+    """A run has no log of MLPerf's LoadGen, or an invalid one, which is not handed on."""
+
+
 class NotComparable(UsageError):
     """Runs differ in more than what is compared."""
 
@@ -303,6 +327,8 @@ class RuntimeUnavailable(TargetError):
     """The inference runtime is not installed on the device, or does not work there."""
 
     code = ErrorCode.RUNTIME_UNAVAILABLE
+    install: str | None = None
+    """Command that installs it there, where one does."""
 
 
 class ModelRefused(TargetError):
@@ -345,6 +371,12 @@ class DatasetTooSlow(DatasetRefused):
     """A device that times itself would take longer over a data set than was allowed."""
 
     code = ErrorCode.DATASET_TOO_SLOW
+
+
+class DelegateRefused(ModelRefused):
+    """A runtime has no delegate of this name, or cannot load it; the text lists what it has."""
+
+    code = ErrorCode.DELEGATE_REFUSED
 
 
 class InferenceFailed(ModelRefused):
@@ -582,11 +614,42 @@ class RunDamaged(StoreError):
 
 
 class RunNewer(StoreError):
-    """A stored run has a schema that a later edgebench made."""
+    """A stored run, or a bundle of runs, has a schema that a later edgebench made."""
+
+
+class BundleNotUnpacked(StoreError):
+    """A bundle of runs cannot be unpacked into the directory of temporary files."""
 
 
 class DirectoryTaken(StoreError):
     """Something else is already where a recording is to be written."""
+
+
+class FileNotWritten(StoreError):
+    """A report or an export cannot be written; the runs are in the store as they were."""
+
+
+UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
+
+
+def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
+    """The error about an unknown name, with the known one that is most like it."""
+    from difflib import get_close_matches  # only here: a command that is right does without
+
+    error.meant = next(iter(get_close_matches(name, list(known), 1)), None)
+    return error
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """Error about a name that is none of the known ones.
+
+    >>> error = unknown_name("runtime", "onxx", ["litert", "onnx"])
+    >>> str(error), error.meant
+    ("unknown runtime 'onxx': there are litert, onnx", 'onnx')
+    """
+    names = list(known)
+    text = f"unknown {kind} {name!r}: there are {', '.join(names)}"
+    return with_meant(UsageError(text), name, names)
 
 
 def error_from_code(code: int, text: str) -> EdgebenchError:
@@ -607,6 +670,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     SamplesClipped,
     OutputsTooLarge,
     DatasetTooSlow,
+    DelegateRefused,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

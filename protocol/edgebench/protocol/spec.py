@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -499,12 +499,11 @@ def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges
         UsageError: unknown preset, or a value out of bounds.
     """
     if preset not in PRESETS:
-        raise UsageError(f"unknown preset {preset!r}: there are {', '.join(sorted(PRESETS))}")
+        raise unknown_name("preset", preset, sorted(PRESETS))
     given: dict[str, Any] = {name: value for name, value in changes.items() if value is not None}
     unknown = given.keys() - SpecChanges.__annotations__.keys()
     if unknown:
-        known = ", ".join(SpecChanges.__annotations__)
-        raise UsageError(f"unknown setting {', '.join(sorted(unknown))}: there are {known}")
+        raise unknown_name("setting", min(unknown), SpecChanges.__annotations__)
     given |= {name: _member(kind, name, given[name]) for name, kind in _ENUMS if name in given}
     scenario = given.get("scenario", Scenario.SINGLE_STREAM)
     special = SCENARIO_PRESETS.get((preset, scenario), {})
@@ -530,8 +529,8 @@ def _member(kind: type[Enum], name: str, value: Any) -> Enum:
     try:
         return kind(value)
     except ValueError:
-        names = ", ".join(member.value for member in kind)
-        raise UsageError(f"unknown {name} {value!r}: there are {names}") from None
+        names = [member.value for member in kind]
+        raise unknown_name(name, str(value), names) from None
 
 
 def _positive(value: float) -> bool:

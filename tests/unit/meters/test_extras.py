@@ -11,6 +11,7 @@ import pytest
 
 from edgebench.agent.runtimes import onnx
 from edgebench.host.power.imports import jls_file
+from edgebench.host.serve import server
 from edgebench.meters import bulk, nvml
 from edgebench.meters.base import AbsentMeter
 from edgebench.meters.joulescope import device as joulescope
@@ -44,7 +45,7 @@ EXAMPLES = {
 """A meter of each driver, as the page names it."""
 COMMANDS = (
     *(scpi.INSTALL, joulescope.INSTALL, jls_file.INSTALL, bulk.INSTALL, nvml.INSTALL),
-    install_command("serial"),
+    *(install_command("serial"), server.INSTALL),
 )
 LIBRARIES = ("pyvisa", "pyvisa_py", "pyjoulescope_driver", "pyjls", "serial", "usb", "pynvml")
 
@@ -69,7 +70,7 @@ def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
     if extra in EXTRAS["edgebench-agent"]:
         assert EXTRAS["edgebench"][extra] == [f"edgebench-agent[{extra}]"]
     else:
-        assert extra in ("all", "dev", "jls", "labgrid", "cluster")
+        assert extra in ("all", "dev", "jls", "labgrid", "cluster", "plot", "serve")
 
 
 @pytest.mark.parametrize("name", DRIVERS)

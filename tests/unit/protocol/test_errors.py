@@ -74,6 +74,7 @@ def test_codes_are_never_renumbered() -> None:
         "DEVICE_GONE": 23,
         "DATASET_TOO_SLOW": 24,
         "TARGET_DRIVER_MISSING": 25,
+        "DELEGATE_REFUSED": 26,
     }
 
 
@@ -96,7 +97,7 @@ def test_every_code_becomes_an_error(code: ErrorCode) -> None:
     assert isinstance(error_from_code(code, "text"), EdgebenchError)
 
 
-@pytest.mark.parametrize("code", [26, 999, -1, 2**63])
+@pytest.mark.parametrize("code", [27, 999, -1, 2**63])
 def test_unknown_code_survives(code: int) -> None:
     """An error of a newer agent crashes an older host."""
     assert ErrorCode(code) is ErrorCode.UNKNOWN

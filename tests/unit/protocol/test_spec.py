@@ -279,5 +279,5 @@ def test_unknown_choice_is_named_with_the_ones_there_are(
 def test_unknown_setting_is_named() -> None:
     """A misspelt setting is ignored."""
     wrong: dict[str, Any] = {"durations": 3}
-    with pytest.raises(UsageError, match="unknown setting durations: there are scenario, engine"):
+    with pytest.raises(UsageError, match="unknown setting 'durations': there are scenario, engine"):
         from_preset("quick", runtime="onnx", **wrong)

@@ -13,7 +13,7 @@ from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, shor
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.distributions import install_command
-from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
+from edgebench.protocol.errors import DelegateRefused, ModelRefused, RuntimeUnavailable
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
 INSTALL = install_command("onnx")
@@ -88,7 +88,7 @@ def _providers(library: Any, delegate: str | None) -> list[str]:
     if delegate is None:
         return [available["cpu"]]
     if delegate.lower().removesuffix(PROVIDER_SUFFIX.lower()) not in available:
-        raise ModelRefused(
+        raise DelegateRefused(
             f"execution provider {delegate!r} is not in this onnxruntime; "
             f"available: {', '.join(available)}"
         )

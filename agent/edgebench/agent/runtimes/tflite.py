@@ -19,7 +19,7 @@ from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.distributions import install_command
-from edgebench.protocol.errors import ModelRefused, RuntimeUnavailable
+from edgebench.protocol.errors import DelegateRefused, ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
 from edgebench.protocol.runtime import LoadOptions, MissingRuntime, UsableRuntime
 
@@ -151,7 +151,7 @@ def _kernels(options: LoadOptions) -> str:
         return "xnnpack"
     if options.delegate == NO_DELEGATE:
         return "builtin"
-    raise ModelRefused(f"litert profiles {XNNPACK} and {NO_DELEGATE}, not {options.delegate}")
+    raise DelegateRefused(f"litert profiles {XNNPACK} and {NO_DELEGATE}, not {options.delegate}")
 
 
 def _arguments(library: Any, path: str, options: LoadOptions) -> dict[str, Any]:
@@ -171,16 +171,16 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
         kind = library.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
         return {"experimental_op_resolver_type": kind}
     if "/" not in delegate:
-        raise ModelRefused(
+        raise DelegateRefused(
             f"unknown delegate {delegate!r}: {XNNPACK}, {NO_DELEGATE}, or the path of a library"
         )
     if Path(delegate).resolve().is_relative_to(models.resolve()):
         # Else a host could push a library as a "model" and have it run.
-        raise ModelRefused(f"a delegate cannot be a file that was sent here: {delegate}")
+        raise DelegateRefused(f"a delegate cannot be a file that was sent here: {delegate}")
     try:
         return {"experimental_delegates": [library.load_delegate(delegate)]}
     except (ValueError, OSError) as exc:
-        raise ModelRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
+        raise DelegateRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
 
 
 def _resize(interpreter: Any, wanted: Mapping[str, Shape]) -> None:

@@ -62,7 +62,7 @@ def find_set(runs: Sequence[Run]) -> RunSet:
     metrics = {
         metric.path: found
         for metric in METRICS.values()
-        if (found := _over_runs(metric, counted)) is not None
+        if (found := over_runs(metric, counted)) is not None
     }
     headline = _headline(first, metrics, len(counted))
     return RunSet(
@@ -127,7 +127,7 @@ def _coverage(count: int, rank: int) -> float:
     return 1 - 2 * binomial_cdf(rank - 1, count, 0.5)
 
 
-def _over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
+def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     """A metric over the runs that have it; None where none has.
 
     A tail that some run could not bound is left out: the median of the others would be one of the

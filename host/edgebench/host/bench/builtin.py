@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 
 from edgebench.host.bench.model import Model, model_on_device, open_model
+from edgebench.protocol.errors import UsageError, with_meant
 
 IN_FIRMWARE = "firmware"
 """Word for the model that a board came with, where a name has to be given."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
+_SUFFIXES = (".tflite", ".onnx")
+"""Ends of the names of models, for who misspells one."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:
@@ -43,4 +47,11 @@ def find_model(name: str) -> Model:
         return open_model(builtin)
     if name == IN_FIRMWARE and not os.path.isfile(path):
         return model_on_device(name)
-    return open_model(path)
+    try:
+        return open_model(path)
+    except UsageError as exc:
+        with suppress(OSError):
+            folders = [str(_FOLDER), *([str(path.parent)] if not path.exists() else [])]
+            names = [one for folder in folders for one in os.listdir(folder)]
+            with_meant(exc, path.name, [one for one in names if Path(one).suffix in _SUFFIXES])
+        raise

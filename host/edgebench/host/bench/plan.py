@@ -27,6 +27,8 @@ from edgebench.protocol.errors import (
     UsageError,
     WorkerDied,
     WorkerTimeout,
+    unknown_name,
+    with_meant,
 )
 from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
 
@@ -305,10 +307,14 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
         return usable if wanted == ALL_RUNTIMES else usable[:1]
     chosen = next((report for report in system.runtimes if report.name == wanted), None)
     if chosen is None:
-        names = ", ".join(report.name for report in system.runtimes)
-        raise UsageError(f"unknown runtime {wanted!r}: there are {names}, {ALL_RUNTIMES}")
+        names = [report.name for report in system.runtimes]
+        raise unknown_name("runtime", wanted, [*names, ALL_RUNTIMES])
     if not chosen.is_usable:
-        raise RuntimeUnavailable(f"runtime {wanted} is not usable: {chosen.reason}")
+        error = RuntimeUnavailable(f"runtime {wanted} is not usable: {chosen.reason}")
+        error.install = chosen.install or None
+        raise error
     if chosen not in fitting:
-        raise UsageError(f"runtime {wanted} does not load .{model.format} files: {model.path}")
+        able = ", ".join(report.name for report in fitting)
+        text = f"runtime {wanted} does not load .{model.format} files; {able} can: {model.path}"
+        raise with_meant(UsageError(text), fitting[0].name, [fitting[0].name])
     return [wanted]

@@ -134,6 +134,8 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         with _forgotten_if_refused(store, run_id):
             spool = directory / RAW_DIRECTORY / METER_FILE
             session = _begin(stack, meter, spool) if meter else None
+            if session is not None:
+                lane.watcher.metered(session)
             client.start_run(
                 run_id,
                 request.spec,

@@ -9,6 +9,7 @@ from edgebench.host.bench.model import Model
 from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.run import Run
 from edgebench.host.store.incomplete import IncompleteRun
+from edgebench.meters.base import MeterSession
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
@@ -87,6 +88,9 @@ class Watcher:
         else:
             self.progress(notice)
 
+    def metered(self, session: MeterSession) -> None:
+        """A meter of this host records beside the run that is about to start."""
+
     def hashed(self, done: int, total: int) -> None:
         """So many bytes of the model are hashed, if that takes long."""
 
@@ -130,7 +134,18 @@ class Watcher:
         raise error
 
 
-class OutcomeNotes(Watcher):
+class ForwardingWatcher(Watcher):
+    """Passes everything on to another watcher, but for what its own kind hears itself."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        """Stand before a watcher, which is told everything."""
+        self._watcher = watcher
+        for name in vars(Watcher):
+            if not name.startswith("_") and getattr(type(self), name) is getattr(Watcher, name):
+                setattr(self, name, getattr(watcher, name))
+
+
+class OutcomeNotes(ForwardingWatcher):
     """Passes everything on to another watcher; how runs end, somebody else is told first."""
 
     def __init__(
@@ -146,12 +161,9 @@ class OutcomeNotes(Watcher):
             on_finished: A run is stored.
             on_failed: A run failed with this error, of the model with this name.
         """
-        self._watcher = watcher
+        super().__init__(watcher)
         self._on_finished = on_finished
         self._on_failed = on_failed
-        for name in vars(Watcher):
-            if not name.startswith("_") and name not in vars(OutcomeNotes):
-                setattr(self, name, getattr(watcher, name))
 
     def finished(self, run: Run) -> None:
         """A run is stored."""

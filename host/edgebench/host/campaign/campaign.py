@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from edgebench.host.analysis.effects import FactorEffect, Observation, factor_effects
+from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.campaign.estimate import expected_lanes_s
 from edgebench.host.campaign.journal import Journal, LaneNote, find_journal
 from edgebench.host.campaign.plan import CampaignPlan, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
+from edgebench.host.report.campaign import CampaignFacts
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
+from edgebench.host.show.campaigns import failure_lines
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError
@@ -40,15 +44,20 @@ _UNSETTLED = (RunState.LEFT, RunState.UNSETTLED)
 class Campaign:
     """A campaign of a store."""
 
-    def __init__(self, store: Store, name: str = "last") -> None:
+    def __init__(self, store: Store, name: str = "last", journal: Journal | None = None) -> None:
         """Find a campaign by its id or name.
+
+        Args:
+            store: Its store.
+            name: Id or name, or `last`.
+            journal: Its journal, where that is found already.
 
         Raises:
             NoSuchCampaign: there is none.
             StoreError: it cannot be read.
         """
         self._store = store
-        self.journal: Journal = find_journal(store, name)
+        self.journal: Journal = journal or find_journal(store, name)
         self.plan: CampaignPlan = self.journal.plan()
 
     def __repr__(self) -> str:
@@ -138,6 +147,25 @@ class Campaign:
         """The runs that stand for the planned ones, in their order; not those of other attempts."""
         found = (progress.final for progress in self.state().runs.values())
         return [self._store.run(one.run_id) for one in found if one is not None and one.stored]
+
+    def sets(self) -> list[RunSet]:
+        """The sets of its cells, with their devices as the plan calls them."""
+        # The device itself does not know what it is called here.
+        return [
+            replace(one, device=self.device_of(one.first.run_id))
+            for one in find_sets(self.results())
+        ]
+
+    def report_facts(self) -> CampaignFacts:
+        """What a page about it shows."""
+        return CampaignFacts(
+            summary=self.summary(),
+            lanes=self.lanes(),
+            sets=self.sets(),
+            settings=lambda one: self.settings_of(one.first.run_id),
+            effects=self.effects(),
+            failures=failure_lines(self.rows()),
+        )
 
     def settings_of(self, run_id: str) -> str:
         """What tells the cell of a run from others of its model, device and runtime."""

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from pathlib import Path
 
 from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
@@ -29,11 +30,15 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
     from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
+    from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
+    from edgebench.host.result.run import Run
     from edgebench.host.result.run_set import RunSet
     from edgebench.protocol.errors import EdgebenchError
     from edgebench.protocol.spec import SpecChanges
@@ -57,6 +62,9 @@ def parser() -> argparse.ArgumentParser:
     )
     wait = "if another command measures on the device, wait for up to this long (default: 0s)"
     made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
+    export = "write the runs into this file too, also invalid ones (without numbers); its end says "
+    export += "how: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; repeatable"
+    made.add_argument("--export", action="append", default=[], metavar="FILE", help=export)
     add_store(made)
     add_json(made)
     _add_runtime(made.add_argument_group("runtime and process").add_argument)
@@ -70,9 +78,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_runtime(add: Add) -> None:
-    add("--runtime", metavar="R", help="runtime, as onnx, or all of them (default: by the model)")
+    add(
+        "--runtime",
+        action=GivenOnce,
+        metavar="R",
+        help="runtime, as onnx, or all of them (default: by the model)",
+    )
     add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
-    add("--delegate", metavar="D", help="delegate or execution provider")
+    add("--delegate", action=GivenOnce, metavar="D", help="delegate or execution provider")
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
     add("--governor", metavar="G", help="CPU governor for the run, restored after it (needs root)")
@@ -160,7 +173,7 @@ def _add_energy(add: Add) -> None:
 
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
-    add("--against", metavar="B", help=against)
+    add("--against", action=GivenOnce, metavar="B", help=against)
     add("--pairs", type=whole, metavar="N", help="runs of each model (default: 10)")
     add_judgement(add)
 
@@ -171,9 +184,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.compare import exit_code
     from edgebench.host.cli.compare import report as report_comparison
     from edgebench.host.cli.progress import ProgressWatcher
+    from edgebench.host.export.registry import format_of_file
     from edgebench.host.lab import Lab, compare_pairs
     from edgebench.protocol.errors import EdgebenchError
 
+    exports = [(format_of_file(name), Path(name)) for name in options.export]
     compared: list[RunComparison] = []
     is_interrupted = False
     lab: Lab | None = None
@@ -188,17 +203,46 @@ def run(options: argparse.Namespace) -> ExitCode:
             is_interrupted = True
         except EdgebenchError as exc:
             report(options, lab, watcher, ended_by=exc)
+            _export(exports, lab, watcher.runs)
             raise
         except KeyboardInterrupt:
             report(options, lab, watcher)  # what was measured before is not lost from sight
+            _export(exports, lab, watcher.runs)
             raise
     assert lab is not None  # without it nothing was measured, or interrupted
     if compared:
         errors = list(map(_error_entry, watcher.failures))
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         _report_losses(options, compared, watcher)
-        return exit_code(compared)
-    return conclude(options, lab, watcher, is_interrupted=is_interrupted)
+        code = exit_code(compared)
+    else:
+        code = conclude(options, lab, watcher, is_interrupted=is_interrupted)
+    is_exported = _export(exports, lab, watcher.runs)
+    return ExitCode.FAILED if code is ExitCode.DONE and not is_exported else code
+
+
+def _export(
+    exports: Sequence[tuple[ExportFormat, Path]], lab: Lab | None, runs: Sequence[Run]
+) -> bool:
+    """Write the runs into the files of --export; whether all of them could be written."""
+    from edgebench.host.export.exported import ExportedRun
+    from edgebench.host.export.files import export_runs
+    from edgebench.host.show.hints import hint_for
+    from edgebench.protocol.errors import EdgebenchError
+
+    if lab is None:
+        return True
+    is_whole = True
+    exported = [ExportedRun(run, lab.store.directory(run.run_id)) for run in runs]
+    for form, path in exports:
+        try:
+            export_runs(exported, form, path)
+        except EdgebenchError as exc:
+            is_whole = False
+            print(f"error: not exported: {exc}\nhint: {hint_for(exc)}", file=sys.stderr)
+        else:
+            print(f"exported: {path}", file=sys.stderr)
+    return is_whole
 
 
 def conclude(
@@ -321,6 +365,7 @@ def report(
     from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
+    from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import console, length_line, results_table, unwatched_line
 
@@ -346,6 +391,8 @@ def report(
             if run.spec.is_sustained and not run.verdict.is_refused:
                 for line in heat_lines(run.metrics.thermal):
                     print(f"sustained: {run.model.name}: {line}")
+    for line in slower_int8_lines(sets):
+        watcher.say(line)
     watcher.show_doubts(sets)
     _say_failures(watcher)
     if watcher.failures and (hint := hint_for(watcher.failures[-1].error)):

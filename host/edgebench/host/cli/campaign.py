@@ -212,17 +212,9 @@ def _report(
     is_interrupted: bool = False,
 ) -> ExitCode:
     """Print how far a campaign is, and what it has measured."""
-    from dataclasses import replace
-
-    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.show.campaigns import campaign_document
 
-    # By the names of the plan: the device itself does not know what it is called here.
-    sets = [
-        replace(one, device=campaign.device_of(one.first.run_id))
-        for one in find_sets(campaign.results())
-    ]
-    summary = campaign.summary()
+    sets, summary = campaign.sets(), campaign.summary()
     if options.json:
         lanes, rows = campaign.lanes(), campaign.rows()
         document = campaign_document(summary, lanes, rows, sets, campaign.effects())

@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
     made = new_parser("compare", about)
-    ids = "runs by id, unique part of it or directory; or sets by id, or tags"
+    ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
     made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids)
     made.add_argument("--against", nargs="+", required=True, metavar="CANDIDATE", help=ids)
     add_judgement(made.add_argument)

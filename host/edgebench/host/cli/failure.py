@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
 
@@ -36,6 +37,12 @@ class ArgumentsRefused(UsageError):
         super().__init__(message)
         self.program = program
         """Command whose help lists what it takes, as `edgebench meters record`."""
+
+    @property
+    def hint(self) -> str:
+        """What to do: the name that may have been meant, and where the others are listed."""
+        likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
+        return f"{likely}see what it takes: {self.program} --help"
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -109,6 +116,7 @@ def report_failure(
         if command == "bench":
             document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}
         print(json.dumps(document, indent=1))
+    end_starting()
     print(f"error: {printable(message)}", file=sys.stderr)
     print(f"hint: {printable(hint)}", file=sys.stderr)
     return code

@@ -31,18 +31,24 @@ COMMANDS = {
     "lab": "share devices and runs with other hosts, as one owner",
     "deploy": "install an agent on a machine over SSH, and pair with it",
     "runs": "list the stored runs",
-    "show": "show one run, or one set of runs",
+    "show": "show a run, a set of runs, or a table of several",
     "tag": "give stored runs a tag",
     "note": "keep a note with a stored run",
     "rm": "remove stored runs",
     "prune": "remove old stored runs",
-    "store": "copy the runs of another store into this one",
+    "store": "copy the runs of another store, or of a bundle, into this one",
+    "bundle": "write stored runs into one file, to hand them on",
     "compare": "compare stored runs, baseline against candidate",
+    "report": "write runs, or a campaign, as one HTML file",
+    "history": "show a metric over time, and where it changed",
+    "export": "write stored runs in the format of another tool: CSV, Perfetto, JUnit, …",
     "meters": "list, check and record energy meters",
     "bridge": "list microcontrollers, write firmware onto them, talk to them",
     "energy": "compute the energy of a stored run from the file of any instrument",
     "verify": "recompute a run, or those of a set, from the raw files",
+    "serve": "show devices, campaigns and runs on a local page, live",
     "schema": "print the JSON Schema of run.json",
+    "completion": "print a script that completes this command in bash, zsh or fish",
 }
 
 
@@ -62,13 +68,22 @@ _LOADED = {
     "rm": ("edgebench.host.store.address",),
     "prune": ("edgebench.host.store.index",),
     "store": ("edgebench.host.store.merge",),
+    "bundle": ("edgebench.host.store.bundle",),
     "compare": ("edgebench.host.lab", "edgebench.host.show.comparisons"),
+    "report": ("edgebench.host.lab", "edgebench.host.report.page"),
+    "history": ("edgebench.host.lab", "edgebench.host.show.history"),
+    "export": ("edgebench.host.export.exported",),
     "meters": ("edgebench.host.power.session", "edgebench.host.show.meters"),
     "bridge": ("edgebench.host.show.boards",),
     "energy": ("edgebench.host.bench.energy", "edgebench.host.show.energy"),
     "verify": ("edgebench.host.bench.verify",),
+    "serve": ("edgebench.host.lab", "edgebench.host.serve.server"),
 }
 """What takes a command time to load; it loads this before it begins, so that Ctrl-C may end it."""
+
+
+_MEASURING = ("bench", "campaign run", "campaign resume", "collect")
+"""Commands with progress: what they wait for is said before they load."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,21 +99,25 @@ def _dispatch(words: list[str]) -> ExitCode:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
         return ExitCode.DONE if words else ExitCode.USAGE
-    if words[0] == "--version":
+    if words[0] in ("-V", "--version"):
         from edgebench.host.this_host import software
 
         print(software())
         return ExitCode.DONE
     if words[0] not in COMMANDS:
         from edgebench.host.cli.failure import report_failure, wants_json
+        from edgebench.protocol.errors import UsageError, with_meant
 
-        message, hint = f"unknown command {words[0]!r}", "see what there is: edgebench --help"
-        return report_failure(message, hint, ExitCode.USAGE, as_json=wants_json(words))
+        error = with_meant(UsageError(f"unknown command {words[0]!r}"), words[0], COMMANDS)
+        likely = f"did you mean edgebench {error.meant}? otherwise " if error.meant else ""
+        hint = f"{likely}see what there is: edgebench --help"
+        return report_failure(str(error), hint, ExitCode.USAGE, as_json=wants_json(words))
     return _run(words[0], words[1:])
 
 
 def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.failure import kind_of, report_failure, wants_json
+    from edgebench.host.cli.starting import say_starting
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     as_json, typed = wants_json(words), command
@@ -106,10 +125,12 @@ def _run(command: str, words: list[str]) -> ExitCode:
     try:
         module = import_module(f"edgebench.host.cli.{command}")
         try:
-            options = module.parser().parse_args(words)
+            options = module.parser().parse_words(words)
         except SystemExit:  # the help is printed
             return ExitCode.DONE
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
+        if typed in _MEASURING:
+            say_starting(options.on if command == "bench" else ["all"])
         for name in _LOADED.get(command, ()):
             import_module(name)
         raise_when_interrupted()
@@ -150,7 +171,7 @@ def _hint(error: EdgebenchError, command: str) -> str:
     if isinstance(
         error, ArgumentsRefused
     ):  # without the modules that format numbers: they are slow
-        return f"see what it takes: {error.program} --help"
+        return error.hint
     from edgebench.host.show.hints import hint_for
 
     return hint_for(error, command)

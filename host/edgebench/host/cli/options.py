@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from edgebench.host.cli.failure import ArgumentsRefused
 from edgebench.protocol.command_line import CommandParser
+from edgebench.protocol.errors import with_meant
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -18,13 +19,35 @@ if TYPE_CHECKING:
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
 _NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
-_MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "sec": 1.0, "s": 1.0, "ms": 1e-3}
+_LENGTH = rf"({_NUMBER})\s*(ms|min|m|sec|s|h)\s*"
+_MINUTES = {"m": 1, "min": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class OneLineParser(CommandParser):
     """Refuses arguments with one line and a hint, as every other error, not with all its usage."""
+
+    def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options that these words give.
+
+        Raises:
+            ArgumentsRefused: an option is unknown, or a value is refused.
+        """
+        options, others = self.parse_known_args(words)
+        if others:
+            error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
+            name = next((word for word in others if word.startswith("-")), "")
+            raise with_meant(error, name, options_of(self))
+        return options
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse what is none of the choices, with the one that is most like it."""
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            name = "/".join(action.option_strings) or action.metavar or action.dest
+            text = f"argument {name}: invalid choice: {value!r} (choose from {', '.join(known)})"
+            raise with_meant(ArgumentsRefused(text, self.prog), str(value), known)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments.
@@ -35,8 +58,20 @@ class OneLineParser(CommandParser):
         raise ArgumentsRefused(message, self.prog)
 
 
+def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Options of a command and of its actions."""
+    for action in parser._actions:  # pyright: ignore[reportPrivateUsage] argparse has no other way
+        yield from action.option_strings
+        if isinstance(action.choices, dict):
+            for one in action.choices.values():
+                yield from options_of(one)
+
+
 class GivenOnce(argparse.Action):
-    """Keeps the value of an option, and refuses a second one: the last would win silently."""
+    """Keeps the value of an option, and refuses a second one: the last would win silently.
+
+    Only for options without a default.
+    """
 
     def __call__(
         self,
@@ -57,7 +92,7 @@ class GivenOnce(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def new_parser(command: str, description: str) -> argparse.ArgumentParser:
+def new_parser(command: str, description: str) -> OneLineParser:
     """A parser for one command; the parsers of its actions are of the same class."""
     return OneLineParser(prog=f"edgebench {command}", description=description)
 
@@ -83,14 +118,20 @@ def add_cluster_certificates(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--tls-{name}", type=Path, metavar="FILE", help=text)
 
 
+_RUN_HELP = (
+    "id of a run, its beginning or a unique part of it, last, a tag, the run's directory or a "
+    "bundle; the id of a set; or the directory of a meter's recording"
+)
+
+
 def add_run(parser: argparse.ArgumentParser) -> None:
-    """RUN, for what is shown or verified."""
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        help="id of a run, its beginning or a unique part of it, last, a tag, or the run's "
-        "directory; the id of a set; or the directory of a meter's recording",
-    )
+    """RUN, for what is verified."""
+    parser.add_argument("run", metavar="RUN", help=_RUN_HELP)
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """RUN…, for what is shown."""
+    parser.add_argument("run", metavar="RUN", nargs="+", help=_RUN_HELP)
 
 
 def add_columns(add: Add) -> None:
@@ -112,15 +153,20 @@ def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> No
 
 
 def seconds(text: str) -> float:
-    """A duration: 500ms, 60s, 20m, 1.5h, or plain seconds.
+    """A duration: 500ms, 60s, 2min, 20m, 1m30s, 1.5h, or plain seconds.
 
-    >>> seconds("20m"), seconds("500ms"), seconds("3")
-    (1200.0, 0.5, 3.0)
+    >>> seconds("20m"), seconds("500ms"), seconds("3"), seconds("1m30s"), seconds("1h 2min")
+    (1200.0, 0.5, 3.0, 90.0, 3720.0)
     """
-    match = re.fullmatch(rf"({_NUMBER})\s*(ms|s|m|h|)", text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 20m")
-    return float(match[1]) * _SECONDS[match[2]]
+    words = text.strip()
+    if re.fullmatch(_NUMBER, words, re.ASCII):
+        return float(words)
+    parts = re.findall(_LENGTH, words, re.ASCII)
+    units = [_SECONDS[unit] for _, unit in parts]
+    is_descending = units == sorted(set(units), reverse=True)  # 30s1m is a slip
+    if not parts or not re.fullmatch(f"(?:{_LENGTH})+", words, re.ASCII) or not is_descending:
+        raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 1m30s")
+    return sum(float(number) * unit for (number, _), unit in zip(parts, units, strict=True))
 
 
 def moment(text: str) -> datetime:
@@ -131,7 +177,7 @@ def moment(text: str) -> datetime:
     """
     from datetime import datetime, timedelta  # only here: they take time
 
-    if match := re.fullmatch(r"(\d{1,5})\s*([mhdw])", text.strip(), re.ASCII):
+    if match := re.fullmatch(r"(\d{1,5})\s*(min|[mhdw])", text.strip(), re.ASCII):
         ago = timedelta(minutes=int(match[1]) * _MINUTES[match[2]])
         return datetime.now().astimezone() - ago
     try:

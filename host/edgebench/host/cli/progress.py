@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -16,19 +20,25 @@ from rich.text import Text
 from edgebench.host.bench.collect import failure_of
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
+from edgebench.host.cli.starting import end_starting
 from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.incomplete import incomplete_line
-from edgebench.host.show.tables import REFUSED, console, verdict_lines
+from edgebench.host.show.tables import REFUSED, console
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
+from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
 from edgebench.protocol.text import printable
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _PHASES = {
     Phase.COOLING: "cooling down",
@@ -55,10 +65,14 @@ OTHERS_WIDTH = 58
 
 
 class ClockBar(ProgressColumn):
-    """Bar that fills with time during a phase of known length."""
+    """Bar that fills with time during a phase of known length; of everything, with all of it."""
 
     def render(self, task: Task) -> ProgressBar:
         """Draw the bar."""
+        if (pace := task.fields.get("pace")) is not None:
+            elapsed_s, left_s = task.elapsed or 0.0, pace().left_s
+            total_s = None if left_s is None else elapsed_s + left_s
+            return ProgressBar(total=total_s, completed=elapsed_s, width=BAR_WIDTH, pulse=False)
         done = (task.elapsed or 0.0) if task.fields["is_timed"] else task.completed
         total = task.total
         return ProgressBar(
@@ -67,10 +81,13 @@ class ClockBar(ProgressColumn):
 
 
 class PhaseTime(ProgressColumn):
-    """Time since the phase began, and its expected duration."""
+    """Time since the phase began, and its expected duration; of everything, the time left."""
 
     def render(self, task: Task) -> Text:
         """Draw the time."""
+        if (pace := task.fields.get("pace")) is not None:
+            left_s = pace().left_s
+            return Text("" if left_s is None else f"about {format_duration(left_s)} left")
         if not task.fields["is_timed"]:
             return Text("")
         expected = f" of {format_duration(task.total)}" if task.total else ""
@@ -135,6 +152,10 @@ class ProgressWatcher(Watcher):
         self._is_over = threading.Event()
         self._reports = threading.Thread(target=self._report_often, name="progress", daemon=True)
         self._devices: dict[str, DeviceProgress] = {}
+        self._starting: TaskID | None = None
+        self._overall: TaskID | None = None
+        self._is_answering = False
+        """Whether Ctrl-C is answered here."""
         self.failures: list[RunFailure] = []
         self.unmeasured: list[str] = []
         """Names of the devices on which nothing more could be measured."""
@@ -145,14 +166,55 @@ class ProgressWatcher(Watcher):
         return [run for device in self._devices.values() for run in device.runs]
 
     def __enter__(self) -> ProgressWatcher:
+        starting = end_starting()
         self.bar.start()
+        if starting is not None:
+            self._starting = self.bar.add_task(
+                starting, total=None, what="", title=starting, is_timed=True
+            )
         if not self.console.is_terminal:
             self._reports.start()
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(signal.SIGINT, self._answer_interrupt)
+                self._is_answering = True
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._is_answering:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._is_over.set()
         self.bar.stop()
+
+    def _answer_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Say at once that Ctrl-C was heard: to stop a run takes a moment."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if any(device.is_running for device in self._devices.values()):
+            with suppress(RuntimeError):  # it came in the middle of another line
+                self.say("stopping; Ctrl-C again gives up waiting")
+        signal.default_int_handler(number, frame)
+
+    def begin(self) -> None:
+        """A run begins on some device: show how far everything is, if that is more than one run."""
+        if self._starting is not None:
+            self.bar.remove_task(self._starting)
+            self._starting = None
+        if self._overall is None and (len(self._devices) > 1 or self.pace().count != 1):
+            self._overall = self.bar.add_task(
+                "total", total=None, what="", title="total", is_timed=False, pace=self.pace
+            )
+        self.count()
+
+    def count(self) -> None:
+        """Say how many of the runs have ended."""
+        if self._overall is not None:
+            pace = self.pace()
+            of = "" if pace.count is None else f" of {pace.count}"
+            self.bar.update(self._overall, what=f"{pace.done_count}{of} runs")
+
+    def pace(self) -> OverallPace:
+        """How far everything is."""
+        return overall_pace([one.pace for one in self._devices.values()], time.monotonic())
 
     def _report_often(self) -> None:
         while not self._is_over.wait(REPORT_S):
@@ -161,6 +223,8 @@ class ProgressWatcher(Watcher):
     def report(self) -> None:
         """Say which phase each run is in, since when, and how long it should take."""
         for task in self.bar.tasks:
+            if task.id in (self._overall, self._starting):
+                continue
             what = task.fields["what"] or "preparing"
             took = PhaseTime().render(task).plain
             self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
@@ -229,7 +293,13 @@ class DeviceProgress(Watcher):
         self._is_hashing = False
         self._shown = ""
         self._paused_by = ""
+        self.pace = DevicePace()
         self.runs: list[Run] = []
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run is in progress."""
+        return self._task is not None
 
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Say who holds a device, and how long it is waited for."""
@@ -278,6 +348,8 @@ class DeviceProgress(Watcher):
         self._shown = (
             self._title if is_whole else printable(f"{which}{device}: {model.name} on {runtime}")
         )
+        self.pace.begin(place, time.monotonic())
+        self._display.begin()
         self._draw("", None)
 
     def progress(self, progress: m.Progress) -> None:
@@ -292,6 +364,8 @@ class DeviceProgress(Watcher):
         expected_s = progress.expected_s or 0.0
         if progress.phase is Phase.CHECKING and expected_s >= LONG_CHECK_S:
             self._note("note", f"the data set takes about {format_duration(expected_s)}")
+        if progress.phase is Phase.MEASURING and progress.expected_s is not None:
+            self.pace.expect(progress.expected_s, time.monotonic())
         self._clear()
         self._draw(self._phase, progress.expected_s)
 
@@ -383,6 +457,7 @@ class DeviceProgress(Watcher):
         self._clear()
         self._run, self._paused_by = None, ""
         self.runs.append(run)
+        self._end()
         if not self._display.console.is_terminal:
             metric = headline(run)
             value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
@@ -394,6 +469,11 @@ class DeviceProgress(Watcher):
         self._clear()
         self._display.failures.append(self.failure(error))
         self._run = None
+        self._end()
+
+    def _end(self) -> None:
+        self.pace.end(time.monotonic())
+        self._display.count()
 
     def failure(self, error: EdgebenchError) -> RunFailure:
         """An error with the run that it ended, if one was in progress."""

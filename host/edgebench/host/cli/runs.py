@@ -22,6 +22,8 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("runs", "List the stored runs, oldest first.")
     remove = "remove what is kept of runs that were lost with their agent"
+    named = "of these: a bundle, a tag, a set, or runs by id or directory (default: the store)"
+    made.add_argument("runs", nargs="*", metavar="RUN", help=named)
     made.add_argument("--remove-lost", action="store_true", help=remove)
     add = made.add_argument_group("which runs (default: all)").add_argument
     add("--model", metavar="M", help="of this model, or pattern, as 'digits_*'")
@@ -37,15 +39,22 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """List them, or remove the lost ones."""
     from edgebench.host.show.tables import UNWATCHED, console, runs_table
+    from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
+    from edgebench.protocol.errors import UsageError
 
     store = Store(options.store)
+    if options.remove_lost and options.runs:
+        raise UsageError(f"--remove-lost is about the whole store, got {options.runs[0]!r}")
     if options.remove_lost:
         return _remove_lost(store, as_json=options.json)
     wanted = _wanted(options)
-    rows, incomplete = list_runs(store, wanted), incomplete_runs(store)
+    if options.runs:
+        rows, incomplete = list_named(store, options.runs, wanted), []
+    else:
+        rows, incomplete = list_runs(store, wanted), incomplete_runs(store)
     if options.json:
         document = {
             "runs": [asdict(row) for row in rows],
@@ -59,7 +68,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         if any(row.unwatched for row in rows):
             print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
     else:
-        print(f"no runs in {store.root}" if wanted is None else f"no such runs in {store.root}")
+        where = " ".join(options.runs) or store.root
+        print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
     if wanted is None:
         _print_incomplete(incomplete)
     return ExitCode.DONE

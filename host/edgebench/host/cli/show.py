@@ -5,20 +5,30 @@ from __future__ import annotations
 import argparse
 import json
 
-from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
+from edgebench.host.cli.options import add_json, add_runs, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from edgebench.host.store.layout import Store
+    from rich.console import Console, RenderableType
+
+    from edgebench.host.result.run import Run
+    from edgebench.host.result.run_set import RunSet
+    from edgebench.host.store.address import Address
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    made = new_parser("show", "Show one run, one set of runs, or one recording of an energy meter.")
-    add_run(made)
+    made = new_parser(
+        "show",
+        "Show one run, one set of runs, or one recording of an energy meter. Of a tag, or of "
+        "several runs or sets: a table.",
+    )
+    add_runs(made)
+    made.add_argument("--all", action="store_true", help="list every rule, also those that passed")
     add_store(made)
     add_json(made)
     return made
@@ -26,12 +36,19 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
+    from edgebench.host.store.address import find_runs, names_set
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
 
     store = Store(options.store)
-    directory = find_session(store, options.run)
-    return _run(options, store) if directory is None else _session(options, directory)
+    names: list[str] = options.run
+    if len(names) == 1 and (directory := find_session(store, names[0])) is not None:
+        return _session(options, directory)
+    found = {one.name: one for name in names for one in find_runs(store, name)}
+    addresses = list(found.values())
+    if len(names) == 1 and names_set(store, names[0]):
+        return _set(options, addresses)
+    return _run(options, addresses[0]) if len(addresses) == 1 else _table(options, addresses)
 
 
 def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
@@ -43,35 +60,93 @@ def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
         return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
-def _set(options: argparse.Namespace, store: Store) -> ExitCode:
-    from edgebench.host.analysis.run_set import find_set
-    from edgebench.host.show.set_page import set_document, set_page
+def _run(options: argparse.Namespace, found: Address) -> ExitCode:
+    from edgebench.host.show.page import run_details, run_results
     from edgebench.host.show.tables import console
-    from edgebench.host.store.address import find_runs
 
-    one = find_set([found.run() for found in find_runs(store, options.run)])
-    if options.json:
-        print(json.dumps(set_document(one), indent=1))
-    else:
-        out = console()
-        out.print(set_page(one, out.width))
-    return ExitCode.DONE
-
-
-def _run(options: argparse.Namespace, store: Store) -> ExitCode:
-    from edgebench.host.result.facts import SET_PREFIX
-    from edgebench.host.show.page import run_page
-    from edgebench.host.show.tables import console
-    from edgebench.host.store.address import find_run
-    from edgebench.host.store.annotations import read_annotations
-
-    if options.run.startswith(SET_PREFIX):
-        return _set(options, store)
-    found = find_run(store, options.run)
     if options.json:
         print(json.dumps(found.document(), indent=1))
         return ExitCode.DONE
+    out, run = console(), found.run()
+    _print(out, run_results(run, out.width))  # before the traces are read: that takes a moment
+    if run.failure is None:
+        _print(out, _picture(out, [(found, run)], None))
+    _print(out, run_details(run, found.annotations(), is_all=options.all))
+    out.print(found.place, soft_wrap=True)
+    return ExitCode.DONE
+
+
+def _set(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
+    from edgebench.host.analysis.run_set import find_set
+    from edgebench.host.show.set_page import set_details, set_document, set_results
+    from edgebench.host.show.tables import console
+
+    runs = [one.run() for one in found]
+    one = find_set(runs)
+    if options.json:
+        print(json.dumps(set_document(one), indent=1))
+        return ExitCode.DONE
     out = console()
-    out.print(run_page(found.run(), out.width, read_annotations(found.directory)))
-    out.print(str(found.directory), soft_wrap=True)
+    counted = [
+        (address, run)
+        for address, run in zip(found, runs, strict=True)
+        if not run.verdict.is_refused
+    ]
+    _print(out, set_results(one, out.width))
+    _print(out, _picture(out, counted, one) if counted else [])
+    _print(out, set_details(one, is_all=options.all))
+    return ExitCode.DONE
+
+
+def _print(out: Console, parts: Sequence[RenderableType]) -> None:
+    """Print a part of a page, with a line between it and the one before."""
+    for part in parts:
+        out.print(part)
+    if parts:
+        out.print()
+        out.file.flush()
+
+
+def _picture(
+    out: Console, runs: Sequence[tuple[Address, Run]], one: RunSet | None
+) -> list[RenderableType]:
+    """Picture of a run, or of a set; a line that says why there is none."""
+    from edgebench.host.series.run_series import read_series
+    from edgebench.host.show.pictures import run_picture, set_picture
+    from edgebench.host.show.tables import text
+    from edgebench.protocol.errors import StoreError
+
+    has_unicode = not out.options.ascii_only
+    try:
+        series = [read_series(found.directory, run) for found, run in runs]
+    except StoreError as exc:
+        return [text(f"no picture: {exc}")]
+    if one is not None:
+        return [*set_picture(one, series, out.width, has_unicode=has_unicode)]
+    return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)]
+
+
+def _table(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
+    """Several runs and sets, one row each."""
+    from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.result.document import to_document
+    from edgebench.host.show.ratios import slower_int8_lines
+    from edgebench.host.show.set_page import set_document
+    from edgebench.host.show.tables import console, results_table, unwatched_line
+    from edgebench.host.show.verdict import verdict_lines
+
+    runs = [one.run() for one in found]
+    sets = find_sets(runs)
+    if options.json:
+        document = {
+            "runs": list(map(to_document, runs)),
+            "sets": [set_document(one) for one in sets if one.set_id],
+        }
+        print(json.dumps(document, indent=1))
+        return ExitCode.DONE
+    out = console()
+    out.print(results_table(sets, out.width))
+    lines = [*filter(None, [unwatched_line(sets)]), *slower_int8_lines(sets), *verdict_lines(sets)]
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
     return ExitCode.DONE

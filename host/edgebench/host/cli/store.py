@@ -16,9 +16,9 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("store", "Bring the results of several hosts together.")
     actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
     action = actions.add_parser(
-        "merge", help="copy the runs and campaigns of another store into this one"
+        "merge", help="copy the runs and campaigns of another store or bundle into this one"
     )
-    other = "directory of the other store, which is only read; see --store of each command"
+    other = "directory of the other store, or a bundle, which is only read"
     action.add_argument("other", metavar="OTHER", help=other)
     add_store(action)
     add_json(action)
@@ -30,11 +30,12 @@ def run(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
     from pathlib import Path
 
+    from edgebench.host.store.bundle_file import open_store
     from edgebench.host.store.layout import Store
     from edgebench.host.store.merge import merge_store
 
     store = Store(options.store)
-    report = merge_store(store, Store(Path(options.other)))
+    report = merge_store(store, open_store(Path(options.other)))
     if options.json:
         print(json.dumps(asdict(report), indent=1))
     else:

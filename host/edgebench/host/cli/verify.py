@@ -24,7 +24,8 @@ _ALL_FOLLOWS = "every number follows from the raw files"
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    about = "Recompute a run, a set or a meter's recording from the raw files, and compare."
+    about = "Recompute a run, a set, a bundle's runs or a meter's recording from the raw files, "
+    about += "and compare."
     made = new_parser("verify", about)
     add_run(made)
     rejudge = "print the run or the set as today's statistics and rules make it; nothing is stored"
@@ -37,8 +38,8 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Verify it; exit code 1 when anything differs."""
     from edgebench.host.bench.verify import verify, verify_session
-    from edgebench.host.result.facts import SET_PREFIX
-    from edgebench.host.store.address import find_run
+    from edgebench.host.store.address import find_run, find_runs, names_set
+    from edgebench.host.store.bundle_file import split_name
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
     from edgebench.protocol.errors import UsageError
@@ -48,67 +49,84 @@ def run(options: argparse.Namespace) -> ExitCode:
     if directory is not None:
         if options.rejudge:
             raise UsageError(f"a recording has no verdict to judge again: {options.run}")
-        named = {"directory": str(directory)}
-        return _report("recording", named, verify_session(directory), as_json=options.json)
-    if options.run.startswith(SET_PREFIX):
-        if options.rejudge:
-            return _rejudge_set(store, options.run, as_json=options.json)
-        return _verify_set(store, options.run, as_json=options.json)
-    found = find_run(store, options.run)
+        named, found = {"directory": str(directory)}, verify_session(directory)
+        return _report("recording", named, found, str(directory), as_json=options.json)
+    is_set = names_set(store, options.run)
+    if is_set and options.rejudge:
+        return _rejudge_set(store, options.run, as_json=options.json)
+    if is_set or (split_name(options.run) and len(find_runs(store, options.run)) > 1):
+        return _verify_several(store, options.run, is_set=is_set, as_json=options.json)
+    run = find_run(store, options.run)
     if options.rejudge:
-        return _rejudge_run(found.store, found.run_id, as_json=options.json)
-    differences = verify(found.store, found.run_id)
-    return _report("run", {"run_id": found.run_id}, differences, as_json=options.json)
+        return _rejudge_run(run.store, run.run_id, as_json=options.json)
+    differences = verify(run.store, run.run_id)
+    return _report("run", {"run_id": run.run_id}, differences, run.name, as_json=options.json)
 
 
 def _report(
-    kind: str, named: dict[str, str], differences: Sequence[Difference], *, as_json: bool
+    kind: str,
+    named: dict[str, str],
+    differences: Sequence[Difference],
+    shown_as: str,
+    *,
+    as_json: bool,
 ) -> ExitCode:
-    """Print what is different in a run or a recording, which goes by the only name given."""
+    """Print what is different in a run or a recording, which goes by the only name given.
+
+    Args:
+        kind: Run or recording.
+        named: Its name, by its key in JSON.
+        differences: What is different.
+        shown_as: Name by which `edgebench show` finds it.
+        as_json: Print a document.
+    """
     [name] = named.values()
     if as_json:
         _print_json({**named, "differences": _plain(differences)})
     elif differences:
         _print_differences(f"{kind} {name}", differences)
-        _print_hint(name)
+        _print_hint(shown_as)
     else:
         print(f"verified: {name}: {_ALL_FOLLOWS}")
     return ExitCode.FAILED if differences else ExitCode.DONE
 
 
-def _verify_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
-    """Verify every run of a set, whose own numbers are computed from them and never stored."""
+def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> ExitCode:
+    """Verify every run of a set, whose own numbers are computed from them, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.index import DAMAGED, list_runs
     from edgebench.protocol.errors import RunDamaged
 
+    found = find_runs(store, name)
     results: dict[str, list[Difference]] = {}
-    for run_id in (one.run_id for one in find_runs(store, set_id)):
+    for one in found:
         try:
-            results[run_id] = verify(store, run_id)
+            results[one.run_id] = verify(one.store, one.run_id)
         except RunDamaged as exc:  # the others may be whole
-            results[run_id] = [Difference("files", "as measured", str(exc))]
-    member = store.run(next(iter(results))).member
-    planned_count = member.count if member else len(results)
+            results[one.run_id] = [Difference("files", "as measured", str(exc))]
+    planned_count = len(results)
+    if is_set and (member := found[0].run().member):
+        planned_count = member.count
     failed = {run_id: differences for run_id, differences in results.items() if differences}
-    is_damaged = any(row.verdict == DAMAGED for row in list_runs(store))
-    if is_damaged and len(results) < planned_count:
+    is_damaged = any(row.verdict == DAMAGED for row in list_runs(found[0].store))
+    if is_set and is_damaged and len(results) < planned_count:
         print("note: a damaged run may be one of the set: edgebench runs", file=sys.stderr)
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}
             for run_id, differences in results.items()
         ]
-        _print_json({"set_id": set_id, "planned_count": planned_count, "runs": runs})
+        kind = "set_id" if is_set else "bundle"
+        _print_json({kind: name, "planned_count": planned_count, "runs": runs})
     elif failed:
         for run_id, differences in failed.items():
             _print_differences(f"run {run_id}", differences)
-        _print_hint(next(iter(failed)))
+        _print_hint(next(one.name for one in found if one.run_id in failed))
     else:
         count = len(results)
         stored = f"{count} runs" if count == planned_count else f"{count} of {planned_count} runs"
-        print(f"verified: {set_id}: {stored}, {_ALL_FOLLOWS}")
+        print(f"verified: {name}: {stored}, {_ALL_FOLLOWS}")
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
@@ -158,19 +176,19 @@ def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
     from edgebench.host.show.tables import console
     from edgebench.host.store.address import find_runs
 
-    run_ids = [one.run_id for one in find_runs(store, set_id)]
-    today = find_set([rejudge(store, run_id) for run_id in run_ids])
+    found = find_runs(store, set_id)
+    today = find_set([rejudge(one.store, one.run_id) for one in found])
     if as_json:
         print(json.dumps(set_document(today), indent=1))
         return ExitCode.DONE
     out = console()
     out.print(set_page(today, out.width))
-    _print_verdicts(today, find_set([store.run(run_id) for run_id in run_ids]))
+    _print_verdicts(today, find_set([one.run() for one in found]))
     return ExitCode.DONE
 
 
 def _print_verdicts(today: RunSet, stored: RunSet) -> None:
-    from edgebench.host.show.tables import verdict_lines
+    from edgebench.host.show.verdict import verdict_lines
 
     print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
     for line in verdict_lines([today]):

@@ -38,6 +38,7 @@ from edgebench.protocol.errors import (
     TransportError,
     Unreachable,
     UsageError,
+    unknown_name,
 )
 from edgebench.protocol.identity import DEFAULT_PORT, parse_pairing_string
 
@@ -106,7 +107,7 @@ def deploy_request(target: str, **settings: Any) -> DeployRequest:
     """
     request = DeployRequest(parse_target(target), **settings)
     if unknown := set(request.runtimes) - set(RUNTIMES):
-        raise UsageError(f"unknown runtime {min(unknown)!r}: there are {', '.join(RUNTIMES)}")
+        raise unknown_name("runtime", min(unknown), RUNTIMES)
     if request.name == LOCAL_NAME:
         raise UsageError(f"name {LOCAL_NAME!r} is kept for the host's own machine")
     if request.wheels is not None and not request.wheels.is_dir():

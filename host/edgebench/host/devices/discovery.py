@@ -16,7 +16,14 @@ from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import EdgebenchError, NoSuchDevice, NotPaired, SeatLeft, Unreachable
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    NoSuchDevice,
+    NotPaired,
+    SeatLeft,
+    Unreachable,
+    with_meant,
+)
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
@@ -185,10 +192,11 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     if len(matches) == 1:
         return matches[0]
     if not matches:
-        names = ", ".join([LOCAL_NAME, *(device.name for device in paired)])
-        raise NoSuchDevice(f"no paired device is called {name!r}; available: {names}")
-    names = ", ".join(device.name for device in matches)
-    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {names}")
+        names = [LOCAL_NAME, *(device.name for device in paired)]
+        text = f"no paired device is called {name!r}; available: {', '.join(names)}"
+        raise with_meant(NoSuchDevice(text), name, names)
+    found = ", ".join(device.name for device in matches)
+    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {found}")
 
 
 def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:

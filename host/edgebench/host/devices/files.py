@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.devices.locked import locked, write_whole
+from edgebench.host.devices.names import DEVICES_FILE
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
@@ -124,7 +125,7 @@ class HostFiles:
 
     @property
     def _inventory(self) -> Path:
-        return self._directory / "devices.json"
+        return self._directory / DEVICES_FILE
 
     def save(self, devices: Sequence[KnownDevice]) -> None:
         """Write the list; whoever changes it holds the lock."""

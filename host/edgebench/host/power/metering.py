@@ -19,7 +19,7 @@ from edgebench.meters.options import meant_of
 from edgebench.meters.polled import HOST_CLOCK
 from edgebench.meters.registry import is_external
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import MeterNotServed, UsageError
+from edgebench.protocol.errors import MeterNotServed, UsageError, unknown_name
 from edgebench.protocol.spec import RunSpec, with_duration
 
 AGENT_PREFIX = "agent:"
@@ -124,9 +124,7 @@ def new_energy_request(
     if sync not in (None, "auto"):
         names = [one.value for one in SyncMethod]
         if sync not in names:
-            raise UsageError(
-                f"unknown synchronisation {sync!r}: there are auto, {', '.join(names)}"
-            )
+            raise unknown_name("synchronisation", str(sync), ["auto", *names])
         method = SyncMethod(sync)
     check_wiring(meter, devices)
     return EnergyRequest(

@@ -38,3 +38,11 @@ class LaneStatus:
     left_count: int
     left_s: float | None
     """Expected time for what is left; None where nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignProgress:
+    """How far a campaign is, with each of its devices."""
+
+    summary: CampaignSummary
+    lanes: tuple[LaneStatus, ...]

@@ -90,6 +90,22 @@ class Metric:
         bounds = getattr(owner, "ci95" if name == "value" else f"{name}_ci95", None)
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
+    def expanded_interval(self, run: Run) -> tuple[float, float] | None:
+        """Its 95 % interval in one run; of an energy, its expanded uncertainty (k = 2).
+
+        What is computed from an energy has the relative uncertainty of that energy: see `METRICS`.
+        """
+        energy, value = run.metrics.energy, self.value(run)
+        if self.budget is None or energy is None or value is None:
+            return self.interval(run)
+        whole_j, u95_j = energy.gross_j_per_inference, energy.u95_absolute_j
+        if self.budget is Budget.NET:
+            whole_j, u95_j = energy.net_j_per_inference, energy.net_u95_absolute_j
+        if u95_j is None or not whole_j:
+            return None
+        half_width = abs(value * u95_j / whole_j)
+        return value - half_width, value + half_width
+
     @property
     def label(self) -> str:
         """The last part of its path without the unit: p50, throughput."""

@@ -47,6 +47,8 @@ class ThermalResult:
     """Peak latency over sustained latency."""
     throttled_ratio: float | None = None
     """Share of the windows with a sign."""
+    throttled_spans_s: tuple[tuple[float, float], ...] = ()
+    """Begin and end of each row of windows with a sign, from the start of the measurement."""
     latency_ns_before: LatencySummary | None = None
     """Headline before the onset."""
     latency_ns_after: LatencySummary | None = None

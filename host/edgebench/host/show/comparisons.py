@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
+from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
-from edgebench.host.result.metrics import METRICS, Better
+from edgebench.host.result.metrics import METRICS, Better, Quantity
+from edgebench.host.show.ratios import ratio_words
 from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import (
     ABSENT,
@@ -21,6 +23,14 @@ from edgebench.host.show.units import (
 )
 from edgebench.protocol.text import printable
 
+_COUNTED_IN_TIMES = {
+    Quantity.DURATION_NS,
+    Quantity.RATE,
+    Quantity.INSTRUCTIONS,
+    Quantity.ENERGY_J,
+    Quantity.SIZE_BYTES,
+}
+"""Quantities of which twice as much means something."""
 WIDE = 110
 """Width of a terminal that has room for every column."""
 _STYLES = {
@@ -70,7 +80,7 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
         counts = f"{result.baseline_count} and {result.candidate_count} runs, {rules.design.value}"
         lines.append(
             f"{comparison.metric}: {comparison.candidate} is {_words(comparison)} "
-            f"{comparison.baseline}: {result.reason} ({counts})"
+            f"{comparison.baseline}{_times(comparison)}: {result.reason} ({counts})"
         )
         if rules.instrument_ratio:
             lines.append(
@@ -91,6 +101,18 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
         for key, values in comparison.differs_in.items():
             lines.append(f"note: the sides differ in {key}: {' / '.join(values)}")
     return [printable(line, keep_lines=True) for line in lines]
+
+
+def _times(comparison: RunComparison) -> str:
+    """How many times faster, or less, the candidate is, where it clearly is."""
+    result, metric = comparison.result, METRICS[comparison.metric]
+    times, bounds = result.ratio, result.ratio_interval
+    if bounds is None or metric.quantity not in _COUNTED_IN_TIMES:
+        return ""
+    if result.rules.better is Better.LOWER:
+        times, bounds = 1 / times, (1 / bounds[1], 1 / bounds[0])
+    found = SetRatio(metric, times, bounds)
+    return f", {ratio_words(found)}" if found.is_clear else ""
 
 
 def _words(comparison: RunComparison) -> str:

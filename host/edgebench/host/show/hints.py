@@ -44,6 +44,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.RunsTooShort,
         "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",
     ),
+    (e.NoLoadgenLog, "make a valid run with LoadGen: edgebench bench MODEL --engine loadgen"),
+    (e.FileNotWritten, "write the stored runs elsewhere: edgebench export RUN… -o FILE"),
     (e.NoLoadCode, "make a run that plays it: edgebench bench MODEL --sync coded_load"),
     (
         e.SamplesUnknown,
@@ -55,6 +57,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
     (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
+    (e.BundleRefused, "have it sent again; what a bundle is: edgebench bundle --help"),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
@@ -110,6 +113,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "give it inputs that it can take: edgebench bench MODEL --shape NAME=1x128, or --inputs "
         "FILE.npz; or try other runtimes: --runtime all",
     ),
+    (
+        e.DelegateRefused,
+        "choose one that the runtime has, or none of its own: edgebench bench MODEL --delegate D, "
+        "or without --delegate; another runtime may have it: --runtime all",
+    ),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
@@ -155,6 +163,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
     (e.RunNewer, "use the version that made it; which one this is: edgebench --version"),
+    (
+        e.BundleNotUnpacked,
+        "make room (df -h), or name a directory that has some, as in: TMPDIR=/var/tmp edgebench "
+        "show FILE.zip",
+    ),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,
@@ -219,6 +232,10 @@ _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
 )
 """Of `edgebench pair`, before the others."""
+_OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.FileNotWritten, "write it elsewhere: edgebench report RUN -o FILE.html"),
+)
+"""Of `edgebench report`, before the others."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
@@ -239,6 +256,8 @@ def hint_for(error: e.EdgebenchError, command: str = "") -> str:
     Of a run that failed and is stored, it names the run.
     """
     hint = _hint_for(error, command)
+    if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
+        hint = f"did you mean {error.meant}? otherwise {hint}"
     return hint if error.run_id is None else f"{hint}; what is kept: edgebench show {error.run_id}"
 
 
@@ -248,8 +267,13 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return _ALLOWING[error.permission].format(again=again)
     if isinstance(error, e.LeaseHeld):
         return _hint_for_lease(error, command)
+    if isinstance(error, e.NoSuchRun) and error.bundle is not None:
+        path = shlex.quote(error.bundle)
+        return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
+    if isinstance(error, e.RuntimeUnavailable) and error.install:
+        return f"install it there: {error.install}; then see whether it works: edgebench devices"
     if isinstance(error, e.Unreachable) and error.is_offline:
         return "see whether this machine has a network: ip route; then edgebench devices"
     if type(error) is e.UsageError and command and command != "pair":
@@ -257,7 +281,14 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return f"see what it takes: edgebench {action} --help"
     if type(error) is e.StoreError and command == "lab export":
         return "choose another file: edgebench lab export FILE"
-    own = {"meters": _OF_METERS, "bridge": _OF_BRIDGE, "pair": _OF_PAIRING}
+    if type(error) is e.StoreError and command == "bundle":
+        return "see whether there is room: df -h; or choose another file: edgebench bundle RUN -o F"
+    own = {
+        "meters": _OF_METERS,
+        "bridge": _OF_BRIDGE,
+        "pair": _OF_PAIRING,
+        "report": _OF_REPORT,
+    }
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
 

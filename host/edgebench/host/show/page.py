@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -14,7 +16,7 @@ from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, P
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
-from edgebench.host.show.sentences import sentence
+from edgebench.host.show.hints import hint_for
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     plain_table,
@@ -32,36 +34,66 @@ from edgebench.host.show.units import (
     format_rate,
     half_width_of,
 )
+from edgebench.host.show.verdict import rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations
+from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
 
+FACT_WIDTH = 12
+"""Columns of the longest name of a fact, so that all tables of facts of a page are aligned."""
 SHOWN_INPUTS = 4
 """Inputs of a model that are listed."""
 
 
-def run_page(run: Run, width: int = PIPE_WIDTH, added: Annotations | None = None) -> Group:
-    """The page of a run: facts, results, percentiles or operators, rules; of a failed one, why."""
-    facts = Table.grid(padding=(0, 2))
-    for name, value in [*_facts(run), *_added(added or Annotations())]:
-        facts.add_row(Text(name, style="bold"), text(value))
-    rules = plain_table("rule", "outcome", "detail")
-    for rule in run.verdict.rules:
-        outcome = rule.outcome.value
-        style = {"pass": "green", "fail": "red"}.get(outcome, "yellow")
-        rules.add_row(rule.id, Text(outcome, style=style), text(sentence(rule)))
-    parts: list[RenderableType] = [facts, ""]
+def run_page(
+    run: Run, width: int = PIPE_WIDTH, added: Annotations | None = None, *, is_all: bool = False
+) -> Group:
+    """The page of a run without its picture, which belongs between the two parts."""
+    return Group(*run_results(run, width), "", *run_details(run, added, is_all=is_all))
+
+
+def run_results(run: Run, width: int = PIPE_WIDTH) -> list[RenderableType]:
+    """Verdict, what would make it better, and results; of a failed run, why."""
     if run.failure is not None:
-        return Group(*parts, rules, "")
-    parts.append(results_table([alone(run)], width))
-    if (line := unwatched_line([alone(run)])) is not None:
+        return [facts_table(_failure(run.failure))]
+    one = alone(run)
+    parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
+    if (line := unwatched_line([one])) is not None:
         parts.append(line)
-    parts.append("")
     if run.metrics.profile is not None:
-        parts += [operators_table(run.metrics.profile), ""]
+        parts += ["", operators_table(run.metrics.profile)]
     elif not run.verdict.is_refused and run.metrics.latency_ns is not None:
-        parts += [_percentiles_table(run), ""]
-    return Group(*parts, rules, "")
+        parts += ["", _percentiles_table(run)]
+    return parts
+
+
+def run_details(
+    run: Run, added: Annotations | None = None, *, is_all: bool = False
+) -> list[RenderableType]:
+    """Other numbers, rules, and facts about the run.
+
+    Args:
+        run: The run.
+        added: What a person has added to it.
+        is_all: List every rule, also those that passed.
+    """
+    rules = rules_parts(run.verdict, is_all=is_all)
+    facts = facts_table([*_facts(run), *_added(added or Annotations())])
+    has_numbers = run.failure is None and not run.verdict.is_refused
+    parts: list[RenderableType] = []
+    if has_numbers:
+        parts += [facts_table(_numbers(run.metrics)), ""]
+    return [*parts, *rules, "", facts, ""]
+
+
+def facts_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
+    """Names and what belongs to them; a text is shown as it is, a string without its controls."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=FACT_WIDTH)
+    for name, value in rows:
+        table.add_row(Text(name, style="bold"), value if isinstance(value, Text) else text(value))
+    return table
 
 
 def operators_table(profile: ProfileResult) -> Table:
@@ -110,7 +142,6 @@ def _model(model: ModelFacts) -> str:
 def _facts(run: Run) -> list[tuple[str, str]]:
     device, conditions = run.device, run.conditions
     facts = [
-        *_failure(run.failure),
         ("run", f"{run.run_id}, {run.created_utc}"),
         *_set(run),
         ("model", _model(run.model)),
@@ -126,8 +157,6 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         facts.append(("process", process))
     if conditions.confinement is not None:
         facts.append(("confinement", confinement_line(conditions.confinement)))
-    if not run.verdict.is_refused:
-        facts += _numbers(run.metrics)
     # A target runs no operating system.
     kind = f"{device.soc}, {device.os}" if conditions.firmware is None else device.arch
     facts += [("device", f"{device.name}, {kind}"), *_machine(run)]
@@ -179,12 +208,14 @@ def confinement_line(confinement: Confinement) -> str:
     return f"{line}; the agent ran as root" if confinement.is_root else line
 
 
-def _failure(failure: Failure | None) -> list[tuple[str, str]]:
-    """Why nothing was measured, before anything else."""
-    if failure is None:
-        return []
+def _failure(failure: Failure) -> list[tuple[str, str]]:
+    """Why nothing was measured, and what to do about it."""
     where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
-    return [("failed", f"{failure.message} ({failure.code}{where})")]
+    code = ErrorCode.__members__.get(failure.code.upper(), ErrorCode.UNKNOWN)
+    return [
+        ("failed", f"{failure.message} ({failure.code}{where})"),
+        ("to improve", hint_for(error_from_code(code, failure.message), "bench")),
+    ]
 
 
 def _added(annotations: Annotations) -> list[tuple[str, str]]:

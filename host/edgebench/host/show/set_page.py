@@ -11,13 +11,12 @@ from rich.text import Text
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
-from edgebench.host.result.verdict import RuleOutcome
-from edgebench.host.show.sentences import described, sentence
+from edgebench.host.show.page import facts_table
+from edgebench.host.show.sentences import described
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     plain_table,
     results_table,
-    text,
     unwatched_line,
     verdict_style,
 )
@@ -29,29 +28,39 @@ from edgebench.host.show.units import (
     format_ratio,
     half_width_of,
 )
+from edgebench.host.show.verdict import rules_parts, verdict_rows
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns")
 _SHOWN = ("memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
-_STYLES = {RuleOutcome.PASS: "green", RuleOutcome.FAIL: "red"}
 WORTHWHILE_RATIO = 0.9
 """Another split of the time is proposed where it makes the interval narrower by a tenth."""
 
 
-def set_page(one: RunSet, width: int = PIPE_WIDTH) -> Group:
-    """The page of a set: its result, each metric over the runs, the runs, the variance, rules."""
-    facts = Table.grid(padding=(0, 2))
-    for name, value in _facts(one):
-        facts.add_row(Text(name, style="bold"), text(value))
-    parts: list[RenderableType] = [facts, "", results_table([one], width)]
+def set_page(one: RunSet, width: int = PIPE_WIDTH, *, is_all: bool = False) -> Group:
+    """The page of a set without its picture, which belongs between the two parts."""
+    return Group(*set_results(one, width), "", *set_details(one, is_all=is_all))
+
+
+def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
+    """Verdict, what would make it better, and the result."""
+    parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
+    return parts
+
+
+def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
+    """Each metric over the runs, the runs, rules, and facts about the set with its variance.
+
+    Args:
+        one: The set.
+        is_all: List every rule, also those that passed.
+    """
+    parts: list[RenderableType] = []
     if not one.verdict.is_refused:
-        parts += ["", _metrics_table(one)]
-    rules = plain_table("rule", "outcome", "detail")
-    for rule in one.verdict.rules:
-        outcome = Text(rule.outcome.value, style=_STYLES.get(rule.outcome, "yellow"))
-        rules.add_row(rule.id, outcome, text(sentence(rule)))
-    return Group(*parts, "", _runs_table(one), "", rules, "")
+        parts += [_metrics_table(one), ""]
+    rules = rules_parts(one.verdict, is_all=is_all)
+    return [*parts, _runs_table(one), "", *rules, "", facts_table(_facts(one)), ""]
 
 
 def _facts(one: RunSet) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,13 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
-from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.result.energy import SYNTHETIC, EnergyResult
+from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, headline_latency
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import RuleOutcome, State
-from edgebench.host.show.sentences import sentence
+from edgebench.host.result.verdict import State
+from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
@@ -42,7 +39,6 @@ _VERDICT_STYLES = {
     FAILED: "red",
     DAMAGED: "red",
 }
-FAIL = RuleOutcome.FAIL
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
@@ -54,6 +50,8 @@ UNMEASURED = "not measured"
 """Verdict of a device that was off, busy or unable: the error lines below a table say which."""
 UNWATCHED = "*"
 """Mark behind a valid run of which nobody could see clock, heat or load."""
+RATIO = "to the first"
+"""Column with how many times faster each set is than the first one."""
 Interval = tuple[float, float]
 _RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
@@ -114,6 +112,8 @@ def results_table(
         if (room >= column.least_width or (is_of_several and column.name == "device"))
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
+    if settings is None and len(sets) > 1:
+        columns.insert(-1, _Column(RATIO, 0, lambda one: ratio_to_first(sets, one)))
     if settings is not None:
         place = [column.name for column in columns].index("runtime") + 1
         shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
@@ -130,6 +130,11 @@ def results_table(
             + [cells.get(column.name, ABSENT) for cells in unmeasured_cells],
         )
         for column in columns
+    ]
+    filled = [
+        one
+        for one in filled
+        if one.column.name != RATIO or any(cell != ABSENT for cell in one.cells)
     ]
     fitting = _fitted(filled, width, keeps_device=is_of_several)
     name_widths = _name_widths(fitting, width)
@@ -248,56 +253,6 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     return table
 
 
-def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Why runs are not valid; nothing for valid ones. What several sets share is said once."""
-    sharing: dict[tuple[str, str], list[str]] = {}
-    is_of_several_devices = len({one.device for one in sets}) > 1
-    for one in sets:
-        where = f", {one.device}" if is_of_several_devices else ""
-        for reason in _reasons(one):
-            titles = sharing.setdefault((one.verdict.state.value, reason), [])
-            titles.append(f"{one.model} on {one.runtime}{where}")
-    reasons: dict[tuple[str, ...], list[str]] = {}
-    for (state, reason), titles in sharing.items():
-        reasons.setdefault((state, *titles), []).append(reason)
-    return [
-        printable(f"{state}: {_counted(titles)}: {'; '.join(shared)}", keep_lines=True)
-        for (state, *titles), shared in reasons.items()
-    ]
-
-
-def _counted(titles: Sequence[str]) -> str:
-    """Titles, each once.
-
-    >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
-    '2 × a on onnx and b on onnx'
-    >>> _counted(["a on onnx", "b on onnx", "c on onnx"])
-    'a on onnx, b on onnx and c on onnx'
-    """
-    counts = Counter(titles)
-    *others, last = (f"{count} × {one}" if count > 1 else one for one, count in counts.items())
-    return " and ".join(filter(None, (", ".join(others), last)))
-
-
-def _reasons(one: RunSet) -> list[str]:
-    """The rules that failed, as sentences: each cause once."""
-    lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is FAIL}
-    refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
-    _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
-    for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
-        if rule in lines and milder is not None:
-            lines.pop(milder, None)
-    for cause in Cause:
-        first, *others = [
-            name for name in lines if name in BY_ID and BY_ID[name].cause is cause
-        ] or [""]
-        for name in others:
-            del lines[name]
-        if others:
-            lines[first] += f" (also: {', '.join(others)})"
-    return list(lines.values())
-
-
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:
     """What the mark behind a valid verdict means; None where there is none."""
     marked = [one.verdict.unwatched for one in sets if _is_unwatched(one)]
@@ -313,17 +268,6 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
         return None
     together = " together" if any(len(one.runs) > 1 for one in sets) else ""
     return f"runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
-
-
-def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
-    """Say once why there is no energy: by the rule that the refusal follows from."""
-    if "energy" not in lines or energy is None or energy.refused is None:
-        return
-    refused_by = energy.refused_by or "energy"
-    why = lines.get(refused_by, energy.refused) if refused_by != "energy" else energy.refused
-    lines[refused_by] = f"energy refused: {why}"
-    if refused_by != "energy":
-        del lines["energy"]
 
 
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
@@ -511,6 +455,7 @@ _FIRST_TO_GO = (
     "p99",
     "precision",
     "p90",
+    RATIO,
     "± in run",
     "± over {runs}",
     "runtime",

@@ -206,6 +206,16 @@ def format_change(ratio: float, half_width_ratio: float = 0.0) -> str:
     return f"{round(100 * ratio, place) + 0.0:+.{max(0, place)}f} %"
 
 
+def format_times(ratio: float, half_width: float = 0.0) -> str:
+    """A factor, three significant digits; fewer where its half width is larger.
+
+    >>> format_times(1.8, 0.02), format_times(12.345), format_times(123.4, 400.0)
+    ('1.80×', '12.3×', '120×')
+    """
+    place = _place_of(ratio, half_width, max(0, _three(ratio)))
+    return f"{_rounded(ratio, place)}×"
+
+
 def _place(half_width: float) -> int:
     """Decimals of the second significant digit, negative before the point; many for no half width.
 

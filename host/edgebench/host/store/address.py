@@ -1,4 +1,8 @@
-"""Which stored runs a name means: an id, a part of one, `last`, a set, a tag, or a directory."""
+"""Which stored runs a name means.
+
+An id, a part of one, `last`, a set, a tag, a directory, a bundle, or one of those in a bundle:
+`sent.zip#last`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,9 @@ from pathlib import Path
 from edgebench.host.result.document import Document
 from edgebench.host.result.facts import SET_PREFIX
 from edgebench.host.result.run import Run
-from edgebench.host.store.index import RunFilter, list_runs
+from edgebench.host.store.annotations import Annotations, read_annotations
+from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, split_name
+from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_summary
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
@@ -45,6 +51,18 @@ class Address:
         """Directory of the run."""
         return self.store.directory(self.run_id)
 
+    @property
+    def place(self) -> str:
+        """Where the run is, for people: its directory, or its name in a bundle."""
+        return self.name if isinstance(self.store, BundleStore) else str(self.directory)
+
+    @property
+    def name(self) -> str:
+        """Name by which a command finds the run: its id, with the bundle that it is in."""
+        if isinstance(self.store, BundleStore):
+            return f"{self.store.place}{MARK}{self.run_id}"
+        return self.run_id
+
     def run(self) -> Run:
         """Run as it is stored.
 
@@ -52,6 +70,14 @@ class Address:
             StoreError: it is not readable.
         """
         return self.store.run(self.run_id)
+
+    def annotations(self) -> Annotations:
+        """What a person added to it.
+
+        Raises:
+            StoreError: it is not readable.
+        """
+        return read_annotations(self.store.document_path(self.run_id).parent)
 
     def document(self) -> Document:
         """Content of its run.json.
@@ -67,34 +93,52 @@ def find_run(store: Store, name: str) -> Address:
 
     Raises:
         NoSuchRun: no such run, or several.
-        StoreError: it is a directory whose run cannot be read.
+        StoreError: it is a directory or a bundle whose run cannot be read.
+        BundleRefused: it is the path of a file, and no bundle.
     """
     if name.startswith(SET_PREFIX) or not (found := find_runs(store, name)):
         raise NoSuchRun(f"not the name of one run: {name!r}")
     if len(found) > 1:
         some = ", ".join(one.run_id for one in found[:4])
-        raise NoSuchRun(f"{len(found)} runs have the tag {name!r}: {some} …")
+        is_bundled = isinstance(found[0].store, BundleStore)
+        what = "are meant by" if is_bundled else "have the tag"
+        raise NoSuchRun(
+            f"{len(found)} runs {what} {name!r}: {some} …",
+            bundle=found[0].store.place if is_bundled else None,
+        )
     return found[0]
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
-    """The runs that a name means, oldest first: of a set and of a tag, all.
+    """The runs that a name means, oldest first: of a set, of a tag and of a bundle, all.
 
-    An id comes first, then a directory, a part of an id, and a tag.
+    An id comes first, then a directory, a bundle, a part of an id, and a tag.
 
     Raises:
         NoSuchRun: no such run or set, or a part of several ids.
-        StoreError: it is a directory whose run cannot be read.
+        StoreError: it is a directory or a bundle whose run cannot be read.
+        BundleRefused: it is the path of a file, and no bundle.
     """
-    if name.startswith(SET_PREFIX):
-        rows = [row for row in list_runs(store) if row.set_id == name]
-        if not rows:
-            raise NoSuchRun(f"no set {name!r} in {store.root}")
-        return [Address(store, row.run_id) for row in rows]
     if store.has(name):
         return [Address(store, name)]
     if is_run_directory(name):
         return [_elsewhere(Path(name))]
+    if (bundled := split_name(name)) is not None:
+        path, inside = bundled
+        bundle = open_bundle(path)
+        if inside:
+            return _find_inside(bundle, inside)
+        return [Address(bundle, run_id) for run_id in bundle.run_ids()]
+    return _find_inside(store, name)
+
+
+def _find_inside(store: Store, name: str) -> list[Address]:
+    """The runs of this store that a name means, which is no path."""
+    if name.startswith(SET_PREFIX):
+        rows = [row for row in list_runs(store) if row.set_id == name]
+        if not rows:
+            raise NoSuchRun(f"no set {name!r} in {store.place}")
+        return [Address(store, row.run_id) for row in rows]
     try:
         return [Address(store, store.resolve(name))]
     except NoSuchRun:
@@ -103,17 +147,49 @@ def find_runs(store: Store, name: str) -> list[Address]:
         raise
 
 
+def names_set(store: Store, name: str) -> bool:
+    """Whether a name is that of a set of runs, or of a bundle that holds one.
+
+    Raises:
+        StoreError: it is a bundle whose runs cannot be read.
+        BundleRefused: it is the path of a file, and no bundle.
+    """
+    if (bundled := split_name(name)) is None:
+        return name.startswith(SET_PREFIX)
+    path, inside = bundled
+    if inside:
+        return inside.startswith(SET_PREFIX)
+    set_ids = [row.set_id for row in list_runs(open_bundle(path))]
+    return len(set_ids) > 1 and set_ids[0] is not None and len(set(set_ids)) == 1
+
+
+def list_named(
+    store: Store, names: Iterable[str], wanted: RunFilter | None = None
+) -> list[RunSummary]:
+    """Summaries of the runs that the names mean, each once, as far as they are wanted.
+
+    Raises:
+        NoSuchRun: a name is unknown, or a part of several ids.
+        StoreError: a directory or a bundle cannot be read.
+        BundleRefused: a name is the path of a file, and no bundle.
+    """
+    found = {one.run_id: one for name in names for one in find_runs(store, name)}
+    rows = [stored_summary(found[run_id].store, run_id) for run_id in sorted(found)]
+    return wanted.chosen(rows) if wanted else rows
+
+
 def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
     """Ids of the runs of this store that the names mean, each once, in their order.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
-        UsageError: a name is a directory elsewhere, which is not ours to change.
+        UsageError: a name is a directory or a bundle elsewhere, which is not ours to change.
     """
     found = [one for name in names for one in find_runs(store, name)]
     for one in found:
-        if one.store is not store and one.directory.parent != store.runs:
-            raise UsageError(f"not a run of the store {store.root}: {one.directory}")
+        is_bundled = isinstance(one.store, BundleStore)  # its directory would be unpacked
+        if one.store is not store and (is_bundled or one.directory.parent != store.runs):
+            raise UsageError(f"not a run of the store {store.root}: {one.place}")
     return list(dict.fromkeys(one.directory.name for one in found))
 
 

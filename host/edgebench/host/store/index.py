@@ -15,18 +15,19 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import read_annotations
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.host.store.names import INDEX_FILE
 from edgebench.protocol.errors import StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
 
-INDEX_FILE = "index.sqlite"
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and what a process that was killed leaves beside it."""
 _MEANING = 9
@@ -82,6 +83,12 @@ class RunSummary:
     tags: tuple[str, ...] = ()
     """Tags that a person gave the run."""
     note: str | None = None
+    comparison_id: str | None = None
+    """Comparison that the run is one of a pair in."""
+    settings_digest: str | None = None
+    """Equal in runs of which the same was asked; None where the document makes no sense."""
+    conditions_digest: str | None = None
+    """Equal in runs with the same model content, firmware, runtime version, governor and so on."""
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -310,7 +317,7 @@ def _stamp(directory: str) -> str | None:
 
 
 def _row(store: Store, run_id: str, stamp: str, run: Run | None = None) -> Row:
-    summary = _summary(store, run_id, run)
+    summary = stored_summary(store, run_id, run)
     cells: list[Any] = [*(getattr(summary, name) for name in _NAMES), stamp]
     cells[_TAGS] = " ".join(cells[_TAGS])
     return (*cells, _checksum(cells))
@@ -322,9 +329,10 @@ def _summary_in(row: Row) -> RunSummary:
     return RunSummary(*cells)
 
 
-def _summary(store: Store, run_id: str, run: Run | None) -> RunSummary:
+def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSummary:
+    """Summary of a stored run, from its document where it is not at hand."""
     try:
-        added = read_annotations(store.directory(run_id))
+        added = read_annotations(store.document_path(run_id).parent)
         summary = summary_of(run or store.run(run_id))
         summary = replace(summary, tags=added.tags, note=added.note)
     except StoreError:
@@ -381,4 +389,7 @@ def summary_of(run: Run) -> RunSummary:
         verdict=FAILED if run.failure else run.verdict.state.value,
         failure=run.failure.code if run.failure else None,
         unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
+        comparison_id=run.pair.comparison_id if run.pair else None,
+        settings_digest=digest(settings_of(run)),
+        conditions_digest=digest(conditions_of(run)),
     )

@@ -6,6 +6,7 @@
                                   (`incomplete`)
     <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
     <store>/lab/                  runs and models on their way through a lab (`campaign.cluster`)
+    <store>/live/                 what commands that measure tell those who look on (`live`)
     <store>/index.sqlite          a cache over the directories
 
 The agent's own record of the run stays beside the document, under raw/, so that every number can
@@ -18,14 +19,16 @@ import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgebench.host.result.document import Document, from_document
 from edgebench.host.result.run import Run
+from edgebench.host.store.names import default_root
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
-from edgebench.protocol.paths import refuse_long, user_paths
+from edgebench.protocol.paths import refuse_long
 from edgebench.protocol.record import RUN_ID
 
 RUN_FILE = "run.json"
@@ -36,6 +39,8 @@ LABELS_FILE = "labels.npz"
 """File under raw/ with the labels of the data set, and its samples where the metric needs them."""
 TELEMETRY_FILE = "telemetry.parquet"
 POWER_FILE = "power.parquet"
+POWER_OUTLINE_FILE = "power-outline.parquet"
+"""Blocks of the samples of a long recording, for pictures; see `power`."""
 CLOCK_FILE = "clock.parquet"
 EVENTS_FILE = "events.jsonl"
 RAW_DIRECTORY = "raw"
@@ -44,6 +49,7 @@ EXPECTED_FILE = "expected.json"
 ANNOTATIONS_FILE = "annotations.json"
 """File beside run.json with what a person has added; see `annotations`."""
 CAMPAIGNS_DIRECTORY = "campaigns"
+LIVE_DIRECTORY = "live"
 PLAN_FILE = "plan.json"
 JOURNAL_FILE = "journal.jsonl"
 HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
@@ -51,13 +57,6 @@ HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 PROBE_BYTES = 4096
 """Size of the file that shows whether a store can be written: a block of most file systems."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-STORE_VARIABLE = "EDGEBENCH_STORE"
-
-
-def default_root() -> Path:
-    """Store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
-    given = os.environ.get(STORE_VARIABLE)
-    return Path(given) if given else Path(user_paths(os.environ).data)
 
 
 class Store:
@@ -66,6 +65,11 @@ class Store:
     def __init__(self, root: Path | None = None) -> None:
         self.root = (root or default_root()).absolute()
         refuse_long(self.root)
+
+    @property
+    def place(self) -> str:
+        """Where the store is, for people."""
+        return str(self.root)
 
     @property
     def runs(self) -> Path:
@@ -103,7 +107,7 @@ class Store:
         if found:
             raise NoSuchRun(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
         count = len(self.run_ids())
-        raise NoSuchRun(f"no run matches {name!r} among {count} in {self.root}")
+        raise NoSuchRun(f"no run matches {name!r} among {count} in {self.place}")
 
     def matching(self, name: str) -> list[str]:
         """Ids that a name may mean: that very id, else the only one that begins like this.
@@ -126,6 +130,14 @@ class Store:
         """
         return self.runs / _checked(run_id)
 
+    def document_path(self, run_id: str) -> Path:
+        """File run.json of a whole run, with what a person added beside it.
+
+        Raises:
+            StoreError: that is not the id of a run.
+        """
+        return self.directory(run_id) / RUN_FILE
+
     def run(self, run_id: str) -> Run:
         """Run as it is stored.
 
@@ -136,7 +148,7 @@ class Store:
         try:
             return from_document(document)
         except RunDamaged as exc:
-            raise RunDamaged(f"{exc}: {self.directory(run_id) / RUN_FILE}") from exc
+            raise RunDamaged(f"{exc}: {self.document_path(run_id)}") from exc
 
     def document(self, run_id: str) -> Document:
         """Content of a run's run.json, as it is stored.
@@ -144,7 +156,7 @@ class Store:
         Raises:
             RunDamaged: it is not readable.
         """
-        path = self.directory(run_id) / RUN_FILE
+        path = self.document_path(run_id)
         try:
             document = json.loads(path.read_bytes())
         except OSError as exc:
@@ -154,6 +166,18 @@ class Store:
         if not isinstance(document, dict):
             raise RunDamaged(f"run not readable: not a JSON object: {path}")
         return document
+
+    def copy_run(self, run_id: str, directory: Path) -> None:
+        """Copy the files of a run into another directory.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
+        source = self.directory(run_id)
+        for path in regular_files(source):
+            target = directory / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target)
 
     @contextmanager
     def expecting(self, run_id: str) -> Iterator[Path]:
@@ -228,6 +252,15 @@ class Store:
                 probe.flush()
         except OSError as exc:
             raise self._not_writable(exc) from exc
+
+
+def regular_files(directory: Path) -> list[Path]:
+    """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
+    found: list[Path] = []
+    for folder, _, names in os.walk(directory):
+        paths = [Path(folder, name) for name in sorted(names)]
+        found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    return found
 
 
 def _checked(run_id: str) -> str:

@@ -7,9 +7,7 @@ come along: their plan, and the intents that this store's journal does not have.
 
 from __future__ import annotations
 
-import os
 import shutil
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +20,6 @@ from edgebench.host.store.layout import (
     CAMPAIGNS_DIRECTORY,
     JOURNAL_FILE,
     PLAN_FILE,
-    RUN_FILE,
     Store,
 )
 from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
@@ -51,7 +48,7 @@ def merge_store(
 
     Args:
         store: The store that grows.
-        other: The store that is read.
+        other: The store that is read; it may be a bundle.
         on_run: Hears of each run that was added.
 
     Raises:
@@ -59,7 +56,7 @@ def merge_store(
         StoreError: this store cannot be written, or the other one cannot be read.
     """
     if not other.runs.is_dir():
-        raise UsageError(f"no store of edgebench there: {other.root}")
+        raise UsageError(f"no store of edgebench there: {other.place}")
     if store.root.resolve() == other.root.resolve():
         raise UsageError(f"a store cannot be merged with itself: {store.root}")
     store.check_writable()
@@ -68,7 +65,8 @@ def merge_store(
     same_count = 0
     for run_id in other.run_ids():
         if not store.has(run_id):
-            _copy_run(store, other, run_id)
+            with store.incoming(run_id) as directory, claimed(directory):  # whole or not at all
+                other.copy_run(run_id, directory)
             note_run(store, run_id)
             added.append(run_id)
             on_run(run_id)
@@ -80,27 +78,8 @@ def merge_store(
     return MergeReport(tuple(added), same_count, tuple(differing), _merge_campaigns(store, other))
 
 
-def _copy_run(store: Store, other: Store, run_id: str) -> None:
-    """Copy a run, which appears in this store whole or not at all."""
-    source = other.directory(run_id)
-    with store.incoming(run_id) as directory, claimed(directory):
-        for path in _regular_files(source):
-            target = directory / path.relative_to(source)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)
-
-
-def _regular_files(directory: Path) -> list[Path]:
-    """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
-    found: list[Path] = []
-    for folder, _, names in os.walk(directory):
-        paths = [Path(folder, name) for name in sorted(names)]
-        found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
-    return found
-
-
 def _document(store: Store, run_id: str) -> bytes:
-    path = store.directory(run_id) / RUN_FILE
+    path = store.document_path(run_id)
     try:
         return path.read_bytes()
     except OSError as exc:
@@ -109,9 +88,10 @@ def _document(store: Store, run_id: str) -> bytes:
 
 def _merge_annotations(store: Store, other: Store, run_id: str) -> None:
     """Add the other store's tags, and its note where this one has none."""
-    if not (other.directory(run_id) / ANNOTATIONS_FILE).exists():
+    directory = other.document_path(run_id).parent
+    if not (directory / ANNOTATIONS_FILE).exists():
         return
-    theirs = read_annotations(other.directory(run_id))
+    theirs = read_annotations(directory)
 
     def added(ours: Annotations) -> Annotations:
         tags = sorted({*ours.tags, *theirs.tags})[:MAX_TAGS]

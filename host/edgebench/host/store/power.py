@@ -5,6 +5,9 @@
     channel, watts_w, volts_v, amps_a, digital, range, flags
     spike_w    power that the driver's own filter removed; null where it has none
 
+power-outline.parquet beside it, of long recordings only: lowest, mean and highest power of blocks
+of 1,024 samples, so that a picture of an hour reads no samples.
+
 A row group holds one channel. The metadata have the meter's header, the losses, and the times and
 the energy of each row group, so that the energy of any window takes two row groups to read, however
 long the recording is.
@@ -29,13 +32,19 @@ from edgebench.host.analysis.energy.integrate import (
     line_of_instants,
     line_of_means,
 )
-from edgebench.host.store.arrow import to_arrow, to_numpy
-from edgebench.host.store.layout import POWER_FILE
+from edgebench.host.analysis.energy.outline import OutlineBuilder
+from edgebench.host.store.arrow import table_of, to_arrow, to_numpy
+from edgebench.host.store.layout import POWER_FILE, POWER_OUTLINE_FILE
 from edgebench.meters.arrival import ArrivalEnvelope, ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport, SampleBlock
 from edgebench.protocol.plain import to_plain
 
 GROUP_ROWS = 1 << 17
+OUTLINE_ROWS = 1 << 10
+"""Pieces of the line of power in a block of the outline."""
+OUTLINED_ROWS = 1 << 17
+"""Rows up to which a recording has no outline: a picture reads its samples in a moment."""
+OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
 """Key of the metadata."""
 _PART_FILE = f"{POWER_FILE}.part"
@@ -124,7 +133,7 @@ class PowerFacts:
 
 def remove_power(directory: Path) -> None:
     """Remove what an earlier attempt left, whole or not."""
-    for name in (POWER_FILE, _PART_FILE):
+    for name in (POWER_FILE, _PART_FILE, POWER_OUTLINE_FILE):
         (directory / name).unlink(missing_ok=True)
 
 
@@ -155,9 +164,11 @@ def write_blocks(
                 arrival=envelope.line() if envelope and capability.is_uniform else None,
             )
             parquet.add_key_value_metadata({KEY: json.dumps(to_plain(facts))})
+        writer.write_outline(directory / POWER_OUTLINE_FILE)
         part.replace(directory / POWER_FILE)
     except BaseException:  # Ctrl-C as well: the next attempt begins anew
         part.unlink(missing_ok=True)
+        (directory / POWER_OUTLINE_FILE).unlink(missing_ok=True)
         raise
     return facts
 
@@ -173,6 +184,7 @@ class _RowGroupWriter:
     _waiting: dict[int, list[SampleBlock]] = field(default_factory=dict[int, list[SampleBlock]])
     _row_counts: dict[int, int] = field(default_factory=dict[int, int])
     """Rows of the blocks that wait, by channel."""
+    _outlines: dict[int, OutlineBuilder] = field(default_factory=dict[int, OutlineBuilder])
 
     def add(self, block: SampleBlock) -> None:
         self._waiting.setdefault(block.channel, []).append(block)
@@ -190,7 +202,22 @@ class _RowGroupWriter:
         del self._row_counts[channel]
         table = _table(blocks, self.names[channel])
         self.parquet.write_table(table, row_group_size=len(table))
-        self.groups.append(_row_group(self.names[channel], table, self.is_averaging))
+        line = line_of(table, self.is_averaging)
+        self.groups.append(_row_group(self.names[channel], table, line, self.is_averaging))
+        self._outlines.setdefault(channel, OutlineBuilder(OUTLINE_ROWS)).add(line)
+
+    def write_outline(self, path: Path) -> None:
+        """Write the outline of what was recorded, if there is so much of it."""
+        path.unlink(missing_ok=True)
+        if sum(group.row_count for group in self.groups) <= OUTLINED_ROWS:
+            return
+        tables = []
+        for channel, builder in sorted(self._outlines.items()):
+            outline = builder.outline()
+            columns = {name: getattr(outline, name) for name in OUTLINE_COLUMNS}
+            number = np.full(len(outline), channel, np.int32)
+            tables.append(table_of({"channel": number, **columns}))
+        pq.write_table(pa.concat_tables(tables), path, compression="zstd")
 
 
 def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
@@ -219,8 +246,7 @@ def _table(blocks: list[SampleBlock], channel: str) -> Any:  # a pyarrow table
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _row_group(channel: str, table: Any, is_averaging: bool) -> RowGroup:
-    line = line_of(table, is_averaging)
+def _row_group(channel: str, table: Any, line: PowerLine, is_averaging: bool) -> RowGroup:
     flags = int(np.bitwise_or.reduce(to_numpy(table["flags"])))
     group = RowGroup(channel=channel, row_count=len(table), flags=flags)
     if count := len(missing_ns(table, is_averaging)):

@@ -184,6 +184,47 @@ class PowerFile:
         """
         return max(part.max_w for part in self._parts(channel, begin_ns, end_ns))
 
+    def lines(self, channel: str) -> Iterator[PowerLine]:
+        """Power over time of each row group of a channel, one at a time.
+
+        Raises:
+            RunDamaged: the file is damaged.
+        """
+        with self._reading() as read:
+            for number, _ in self._numbered(channel):
+                yield line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
+
+    def samples(
+        self, channel: str, begin_ns: int | None, end_ns: int | None
+    ) -> tuple[Nanoseconds, Floats]:
+        """Times and powers of a channel's samples between two times of the meter; None: no bound.
+
+        Returns:
+            Times of the samples, as the meter gives them, and watts, both of shape (n,); a sample
+            that is no number is NaN.
+
+        Raises:
+            RunDamaged: the file is damaged.
+        """
+        times: list[Nanoseconds] = [np.zeros(0, np.int64)]
+        powers: list[Floats] = [np.zeros(0)]
+        with self._reading() as read:
+            for number, group in self._numbered(channel):
+                first_ns, last_ns = group.rows_ns or (group.first_ns, group.last_ns)
+                if (begin_ns is not None and last_ns < begin_ns) or (
+                    end_ns is not None and end_ns < first_ns
+                ):
+                    continue
+                table = read(number, ["time_ns", "watts_w"])
+                time_ns = to_numpy(table["time_ns"])
+                bounds = (
+                    0 if begin_ns is None else np.searchsorted(time_ns, begin_ns),
+                    None if end_ns is None else np.searchsorted(time_ns, end_ns, side="right"),
+                )
+                times.append(time_ns[slice(*bounds)])
+                powers.append(to_numpy(table["watts_w"])[slice(*bounds)].astype(np.float64))
+        return np.concatenate(times), np.concatenate(powers)
+
     def falling_edges(self) -> dict[int, Nanoseconds]:
         """Middle between the last high and the first low sample, by digital input."""
         falls: dict[int, list[Nanoseconds]] = {}

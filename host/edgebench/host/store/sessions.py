@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from edgebench.host.store.bundle_file import split_name
 from edgebench.host.store.layout import POWER_FILE, RUN_FILE, Store
 from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.traces import METER_FILE
@@ -20,6 +21,8 @@ def find_session(store: Store, name: str) -> Path | None:
         UsageError: it is a path without a recording.
         StoreError: a file of the recording is no regular file.
     """
+    if split_name(name) is not None:
+        return None
     kept = store.root / SESSIONS / name
     path = kept if os.sep not in name and kept.is_dir() else Path(name)
     files = [path / file for file in (METER_FILE, POWER_FILE) if (path / file).exists()]

@@ -16,7 +16,19 @@ NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("60s", 60.0), ("500ms", 0.5), ("20m", 1200.0), ("1.5h", 5400.0), ("3", 3.0), (" 2 s ", 2.0)],
+    [
+        ("60s", 60.0),
+        ("500ms", 0.5),
+        ("20m", 1200.0),
+        ("1.5h", 5400.0),
+        ("3", 3.0),
+        (" 2 s ", 2.0),
+        ("2min", 120.0),
+        ("1m30s", 90.0),
+        ("1h 2min", 3720.0),
+        ("1s500ms", 1.5),
+        ("5sec", 5.0),
+    ],
 )
 def test_durations_are_read_as_people_write_them(text: str, expected: float) -> None:
     """Twenty minutes are read as twenty milliseconds."""
@@ -41,11 +53,14 @@ def test_sizes_are_read_as_people_write_them(text: str, expected: int) -> None:
     assert size_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "s", "-1s", "1d", "1 2s", "1s2", "inf", "nan", "1e3", "1,5s"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "s", "-1s", "1d", "1 2s", "1s2", "inf", "nan", "1e3", "1,5s", "30s1m", "1m1m", "1mins"],
+)
 def test_what_is_no_duration_is_refused_with_examples(text: str) -> None:
     """A mistyped duration becomes another one."""
     with pytest.raises(
-        argparse.ArgumentTypeError, match=r"not a duration.*write 500ms, 60s or 20m"
+        argparse.ArgumentTypeError, match=r"not a duration.*write 500ms, 60s or 1m30s"
     ):
         seconds(text)
 

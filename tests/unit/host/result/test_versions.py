@@ -139,7 +139,7 @@ def test_page_of_a_run_has_its_numbers(path: Path) -> None:
     document = json.loads(path.read_bytes())
     out = console()
     with out.capture() as captured:
-        out.print(run_page(from_document(document), 160))
+        out.print(run_page(from_document(document), 160, is_all=True))
     page = captured.get()
     assert document["run_id"] in page
     assert document["model"]["name"] in page

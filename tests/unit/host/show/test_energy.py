@@ -83,8 +83,7 @@ def shown(document: Document, width: int) -> str:
     console.print(run_page(from_document(document), width))
     lines = [f"{line.rstrip()}\n" for line in out.getvalue().splitlines()]
     first = next(n for n, line in enumerate(lines) if line.startswith("energy "))
-    last = next(n for n, line in enumerate(lines) if line.startswith("device "))
-    return "".join(lines[first:last])
+    return "".join(lines[first : lines.index("\n", first)])
 
 
 def changed(document: Document, **energy: object) -> Document:

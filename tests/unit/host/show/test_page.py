@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
-from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+from support.records import (
+    CREATED_UTC,
+    WARMUP_COUNT,
+    latencies,
+    run_record,
+    traces_of,
+    worker_record,
+)
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run
 from edgebench.host.result.facts import HostFacts
@@ -86,9 +94,41 @@ def test_page_of_a_failed_run_begins_with_the_reason() -> None:
     out = Console(file=StringIO(), width=200)
     out.print(run_page(run))
     assert isinstance(out.file, StringIO)
-    first, *_, last = [line.strip() for line in out.file.getvalue().splitlines() if line.strip()]
+    first, *others = [line.strip() for line in out.file.getvalue().splitlines() if line.strip()]
     assert first.split(maxsplit=1) == [
         "failed",
         "worker was killed by SIGKILL (worker_died, warming up)",
     ]
-    assert "run failed: worker was killed by SIGKILL" in last
+    assert others[0].split(maxsplit=2)[:2] == ["to", "improve"]
+    assert "edgebench bench MODEL --runtime all" in others[0]
+    [broken] = [line for line in others if line.startswith("complete")]
+    assert "run failed: worker was killed by SIGKILL" in broken
+
+
+def test_page_begins_with_the_verdict_and_folds_what_passed() -> None:
+    """Forty-one lines of rules, and the two that matter are between them."""
+    made = shown(20)
+    first, second, *others = [line for line in made.splitlines() if line.strip()]
+    assert re.match(r"verdict +invalid: 10 queries, at least 100", first), first
+    assert re.match(r"to improve +allow more time|to improve +measure for longer", second), second
+    assert "finite_outputs" not in made
+    [folded] = [line for line in others if line.startswith("rules: ")]
+    counts = [int(count) for count in re.findall(r"(\d+) (?:passed|not applicable)", folded)]
+    assert len(counts) == 2
+    listed = shown(20, is_all=True)
+    assert "finite_outputs" in listed
+    assert "rules: " not in listed
+    rules = re.findall(r"^ ?\w+ +(pass|fail|unknown|not_applicable) ", listed, re.M)
+    assert rules.count("pass") + rules.count("not_applicable") == sum(counts)
+
+
+def shown(count: int, *, is_all: bool = False) -> str:
+    """The page of a run with so many queries."""
+    latency_ns = latencies(count)
+    record = run_record(worker_record(latency_ns))
+    traces = traces_of(latency_ns, min(WARMUP_COUNT, count - 1))
+    run = analyse_run(record, traces, created_utc=CREATED_UTC, clock=None)
+    out = Console(file=StringIO(), width=200)
+    out.print(run_page(run, is_all=is_all))
+    assert isinstance(out.file, StringIO)
+    return out.file.getvalue()

@@ -36,9 +36,9 @@ from edgebench.host.show.tables import (
     results_table,
     runs_table,
     unwatched_line,
-    verdict_lines,
 )
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
+from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.spec import RunSpec, Scenario
@@ -268,7 +268,7 @@ def test_run_that_is_throttled_from_the_start_shows_what_is_known(
 def test_page_of_a_run_shows_every_rule() -> None:
     """A rule that failed is not shown."""
     made = run()
-    text = printed(run_page(made))
+    text = printed(run_page(made, is_all=True))
     for rule in made.verdict.rules:
         assert rule.id in text
     for expected in (RUN_ID, "digits.tflite", "xnnpack", DEVICE.soc):

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.host.cli import options
-from edgebench.host.show import units
+from edgebench.host.show import pictures, units
+from edgebench.host.show import ratios as ratios_module
 from edgebench.host.show.units import (
     ABSENT,
     format_bytes,
@@ -39,7 +40,9 @@ ratios = st.floats(1e-12, 0.99)
 SIZES = {"GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
 
 
-@pytest.mark.parametrize("module", [units, options], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [units, options, ratios_module, pictures], ids=lambda module: module.__name__
+)
 def test_examples_in_the_docstrings_run(module: ModuleType) -> None:
     """The documentation shows what the code does not do."""
     result = doctest.testmod(module)

@@ -21,13 +21,13 @@ from support.metered import store_metered_run
 from support.records import CREATED_UTC, RUN_ID, store_run
 from support.tools import need_root
 
+from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.result.document import from_document
 from edgebench.host.store import index as index_module
 from edgebench.host.store.annotations import Annotations, annotate
 from edgebench.host.store.index import (
     DAMAGED,
-    INDEX_FILE,
     RunFilter,
     RunSummary,
     as_created_utc,
@@ -37,6 +37,7 @@ from edgebench.host.store.index import (
     summary_of,
 )
 from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.host.store.names import INDEX_FILE
 
 OTHER_ID = "20260103-000000-ffffffff"
 METERED_ID = "20260104-000000-eeeeeeee"
@@ -87,6 +88,8 @@ def test_row_holds_what_the_document_says(store: Store) -> None:
         set_id=None,
         verdict="valid",
         unwatched="heat",
+        settings_digest=digest(settings_of(store.run(RUN_ID))),
+        conditions_digest=digest(conditions_of(store.run(RUN_ID))),
     )
 
 

@@ -14,8 +14,8 @@ from edgebench.host.store.layout import (
     RAW_DIRECTORY,
     RUN_FILE,
     Store,
-    default_root,
 )
+from edgebench.host.store.names import default_root
 from edgebench.protocol.errors import StoreError, UsageError
 
 IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")

@@ -14,7 +14,7 @@ from functools import partial
 
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import Environment
-from edgebench.protocol.errors import NotComparable, UsageError
+from edgebench.protocol.errors import NotComparable, UsageError, unknown_name
 from edgebench.protocol.spec import SCENARIOS, shape_text
 
 
@@ -94,9 +94,9 @@ Differences = dict[str, tuple[str, ...]]
 """Key and the values that occur."""
 
 
-def fingerprint(run: Run) -> Fingerprint:
+def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
     """Everything about a run that has to be equal for a comparison; absent is a value too."""
-    return {key: _text(part(run)) for key, part in KEYS.items()}
+    return {key: _text(KEYS[key](run)) for key in keys}
 
 
 def differences(runs: Iterable[Run]) -> Differences:
@@ -113,7 +113,7 @@ def check_keys(allowed: Collection[str]) -> None:
         UsageError: there is no such key.
     """
     if unknown := set(allowed) - KEYS.keys():
-        raise UsageError(f"unknown key {', '.join(sorted(unknown))}: there are {', '.join(KEYS)}")
+        raise unknown_name("key", min(unknown), KEYS)
 
 
 def check_comparable(

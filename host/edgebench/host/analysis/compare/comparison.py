@@ -273,8 +273,8 @@ def _compare(
     smallest_p: float,
 ) -> Comparison:
     baseline, candidate = (np.asarray(side, np.float64) for side in sides)
-    wide = _widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
-    narrow = _widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
+    wide = widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
+    narrow = widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
     raw = _test(baseline, candidate, rules.design)
     outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules)
     superiority = probability_of_superiority(baseline, candidate)
@@ -287,8 +287,8 @@ def _compare(
         shift=raw.shift,
         shift_interval=raw.interval(1 - rules.alpha),
         ratio=math.exp(test.shift),
-        ratio_interval=_ratios(wide),
-        equivalence_interval=_ratios(narrow),
+        ratio_interval=as_ratios(wide),
+        equivalence_interval=as_ratios(narrow),
         p_value=test.p_value,
         p_adjusted=p_adjusted,
         smallest_p=smallest_p,
@@ -322,8 +322,8 @@ def _compare_exact(
         shift=after - before,
         shift_interval=(after - before - absolute, after - before + absolute),
         ratio=after / before,
-        ratio_interval=_ratios(bounds),
-        equivalence_interval=_ratios(bounds),
+        ratio_interval=as_ratios(bounds),
+        equivalence_interval=as_ratios(bounds),
         p_value=p_value,
         p_adjusted=p_value,
         smallest_p=0.0,
@@ -360,7 +360,7 @@ def _judge_exact(
     )
 
 
-def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
+def widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bounds | None:
     """Interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
     if bounds is None or not instrument_ratio:
         return bounds
@@ -369,7 +369,8 @@ def _widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bo
     return shift - low, shift + high
 
 
-def _ratios(bounds: Bounds | None) -> Bounds | None:
+def as_ratios(bounds: Bounds | None) -> Bounds | None:
+    """Interval of a ratio, from that of its logarithm."""
     return None if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
 
 

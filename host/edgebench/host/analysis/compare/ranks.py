@@ -192,6 +192,7 @@ def _normal(total: int, mean: float, deviation: float) -> Floats:
         certain: Floats = np.eye(1, total + 1, int(mean))[0]
         return certain
     edges = (np.arange(total + 2) - 0.5 - mean) / deviation
+    edges[0], edges[-1] = -math.inf, math.inf  # a tail that is cut off makes its side too certain
     chances: Floats = np.diff(ndtr(edges))
     return chances
 

@@ -29,7 +29,7 @@ from edgebench.host.result.metrics import (
 )
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, UsageError, with_meant
 from edgebench.protocol.spec import Scenario
 
 DEFAULT_MARGIN_RATIO = 0.01
@@ -151,23 +151,23 @@ def _prepare(
     before, after = pairs or (list(baseline), list(candidate))
     # A metric that does not exist is told before one without direction.
     values = _values(before, name), _values(after, name)
-    metric = _metric(name)
+    metric = find_metric(name)
     is_positive = min(values[0].min(), values[1].min()) > 0
     design = Design.INDEPENDENT if pairs is None else Design.PAIRED
     if margin_ratio is None and not metric.is_exact:
         margin_ratio = DEFAULT_MARGIN_RATIO
     rules = Rules(
         design=Design.EXACT if metric.is_exact else design,
-        better=_better(metric, before),
+        better=better_of(metric, before),
         margin_ratio=margin_ratio,
-        resolution_ratio=_resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
+        resolution_ratio=resolution_ratio([*before, *after]) if metric.is_exact else 0.0,
         # An energy that is not positive is refused where the ratio is made.
         instrument_ratio=instrument_ratio(metric, before, after) if is_positive else 0.0,
     )
     return _PreparedComparison(before, after, metric, rules, found, values)
 
 
-def _resolution_ratio(runs: Sequence[Run]) -> float:
+def resolution_ratio(runs: Sequence[Run]) -> float:
     """Of the counts of these runs: that of the coarsest."""
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
     return max((one.resolution_ratio or 0.0 for one in windows), default=0.0)
@@ -184,7 +184,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
         UsageError: nobody knows which direction is good or how uncertain it is, or it takes a
             meter.
     """
-    for metric in map(_metric, metrics):
+    for metric in map(find_metric, metrics):
         if metric.budget is not None and not is_metered:
             raise UsageError(f"metric {metric.path} needs a meter: --meter METER")
         if metric.path.startswith(BATTERY) and not has_battery:
@@ -266,7 +266,7 @@ def _default_metric(group: Sides) -> str:
     return Scenario(min(scenarios)).traits.compared if scenarios else "latency_ns.p50"
 
 
-def _metric(name: str) -> Metric:
+def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
@@ -278,10 +278,11 @@ def _metric(name: str) -> Metric:
         return METRICS[path]
     if path.startswith(ENERGY):
         raise refuse_energy(path)
-    raise UsageError(f"metric {path!r} has no better or worse; compare latency_ns.p50")
+    error = UsageError(f"metric {path!r} has no better or worse; compare latency_ns.p50")
+    raise with_meant(error, path, [*METRICS, *BY_SHORT_NAME])
 
 
-def _better(metric: Metric, runs: Sequence[Run]) -> Better:
+def better_of(metric: Metric, runs: Sequence[Run]) -> Better:
     """Which direction is good in these runs: some metrics of a data set are errors."""
     judged_by = {run.metrics.accuracy.metric for run in runs if run.metrics.accuracy}
     if metric.path == "accuracy.value" and judged_by & ERROR_METRICS:
@@ -299,7 +300,8 @@ def _value(run: Run, path: str) -> float:
     try:
         value = value_at(run.metrics, path)
     except NoSuchPath:
-        raise UsageError(f"unknown metric {path!r}; see edgebench show RUN --json") from None
+        error = UsageError(f"unknown metric {path!r}; see edgebench show RUN --json")
+        raise with_meant(error, path, [*METRICS, *BY_SHORT_NAME]) from None
     if value is None:
         raise MeasurementError(f"run {run.run_id} has no {path}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -225,6 +225,10 @@ def _with_numbers(
         ),
         retention_ratio=signals.baseline_ns / sustained_ns if sustained_ns and has_peak else None,
         throttled_ratio=float(np.mean(signs)),
+        throttled_spans_s=tuple(
+            (float(first) * windows.length_s, float(last) * windows.length_s)
+            for first, last in _rows(signs)
+        ),
         moved_ratio=signals.moved.ratio if signals.moved else 0.0,
         moved_latency_ratio=signals.moved.latency_ratio if signals.moved else None,
         latency_ns_before=before,
@@ -270,3 +274,9 @@ def _signs(signals: Signals) -> WindowMask:
             if windows[row[0]] and anchors[row].any():
                 signs[row] = True
     return signs
+
+
+def _rows(windows: WindowMask) -> list[tuple[int, int]]:
+    """First window of each row of set ones, and the first one after it."""
+    changes = np.flatnonzero(np.diff(np.concatenate([[False], windows, [False]])))
+    return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]

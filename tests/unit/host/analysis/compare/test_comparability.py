@@ -143,5 +143,5 @@ def test_side_of_two_models_is_refused() -> None:
 
 def test_unknown_key_is_refused() -> None:
     """A mistyped --allow is taken as if nothing had been allowed, without a word."""
-    with pytest.raises(UsageError, match="unknown key freqency: there are device"):
+    with pytest.raises(UsageError, match="unknown key 'freqency': there are device"):
         check_comparable([RUN], [RUN], allowed=["freqency"])

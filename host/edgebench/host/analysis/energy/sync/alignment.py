@@ -29,6 +29,15 @@ class ClockLine:
         meter_ns: NDArray[np.int64] = times + np.rint(moved).astype(np.int64)
         return meter_ns
 
+    def to_device(self, meter_ns: Any) -> NDArray[np.int64]:
+        """Meter times as device times, of the same shape; to_meter's inverse, to 1 ns."""
+        times = np.asarray(meter_ns, np.int64)
+        since_ns = times - self.reference_ns - round(self.offset_ns)
+        device_ns: NDArray[np.int64] = self.reference_ns + np.rint(
+            since_ns / (1 + self.slope)
+        ).astype(np.int64)
+        return device_ns
+
     def shifted(self, by_ns: float) -> ClockLine:
         """This line, later by a time."""
         return replace(self, offset_ns=self.offset_ns + by_ns)

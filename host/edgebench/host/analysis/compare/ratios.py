@@ -1,0 +1,76 @@
+"""How many times better one set of runs is than another, for tables: a ratio and its interval.
+
+The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
+logarithms of the runs' values, and the interval is that of the rank-sum test. Nothing is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.analysis.compare.comparison import ALPHA
+from edgebench.host.analysis.compare.ranks import Bounds, rank_sum_test
+from edgebench.host.result.metrics import METRICS, Better, Metric
+from edgebench.host.result.run_set import RunSet
+
+
+@dataclass(frozen=True, slots=True)
+class SetRatio:
+    """A set against the first one of a table."""
+
+    metric: Metric
+    """What both sets are about."""
+    times: float
+    """How many times better than the first one it is; below 1 it is worse."""
+    interval: Bounds
+    """95 % confidence interval of it, between runs."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the interval leaves out 1."""
+        return not self.interval[0] <= 1.0 <= self.interval[1]
+
+
+def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
+    """How many times better the other set is; None where that cannot be told with an interval.
+
+    That is so where a set is invalid or has too few runs, where the sets are about different
+    metrics or one of them is not of a real device, and of energies, whose meters `comparison`
+    judges.
+    """
+    metric = METRICS[first.headline]
+    is_alike = (
+        other.headline == first.headline
+        and other.first.spec.scenario is first.first.spec.scenario
+        and other.first.simulated == first.first.simulated
+        and other.first.emulated == first.first.emulated
+    )
+    if not is_alike or metric.budget or first.verdict.is_refused or other.verdict.is_refused:
+        return None
+    before, after = ([metric.bounded_value(run) for run in one.counted] for one in (first, other))
+    known = [value for value in (*before, *after) if value is not None and value > 0]
+    if len(known) < len(before) + len(after):
+        return None
+    values = np.log(np.array(known, np.float64))
+    logs = values[: len(before)], values[len(before) :]
+    if metric.is_exact:
+        shift = float(np.median(logs[1]) - np.median(logs[0]))
+        resolution = _resolution(first, other)
+        bounds: Bounds | None = (shift - resolution, shift + resolution)
+    else:
+        test = rank_sum_test(*logs)
+        shift, bounds = test.shift, test.interval(1 - ALPHA)
+    if bounds is None:
+        return None
+    if metric.better is Better.LOWER:
+        shift, bounds = -shift, (-bounds[1], -bounds[0])
+    return SetRatio(metric, math.exp(shift), (math.exp(bounds[0]), math.exp(bounds[1])))
+
+
+def _resolution(first: RunSet, other: RunSet) -> float:
+    """Resolution of the coarser counter, on the logarithm."""
+    windows = [run.metrics.windows for one in (first, other) for run in one.counted]
+    return math.log1p(max((one.resolution_ratio or 0.0 for one in windows if one), default=0.0))

@@ -1,0 +1,108 @@
+"""Outline of a line of power: blocks of consecutive samples, for pictures of long recordings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerLine
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerOutline:
+    """Blocks of one channel, meter clock; all columns have shape (k,)."""
+
+    begin_ns: Nanoseconds
+    """Begin of each block, ascending."""
+    end_ns: Nanoseconds
+    low_w: Floats
+    mean_w: Floats
+    """Mean over the time of the block, not over its samples."""
+    high_w: Floats
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+    def coarser(self, most: int) -> PowerOutline:
+        """The same outline with at most so many blocks, each of several consecutive ones."""
+        step = math.ceil(len(self) / most)
+        if step <= 1:
+            return self
+        first = np.arange(0, len(self), step)
+        last = np.minimum(first + step, len(self)) - 1
+        passed_ns = (self.end_ns - self.begin_ns).astype(np.float64)
+        mean_w = np.add.reduceat(self.mean_w * passed_ns, first)
+        mean_w /= np.add.reduceat(passed_ns, first)
+        return PowerOutline(
+            self.begin_ns[first],
+            self.end_ns[last],
+            np.minimum.reduceat(self.low_w, first),
+            mean_w,
+            np.maximum.reduceat(self.high_w, first),
+        )
+
+
+def outline_of(line: PowerLine, step: int) -> PowerOutline:
+    """Blocks of `step` pieces of a line; each ends at the node at which the next one begins."""
+    first = np.arange(0, max(0, len(line.time_ns) - 1), step)
+    last = np.minimum(first + step, len(line.time_ns) - 1)
+    # A step of the power is a piece without a duration, and no block of its own.
+    has_time = line.time_ns[last] > line.time_ns[first]
+    first, last = first[has_time], last[has_time]
+    if not len(first):
+        return joined([])
+    begin_ns, end_ns = line.time_ns[first], line.time_ns[last]
+    energy_j = line.cumulative_j(end_ns) - line.cumulative_j(begin_ns)
+    # reduceat takes pairs of bounds, of which the last may not be the end of the array.
+    bounds = np.stack([first, last + 1], axis=1).reshape(-1)
+    power_w = np.append(line.power_w, 0.0)
+    return PowerOutline(
+        begin_ns,
+        end_ns,
+        np.minimum.reduceat(power_w, bounds)[::2],
+        energy_j / (end_ns - begin_ns) * 1e9,
+        np.maximum.reduceat(power_w, bounds)[::2],
+    )
+
+
+def joined(outlines: list[PowerOutline]) -> PowerOutline:
+    """One outline of several, each of which begins where the one before ends."""
+    if not outlines:
+        nothing_ns, nothing_w = np.zeros(0, np.int64), np.zeros(0)
+        return PowerOutline(nothing_ns, nothing_ns, nothing_w, nothing_w, nothing_w)
+    return PowerOutline(
+        np.concatenate([one.begin_ns for one in outlines]),
+        np.concatenate([one.end_ns for one in outlines]),
+        np.concatenate([one.low_w for one in outlines]),
+        np.concatenate([one.mean_w for one in outlines]),
+        np.concatenate([one.high_w for one in outlines]),
+    )
+
+
+@dataclass(slots=True)
+class OutlineBuilder:
+    """Outline of a channel whose line comes in parts, one row group after the other."""
+
+    step: int
+    """Pieces of the line in a block."""
+    _outlines: list[PowerOutline] = field(default_factory=list[PowerOutline])
+    _last: PowerLine | None = None
+    """Last node of the part before."""
+
+    def add(self, line: PowerLine) -> None:
+        """Add the next part, and the piece between it and the one before."""
+        if not len(line.time_ns):
+            return
+        if (last := self._last) is not None:
+            joint = PowerLine(
+                np.append(last.time_ns, line.time_ns[0]), np.append(last.power_w, line.power_w[0])
+            )
+            self._outlines.append(outline_of(joint, 1))
+        self._outlines.append(outline_of(line, self.step))
+        self._last = PowerLine(line.time_ns[-1:], line.power_w[-1:])
+
+    def outline(self) -> PowerOutline:
+        """Outline of all parts."""
+        return joined(self._outlines)

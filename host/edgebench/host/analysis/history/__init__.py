@@ -1,0 +1,1 @@
+"""A metric over time: its points, its levels, and where it changed."""

@@ -1,0 +1,298 @@
+"""A metric of one model on one device over time, and whether it became worse.
+
+The runs of one command are one point: they share what changes by the hour. Its value is their
+median, its interval the one between them. Invalid runs are counted and left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import chain, pairwise
+
+import numpy as np
+
+from edgebench.host.analysis.compare.comparability import Differences, Fingerprint
+from edgebench.host.analysis.compare.comparison import ALPHA, as_ratios, widened
+from edgebench.host.analysis.compare.energy import instrument_ratio
+from edgebench.host.analysis.compare.ranks import Bounds, Floats, rank_sum_test
+from edgebench.host.analysis.compare.runs import DEFAULT_MARGIN_RATIO, better_of, resolution_ratio
+from edgebench.host.analysis.history.levels import (
+    MIN_POINTS,
+    find_exact_starts,
+    find_level_starts,
+)
+from edgebench.host.analysis.run_set import median_interval, over_runs
+from edgebench.host.result.metrics import Better, Metric
+from edgebench.host.result.run import Run
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+MAX_POINTS = 500
+"""Most points of a history that are looked at: the newest."""
+_SIGMAS = 1.959964
+"""Half-width of a 95 % interval in standard errors."""
+
+
+class HistoryOutcome(str, Enum):
+    """What can be said of the newest level of a history."""
+
+    STEADY = "steady"
+    """No change of the level was found."""
+    BETTER = "better"
+    WORSE = "worse"
+    """It is worse than the one before by more than the margin, and so is all of the interval."""
+    WITHIN = "within the margin"
+    """It is not worse by more than the margin."""
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRun:
+    """A stored run, as a history sees it."""
+
+    run_id: str
+    created_utc: str
+    set_id: str | None
+    is_suspect: bool
+    value: float | None
+    """Number in the unit of the metric; None where it has none."""
+    conditions: Fingerprint
+    run: Run | None = None
+    """Whole run, where the metric needs more of it than its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPoint:
+    """The runs of one command."""
+
+    created_utc: str
+    """Time of its first run."""
+    run_ids: tuple[str, ...]
+    set_id: str | None
+    """None for a run on its own, and for those of a comparison."""
+    value: float
+    """Median of the runs, unit of the metric."""
+    ci95: Bounds | None
+    """Interval between the runs; None below five."""
+    is_suspect: bool
+    changed: Differences
+    """Conditions that are not those of the point before, with both values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryLevel:
+    """Points between two changes."""
+
+    first: int
+    """Position of its first point."""
+    count: int
+    median: float
+    """Median of its points, unit of the metric."""
+    ratio: float | None = None
+    """Level over the one before, Hodges–Lehmann on logarithms; None for the first."""
+    ratio_interval: Bounds | None = None
+    """95 % interval of the ratio; None for the first, and where too few points have none."""
+    changed: Differences
+    """Conditions that changed with its first point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistorySubject:
+    """What a history is about."""
+
+    model: str
+    device: str
+    runtime: str
+    scenario: str
+    threads: int
+    kind: str
+    """What is not a real device of it: `simulated`, `emulated`, both, or empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A metric over time, one point a command, oldest first."""
+
+    subject: HistorySubject
+    metric: str
+    """Path under `metrics` of run.json."""
+    better: Better
+    points: tuple[HistoryPoint, ...]
+    levels: tuple[HistoryLevel, ...]
+    """At least one where there are points."""
+    refused_count: int
+    """Invalid runs, which are left out."""
+    missing_count: int
+    """Runs without such a number, or with one that has no ratio."""
+    earlier_count: int
+    """Older commands, which are not looked at."""
+    margin_ratio: float
+    outcome: HistoryOutcome
+    reason: str
+
+    @property
+    def suspect_count(self) -> int:
+        """Points of which a run is suspect."""
+        return sum(point.is_suspect for point in self.points)
+
+
+def find_history(
+    subject: HistorySubject,
+    commands: Sequence[Sequence[HistoryRun]],
+    metric: Metric,
+    *,
+    margin_ratio: float | None = None,
+    refused_count: int = 0,
+    earlier_count: int = 0,
+) -> History:
+    """The history that these runs make; they have the same settings, and none is invalid.
+
+    Args:
+        subject: What it is about.
+        commands: Runs of each command under the same conditions, oldest first.
+        metric: Metric of their values.
+        margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+        refused_count: Invalid runs beside these.
+        earlier_count: Commands before these.
+    """
+    with_value = [[one for one in runs if _has_ratio(one.value)] for runs in commands]
+    kept = [runs for runs in with_value if runs]
+    points = _points(kept, metric)
+    levels = _levels(kept, points, metric)
+    better = better_of(metric, [one.run for runs in kept for one in runs if one.run is not None])
+    margin = DEFAULT_MARGIN_RATIO if margin_ratio is None else margin_ratio
+    outcome, reason = _judge(len(points), levels, better, margin, metric)
+    return History(
+        subject=subject,
+        metric=metric.path,
+        better=better,
+        points=tuple(points),
+        levels=tuple(levels),
+        refused_count=refused_count,
+        missing_count=sum(map(len, commands)) - sum(map(len, kept)),
+        earlier_count=earlier_count,
+        margin_ratio=margin,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _has_ratio(value: float | None) -> bool:
+    """Whether changes of a value can be told as ratios: none is one of an error of 0."""
+    return value is not None and math.isfinite(value) and value > 0
+
+
+def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[HistoryPoint]:
+    points: list[HistoryPoint] = []
+    before: Fingerprint | None = None
+    for group in groups:
+        first = group[0]
+        value, ci95 = _value(group, metric)
+        now = first.conditions
+        keys = () if before is None else (key for key in now if before.get(key) != now[key])
+        points.append(
+            HistoryPoint(
+                created_utc=first.created_utc,
+                run_ids=tuple(one.run_id for one in group),
+                set_id=first.set_id,
+                value=value,
+                ci95=ci95,
+                is_suspect=any(one.is_suspect for one in group),
+                changed={key: ((before or {}).get(key, "none"), now[key]) for key in keys},
+            )
+        )
+        before = now
+    return points
+
+
+def _value(group: Sequence[HistoryRun], metric: Metric) -> tuple[float, Bounds | None]:
+    """Median of the runs, and the interval between them: of an energy, with that of the meter."""
+    runs = [one.run for one in group if one.run is not None]
+    if len(runs) == len(group) and (found := over_runs(metric, runs)) is not None:
+        return found.median, found.ci95
+    values = np.array([one.value for one in group], np.float64)
+    return float(np.median(values)), median_interval(values)
+
+
+def _levels(
+    groups: Sequence[Sequence[HistoryRun]], points: Sequence[HistoryPoint], metric: Metric
+) -> list[HistoryLevel]:
+    if not points:
+        return []
+    logs = np.log(np.array([point.value for point in points]))
+    runs = [[one.run for one in group if one.run is not None] for group in groups]
+    if metric.is_exact:
+        resolution = math.log1p(resolution_ratio([run for group in runs for run in group]))
+        starts = find_exact_starts(logs, resolution=resolution)
+    else:
+        errors = np.array([_error(point) for point in points])
+        starts = find_level_starts(logs, errors=errors)
+    levels: list[HistoryLevel] = []
+    for begin, end in pairwise([0, *starts, len(points)]):
+        level = HistoryLevel(
+            first=begin,
+            count=end - begin,
+            median=float(np.median([point.value for point in points[begin:end]])),
+            changed=points[begin].changed,
+        )
+        if levels:
+            last = levels[-1].first
+            sides = [list(chain(*side)) for side in (runs[last:begin], runs[begin:end])]
+            level = _held_against(level, logs[last:begin], logs[begin:end], sides, metric)
+        levels.append(level)
+    return levels
+
+
+def _error(point: HistoryPoint) -> float:
+    """Standard error of the logarithm of a point; 0 where nobody knows."""
+    return (
+        0.0 if point.ci95 is None else (point.ci95[1] - point.ci95[0]) / 2 / _SIGMAS / point.value
+    )
+
+
+def _held_against(
+    level: HistoryLevel, before: Floats, after: Floats, sides: Sequence[list[Run]], metric: Metric
+) -> HistoryLevel:
+    """The level with its ratio to the one before."""
+    if metric.is_exact:
+        ratio = math.exp(after[0] - before[-1])
+        resolution = 1 + resolution_ratio([*sides[0], *sides[1]])
+        return replace(level, ratio=ratio, ratio_interval=(ratio / resolution, ratio * resolution))
+    test = rank_sum_test(before, after)
+    try:
+        instrument = instrument_ratio(metric, *sides)
+    except (MeasurementError, UsageError):  # another meter, whose errors nobody knows
+        return replace(level, ratio=math.exp(test.shift))
+    interval = widened(test.interval(1 - ALPHA), test.shift, instrument)
+    return replace(level, ratio=math.exp(test.shift), ratio_interval=as_ratios(interval))
+
+
+def _judge(
+    count: int, levels: Sequence[HistoryLevel], better: Better, margin_ratio: float, metric: Metric
+) -> tuple[HistoryOutcome, str]:
+    """Whether the newest level is worse than the one before."""
+    needed = 2 if metric.is_exact else MIN_POINTS
+    if count < needed:
+        return HistoryOutcome.INCONCLUSIVE, f"too few points: {count}, at least {needed}"
+    newest = levels[-1]
+    if newest.ratio is None:
+        return HistoryOutcome.STEADY, "no change of the level was found"
+    if newest.ratio_interval is None:
+        reason = "the change has no interval: too few points around it, or another meter"
+        return HistoryOutcome.INCONCLUSIVE, reason
+    low, high = (
+        newest.ratio_interval
+        if better is Better.LOWER
+        else (1 / newest.ratio_interval[1], 1 / newest.ratio_interval[0])
+    )
+    limit = 1 + margin_ratio
+    if low > limit:
+        return HistoryOutcome.WORSE, f"worse by {low - 1:.2%} at least, limit {margin_ratio:.2%}"
+    if high > limit:
+        reason = f"the interval reaches from {low - 1:+.2%} to {high - 1:+.2%} for the worse"
+        return HistoryOutcome.INCONCLUSIVE, f"{reason}, limit {margin_ratio:.2%}"
+    if high < 1:
+        return HistoryOutcome.BETTER, f"better by {1 - high:.2%} at least"
+    return HistoryOutcome.WITHIN, f"worse by {high - 1:.2%} at most, limit {margin_ratio:.2%}"

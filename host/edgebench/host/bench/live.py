@@ -1,0 +1,205 @@
+"""The watcher that tells those who look on, in a file of the store, how devices are."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.watcher import ForwardingWatcher, Place, Watcher
+from edgebench.host.power.newest import newest_power
+from edgebench.host.result.run import Run
+from edgebench.host.store.layout import Store
+from edgebench.host.store.live import MAX_TEXT, LiveDevice, LiveFile, utc_now
+from edgebench.meters.base import MeterSession
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.text import one_line
+
+_NO_PHASE: dict[str, Any] = {
+    "phase": None,
+    "phase_begun_utc": None,
+    "expected_s": None,
+    "reached": None,
+    "temp_c": None,
+    "freq_hz": None,
+    "power": (),
+}
+"""What is not known of a device between two runs."""
+
+POWER_S = 1.0
+"""Interval at which the power of a meter is told."""
+
+
+@contextmanager
+def told_live(
+    store: Store, command: str, watcher: Watcher, campaign: str | None = None
+) -> Iterator[Watcher]:
+    """A watcher that passes everything on, and tells in the store's live files how devices are.
+
+    Args:
+        store: Store of the runs.
+        command: Name of the command.
+        watcher: Is told everything.
+        campaign: Id of the campaign whose runs are made.
+    """
+    file = LiveFile(store, command, campaign)
+    try:
+        yield LiveWatcher(watcher, file)
+    finally:
+        file.close()
+
+
+class LiveWatcher(ForwardingWatcher):
+    """Hears of all devices."""
+
+    def __init__(self, watcher: Watcher, file: LiveFile) -> None:
+        super().__init__(watcher)
+        self._file = file
+        self._devices: dict[str, LiveDeviceWatcher] = {}
+
+    def of(self, device: str, device_count: int) -> Watcher:
+        """Whoever watches this device."""
+        watcher = self._watcher.of(device, device_count)
+        self._devices[device] = LiveDeviceWatcher(watcher, self._file, device)
+        return self._devices[device]
+
+    def device_failed(self, device: str, error: EdgebenchError) -> None:
+        """Nothing more is measured on a device."""
+        if device in self._devices:
+            self._devices[device].given_up(error)
+        self._watcher.device_failed(device, error)
+
+
+class LiveDeviceWatcher(ForwardingWatcher):
+    """Hears of one device, by whatever thread."""
+
+    def __init__(self, watcher: Watcher, file: LiveFile, device: str) -> None:
+        super().__init__(watcher)
+        self._file = file
+        self._lock = threading.Lock()
+        self._state = LiveDevice(device=one_line(device, MAX_TEXT), at_utc="", state="between_runs")
+        self._session: MeterSession | None = None
+        """Meter that records beside the run in progress."""
+        self._begun_s: float | None = None
+        self._took_s: list[float] = []
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Another command measures on the device."""
+        self._put(state="waiting", reason=one_line(refusal, MAX_TEXT))
+        self._watcher.held(device, refusal, wait_s)
+
+    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+        """The device cannot be measured now."""
+        self._put(state="waiting", reason=one_line(error, MAX_TEXT), **_NO_PHASE)
+        self._watcher.paused(error, limit_s)
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+        self._begun_s = time.monotonic()
+        left_s = None
+        if self._took_s:
+            left_s = statistics.median(self._took_s) * max(1, place.count - place.number + 1)
+        self._put(
+            state="measuring",
+            reason="",
+            model=one_line(model.name, MAX_TEXT),
+            runtime=one_line(runtime, MAX_TEXT),
+            settings=one_line(place.settings, MAX_TEXT),
+            number=place.number,
+            count=place.count,
+            run_id=None,
+            run_begun_utc=utc_now(),
+            runs_left_s=left_s,
+            **_NO_PHASE,
+        )
+        self._watcher.run(device, model, runtime, place)
+
+    def metered(self, session: MeterSession) -> None:
+        """A meter records: its power is told once a second, until the run ends."""
+        self._session = session
+        threading.Thread(target=self._tell_power, args=(session,), daemon=True).start()
+        self._watcher.metered(session)
+
+    def fetching(self, device: str, run_id: str) -> None:
+        """A run of an earlier command is stored, or followed to its end first."""
+        self._begun_s = None
+        begun: dict[str, Any] = {"run_begun_utc": utc_now(), "runs_left_s": None}
+        self._put(state="measuring", reason="", run_id=run_id, **begun, **_NO_PHASE)
+        self._watcher.fetching(device, run_id)
+
+    def notice(self, notice: Progress | Telemetry) -> None:
+        """Whatever the device says while a run goes on."""
+        self._hear(notice)
+        self._watcher.notice(notice)
+
+    def progress(self, progress: Progress) -> None:
+        """The run entered a phase."""
+        self._hear(progress)
+        self._watcher.progress(progress)
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """How the device is."""
+        self._hear(telemetry)
+        self._watcher.telemetry(telemetry)
+
+    def finished(self, run: Run) -> None:
+        """A run is stored."""
+        self._ended(run)
+        self._watcher.finished(run)
+
+    def fetched(self, run: Run) -> None:
+        """A run of an earlier command is stored."""
+        self._ended(run)
+        self._watcher.fetched(run)
+
+    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed."""
+        count, reason = self._state.failed_count + 1, one_line(error, MAX_TEXT)
+        self._put(state="between_runs", failed_count=count, reason=reason, **_NO_PHASE)
+        self._watcher.failed(model, runtime, error)
+
+    def given_up(self, error: EdgebenchError) -> None:
+        """Nothing more is measured."""
+        self._put(state="failed", reason=one_line(error, MAX_TEXT), **_NO_PHASE)
+
+    def _tell_power(self, session: MeterSession) -> None:
+        while self._session is session and session.trouble is None:
+            if power := newest_power(session):
+                self._put(session, power=power)
+            time.sleep(POWER_S)
+
+    def _ended(self, run: Run) -> None:
+        if self._begun_s is not None:
+            self._took_s.append(time.monotonic() - self._begun_s)
+        count = self._state.stored_count + 1
+        self._put(state="between_runs", run_id=run.run_id, stored_count=count, **_NO_PHASE)
+
+    def _hear(self, notice: Progress | Telemetry) -> None:
+        if isinstance(notice, Telemetry):
+            self._put(run_id=notice.run_id, temp_c=notice.temp_c, freq_hz=notice.freq_hz)
+        elif notice.reached is not None and notice.phase is self._state.phase:
+            self._put(reached=notice.reached)
+        else:
+            self._put(
+                run_id=notice.run_id,
+                phase=notice.phase,
+                phase_begun_utc=utc_now(),
+                expected_s=notice.expected_s,
+                reached=notice.reached,
+            )
+
+    def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
+        """Tell changes; those of a session only while its run goes on."""
+        with self._lock:
+            if of is not None and of is not self._session:
+                return
+            if changes.get("state", "measuring") != "measuring":
+                self._session = None
+            self._state = replace(self._state, at_utc=utc_now(), **changes)
+            self._file.put(self._state)

@@ -1,0 +1,68 @@
+"""The newest campaigns of a store, for somebody who looks again and again."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from edgebench.host.campaign.campaign import Campaign
+from edgebench.host.campaign.journal import Journal
+from edgebench.host.result.campaign import CampaignProgress
+from edgebench.host.store.layout import CAMPAIGNS_DIRECTORY, Store
+from edgebench.protocol.errors import StoreError
+
+MAX_CAMPAIGNS = 20
+
+
+class NewestCampaigns:
+    """Reads a campaign again only if it runs, or its journal has changed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._campaigns: dict[str, Campaign] = {}
+        self._known: dict[str, tuple[object, CampaignProgress]] = {}
+        """Stamp of the journal, and what was read then, of campaigns that do not run."""
+
+    def read(self) -> list[CampaignProgress]:
+        """The campaigns, newest first; those that cannot be read are none.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        folder = self._store.root / CAMPAIGNS_DIRECTORY
+        try:
+            names = set(os.listdir(folder))
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc
+        for name in names - self._campaigns.keys():
+            with suppress(StoreError):
+                self._campaigns[name] = Campaign(self._store, name, Journal(folder / name))
+        for name in self._campaigns.keys() - names:
+            del self._campaigns[name]
+        newest = sorted(self._campaigns.values(), key=lambda one: one.plan.created_utc)
+        found: list[CampaignProgress] = []
+        for campaign in newest[: -MAX_CAMPAIGNS - 1 : -1]:
+            with suppress(StoreError):
+                found.append(self._progress(campaign))
+        return found
+
+    def _progress(self, campaign: Campaign) -> CampaignProgress:
+        stamp, known = _stamp(campaign.journal), self._known.get(campaign.plan.id)
+        is_running = campaign.is_running
+        if known is not None and known[0] == stamp and not is_running:
+            return known[1]
+        progress = CampaignProgress(campaign.summary(), tuple(campaign.lanes()))
+        if not is_running:
+            self._known[campaign.plan.id] = stamp, progress
+        return progress
+
+
+def _stamp(journal: Journal) -> tuple[int, int] | None:
+    """None where there is no journal yet."""
+    try:
+        facts = journal.path.stat()
+    except OSError:
+        return None
+    return facts.st_mtime_ns, facts.st_size

@@ -1,0 +1,58 @@
+"""`edgebench bundle`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+_ABOUT = """\
+Write stored runs into one file, to hand them on. Whoever has edgebench opens it where a run is
+named, as in: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
+
+It holds the directories of the runs, as they are: results, traces, the meter's bytes, the facts of
+the device with its name, the worker's log, in which paths with user names may be, tags and notes.
+Any program for .zip files shows what is in it.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("bundle", _ABOUT)
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    names = "runs by id, unique part of it, last, tag, directory or bundle; or sets by id"
+    made.add_argument("runs", nargs="+", metavar="RUN", help=names)
+    output = "file to write, which must not exist (default: in this directory, named by the runs)"
+    made.add_argument("-o", "--output", type=Path, metavar="FILE.zip", help=output)
+    bare = "leave tags and notes out"
+    made.add_argument("--without-annotations", action="store_true", help=bare)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Write it; print where it is and what is in it."""
+    from edgebench.host.show.units import format_bytes
+    from edgebench.host.store.address import find_runs
+    from edgebench.host.store.bundle import default_name, write_bundle
+    from edgebench.host.store.layout import Store
+    from edgebench.protocol.text import printable
+
+    store = Store(options.store)
+    runs = [one for name in options.runs for one in find_runs(store, name)]
+    path = options.output or Path(default_name(runs))
+    run_ids = write_bundle(path, runs, is_annotated=not options.without_annotations)
+    size_bytes = path.stat().st_size
+    if options.json:
+        print(json.dumps({"path": str(path), "size_bytes": size_bytes, "runs": run_ids}, indent=1))
+        return ExitCode.DONE
+    count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
+    print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
+    print(printable(f"next: edgebench runs {shlex.quote(str(path))}"), file=sys.stderr)
+    return ExitCode.DONE

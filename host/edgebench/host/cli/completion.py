@@ -1,0 +1,254 @@
+"""`edgebench completion`: scripts for shells, which ask this command for the words that fit.
+
+The scripts are short and never change with the options: whenever somebody presses Tab, they run
+`edgebench completion --complete WORD…` with the words so far, and it answers with a line for the
+kind (`files`: paths fit as well) and a line for each word. It reads the parsers of the commands,
+so nothing is listed twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from edgebench.host.cli.options import new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+BASH = """\
+# Completion of edgebench for bash: eval "$(edgebench completion bash)" in ~/.bashrc
+_edgebench() {
+    local IFS=$'\\n' found
+    found=($("${COMP_WORDS[0]}" completion --complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    COMPREPLY=("${found[@]:1}")
+    if [[ ${found[0]} == files ]]; then
+        compopt -o filenames
+        COMPREPLY+=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+    fi
+}
+COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}
+complete -F _edgebench edgebench
+"""
+ZSH = """\
+#compdef edgebench
+# Completion of edgebench for zsh: eval "$(edgebench completion zsh)" in ~/.zshrc, after compinit
+_edgebench() {
+    local -a found
+    found=("${(@f)$(${words[1]} completion --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    compadd -- "${(@)found[2,-1]}"
+    [[ ${found[1]} == files ]] && _files
+}
+compdef _edgebench edgebench
+"""
+FISH = """\
+# Completion of edgebench for fish: edgebench completion fish | source, in config.fish
+function __edgebench_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    set -l found ($words[1] completion --complete $words[2..-1] "$current" 2>/dev/null)
+    printf '%s\\n' $found[2..-1]
+    if test "$found[1]" = files
+        __fish_complete_path "$current"
+    end
+end
+complete -c edgebench -f -a '(__edgebench_complete)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+FILES, WORDS = "files", "words"
+_SAFE = re.compile(r"[\w.,:/@+=%-]+")
+"""Names that a shell takes as they are: nothing else is offered."""
+_FILES = {"FILE", "FILE.toml", "FILE.zip", "DIR", "PATH", "DATASET", "BOARD"}
+"""Placeholders of paths."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "completion", "Print a script that completes commands, options, runs, devices and models."
+    )
+    made.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="for which shell")
+    words = "print what fits the last of these words, which stand behind `edgebench`"
+    made.add_argument("--complete", nargs=argparse.REMAINDER, metavar="WORD", help=words)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Print the script, or what fits."""
+    from edgebench.protocol.errors import UsageError
+
+    if options.complete is not None:
+        kind, found = fitting(options.complete or [""])
+        print("\n".join([kind, *found]))
+        return ExitCode.DONE
+    if options.shell is None:
+        raise UsageError(f"no shell was named: there are {', '.join(SCRIPTS)}")
+    print(SCRIPTS[options.shell], end="")
+    return ExitCode.DONE
+
+
+def fitting(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Kind and words that may stand in the place of the last word.
+
+    Args:
+        words: Words behind the name of the program, at least one; the last may be empty.
+    """
+    from edgebench.host.cli.main import COMMANDS
+
+    begin = words[-1]
+    if len(words) == 1:
+        return WORDS, _beginning(begin, (*COMMANDS, "--help", "--version"))
+    if words[0] not in COMMANDS:
+        return WORDS, []
+    made: argparse.ArgumentParser = import_module(f"edgebench.host.cli.{words[0]}").parser()
+    place = _Place(made)
+    for word in words[1:-1]:
+        place.pass_over(word)
+    if place.action is None or (begin.startswith("-") and not place.is_value):
+        return WORDS, _beginning(begin, place.options)
+    if place.action.choices is not None:
+        return WORDS, _beginning(begin, map(str, place.action.choices))
+    metavar = str(place.action.metavar or "")
+    names = _NAMES.get(place.action.option_strings[-1] if place.is_value else "")
+    names = names or _NAMES.get(metavar)
+    is_path = metavar in _FILES or metavar in _PATHS_TOO
+    return FILES if is_path else WORDS, _beginning(begin, names(place.store) if names else ())
+
+
+class _Place:
+    """Where in a command line the next word is."""
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self.store = Path()
+        self.is_value = False
+        """Whether the next word is the value of an option."""
+        self._enter(parser)
+
+    def _enter(self, parser: argparse.ArgumentParser) -> None:
+        actions = parser._actions  # pyright: ignore[reportPrivateUsage] argparse has no other way
+        self._by_name = {name: one for one in actions for name in one.option_strings}
+        self._positionals = [one for one in actions if not one.option_strings]
+        self.action = self._positionals[0] if self._positionals else None
+
+    @property
+    def options(self) -> list[str]:
+        """Long options of the command, or action."""
+        return [name for name in self._by_name if name.startswith("--")]
+
+    def pass_over(self, word: str) -> None:
+        """Go on behind a word."""
+        if word == "=":  # bash takes --option=value apart
+            return
+        if self.is_value and not word.startswith("-"):
+            is_list = self.action is not None and self.action.nargs in ("+", "*")
+            if self.action is not None and self.action.dest == "store":
+                self.store = Path(word)
+            if not is_list:
+                self._leave_option()
+            return
+        if word.startswith("-"):
+            option = self._by_name.get(word)
+            self._leave_option()
+            if option is not None and option.nargs != 0:
+                self.action, self.is_value = option, True
+            return
+        if self.action is not None and isinstance(self.action.choices, dict):
+            self._enter(self.action.choices.get(word) or argparse.ArgumentParser(add_help=False))
+        elif self.action is not None and self.action.nargs not in ("+", "*"):
+            self._positionals = self._positionals[1:]
+            self._leave_option()
+
+    def _leave_option(self) -> None:
+        self.is_value = False
+        self.action = self._positionals[0] if self._positionals else None
+
+
+def _beginning(begin: str, words: Iterable[str]) -> list[str]:
+    """Words that begin like this; behind a comma, those that may follow in a list."""
+    before, comma, last = begin.rpartition(",")
+    known = [word for word in words if word.startswith(last) and _SAFE.fullmatch(word)]
+    return [f"{before}{comma}{word}" for word in known]
+
+
+def _runs(store: Path) -> list[str]:
+    from edgebench.host.store.names import default_root, run_names
+
+    return run_names(store if store != Path() else default_root())
+
+
+def _of_index(column: str) -> Callable[[Path], list[str]]:
+    def found(store: Path) -> list[str]:
+        from edgebench.host.store.names import default_root, values_of
+
+        return values_of(store if store != Path() else default_root(), column)
+
+    return found
+
+
+def _devices(store: Path) -> list[str]:
+    from edgebench.host.devices.names import device_names
+
+    del store
+    return ["local", "all", *device_names()]
+
+
+def _models(store: Path) -> list[str]:
+    from importlib.resources import files
+
+    del store
+    folder = files("edgebench.host") / "builtin_models"
+    return sorted(one.name for one in folder.iterdir() if one.name.endswith((".tflite", ".onnx")))
+
+
+def _settings(name: str) -> Callable[[Path], list[str]]:
+    def found(store: Path) -> list[str]:
+        from edgebench.protocol import spec
+
+        del store
+        return {
+            "preset": list(spec.PRESETS),
+            "scenario": [one.value for one in spec.Scenario],
+            "engine": [spec.Engine.NATIVE.value, spec.Engine.LOADGEN.value],
+            "priority": [one.value for one in spec.Priority],
+        }[name]
+
+    return found
+
+
+def _metrics(store: Path) -> list[str]:
+    from edgebench.host.result.metrics import BY_SHORT_NAME, METRICS
+
+    del store
+    return [*METRICS, *BY_SHORT_NAME]
+
+
+def _fixed(*words: str) -> Callable[[Path], list[str]]:
+    return lambda _: list(words)
+
+
+_NAMES: dict[str, Callable[[Path], list[str]]] = {
+    "RUN": _runs,
+    "BASELINE": _runs,
+    "CANDIDATE": _runs,
+    "TAG": _of_index("tags"),
+    "--tag": _of_index("tags"),
+    "--model": _of_index("model"),
+    "--device": _of_index("device"),
+    "DEVICE": _devices,
+    "OLD": _devices,
+    "MODEL": _models,
+    "B": _models,
+    "DATASET": _fixed("digits"),
+    "--runtime": _fixed("litert", "onnx", "tflite", "all"),
+    "--delegate": _fixed("xnnpack", "none"),
+    "--metric": _metrics,
+    "--preset": _settings("preset"),
+    "--scenario": _settings("scenario"),
+    "--engine": _settings("engine"),
+    "--priority": _settings("priority"),
+    "--governor": _fixed("performance", "powersave", "schedutil", "ondemand"),
+}
+"""Words that fit, by option or else by placeholder."""
+_PATHS_TOO = {"RUN", "BASELINE", "CANDIDATE", "MODEL", "B"}
+"""Placeholders of names that may be paths as well."""

@@ -1,0 +1,77 @@
+"""`edgebench export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.export.registry import ExportFormat
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser("export", "Write stored runs in the format of another tool.")
+    made.epilog = (
+        "An invalid run is written without numbers, with the reason. Formats and the ends of file "
+        "names that mean them: docs/export.md."
+    )
+    ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
+    made.add_argument("runs", nargs="+", metavar="RUN", help=ids)
+    formats = "csv, parquet, perfetto, chrome, bmf, github-smaller, github-bigger, junit, "
+    formats += "markdown, openmetrics or mlperf (default: by the end of FILE)"
+    made.add_argument("--format", metavar="F", help=formats)
+    output = "file to write, or directory for mlperf (default: standard output)"
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Export the runs; what was written where is told on stderr, or as JSON."""
+    from edgebench.host.export.exported import find_exported
+    from edgebench.host.export.files import export_runs
+    from edgebench.host.store.layout import Store
+
+    form = _format(options)
+    runs = find_exported(Store(options.store), options.runs)
+    if options.output is None:
+        form.load()(runs, sys.stdout.buffer)
+        return ExitCode.DONE
+    export_runs(runs, form, options.output)
+    if options.json:
+        run_ids = [one.run.run_id for one in runs]
+        document = {"format": form.name, "file": str(options.output), "run_ids": run_ids}
+        print(json.dumps(document, indent=1))
+    else:
+        count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
+        print(f"{count} as {form.name}: {options.output}", file=sys.stderr)
+    return ExitCode.DONE
+
+
+def _format(options: argparse.Namespace) -> ExportFormat:
+    """The format that was named, or that the end of the file's name means."""
+    from edgebench.host.export.registry import ExportKind, format_of_file, named_format
+    from edgebench.protocol.errors import UsageError
+
+    if options.format is None and options.output is None:
+        raise UsageError("no format: give --format F, or -o FILE with a known end")
+    if options.format is None:
+        return format_of_file(options.output.name)
+    form = named_format(options.format)
+    if options.output is not None:
+        return form
+    if options.json:
+        raise UsageError("--json tells which file was written: it needs -o FILE")
+    if form.kind is ExportKind.DIRECTORY:
+        raise UsageError(f"{form.name} makes a directory: it needs -o DIRECTORY")
+    if form.kind is ExportKind.BYTES and sys.stdout.isatty():
+        raise UsageError(f"{form.name} is no text for a terminal: it needs -o FILE")
+    return form

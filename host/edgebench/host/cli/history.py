@@ -1,0 +1,72 @@
+"""`edgebench history`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from edgebench.host.cli.options import add_json, add_store, moment, new_parser, percent, whole
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from edgebench.host.analysis.history.history import History
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    about = "Show a metric over time, and where it changed; a point is a set of runs, or one run."
+    made = new_parser("history", about)
+    add = made.add_argument_group("which runs (default: all)").add_argument
+    add("--model", metavar="M", help="of this model, or pattern, as 'digits_*'")
+    add("--device", metavar="D", help="of this device, or pattern")
+    add("--tag", metavar="T", help="with this tag")
+    add("--since", type=moment, metavar="30d", help="of the last 30 days, or from a date on")
+    add("--last", type=whole, metavar="N", help="the newest N of them")
+    metric = "metric, as latency_ns.p50 or energy_j (default: the headline of the scenario)"
+    made.add_argument("--metric", metavar="M", help=metric)
+    fails = "exit 4 if the newest level is worse than the one before by more than this, and so is "
+    fails += "its whole interval; 5 if nobody can tell"
+    made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Show the histories; with --fail-on, exit code 4 for a regression, 5 if inconclusive."""
+    from edgebench.host.lab import Lab
+    from edgebench.host.show.history import histories_page
+    from edgebench.host.show.tables import console
+    from edgebench.protocol.plain import to_plain
+
+    histories = Lab(options.store).history(
+        model=options.model,
+        device=options.device,
+        tag=options.tag,
+        since=options.since,
+        last=options.last,
+        metric=options.metric,
+        margin_ratio=options.fail_on,
+    )
+    if options.json:
+        print(json.dumps({"histories": to_plain(tuple(histories))}, indent=1))
+    else:
+        out = console()
+        is_ascii = not out.encoding.startswith("utf")
+        out.print(histories_page(histories, out.width, is_ascii=is_ascii))
+    return ExitCode.DONE if options.fail_on is None else exit_code(histories)
+
+
+def exit_code(histories: Sequence[History]) -> ExitCode:
+    """4 when the newest level of any is worse, else 5 when any is inconclusive, else 0."""
+    from edgebench.host.analysis.history.history import HistoryOutcome
+
+    outcomes = {one.outcome for one in histories}
+    if HistoryOutcome.WORSE in outcomes:
+        return ExitCode.REGRESSION
+    if HistoryOutcome.INCONCLUSIVE in outcomes:
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE

@@ -1,0 +1,90 @@
+"""How long everything that was asked for will still take: from the runs that have ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgebench.host.bench.watcher import Place
+
+
+class DevicePace:
+    """How fast the runs on one device follow each other; all times are the host's, monotonic."""
+
+    def __init__(self) -> None:
+        self._place: Place | None = None
+        self._begun_s = 0.0
+        self._expected_s: float | None = None
+        """Length of the run in progress, once its timed loop has begun."""
+        self._took_s: list[float] = []
+        self._is_running = False
+
+    def begin(self, place: Place, now_s: float) -> None:
+        """A run begins."""
+        self._place, self._begun_s, self._is_running = place, now_s, True
+
+    def expect(self, duration_s: float, now_s: float) -> None:
+        """The timed loop of the run in progress begins, which takes so long."""
+        if self._is_running:
+            self._expected_s = now_s - self._begun_s + duration_s
+
+    def end(self, now_s: float) -> None:
+        """The run in progress is stored, or it failed."""
+        if self._is_running:
+            self._is_running = False
+            self._took_s.append(now_s - self._begun_s)
+
+    @property
+    def count(self) -> int | None:
+        """Runs that the device makes; None before the first."""
+        return self._place.count if self._place else None
+
+    @property
+    def done_count(self) -> int:
+        """Runs that have ended."""
+        return self._place.number - self._is_running if self._place else 0
+
+    @property
+    def run_s(self) -> float | None:
+        """Length of a run: the mean of those that ended, without the first, which also checks."""
+        took_s = self._took_s[1:] or self._took_s
+        return sum(took_s) / len(took_s) if took_s else self._expected_s
+
+    def left_s(self, now_s: float) -> float | None:
+        """Time until the last run ends; None while nobody can tell."""
+        if self._place is None or (run_s := self.run_s) is None:
+            return None
+        in_progress_s = max(0.0, run_s - (now_s - self._begun_s)) if self._is_running else 0.0
+        return in_progress_s + (self._place.count - self._place.number) * run_s
+
+
+@dataclass(frozen=True, slots=True)
+class OverallPace:
+    """All devices together."""
+
+    done_count: int
+    count: int | None
+    """Runs in all; None before every device has begun."""
+    left_s: float | None
+    """Time until the last run ends; None while nobody can tell."""
+
+
+def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
+    """How far all devices are, which are measured side by side.
+
+    A device that has not begun will take as long as the others, after one of them.
+    """
+    begun = [one for one in paces if one.count is not None]
+    counts = [one.count or 0 for one in begun]
+    left_s = [one.left_s(now_s) for one in begun]
+    known_s = [one for one in left_s if one is not None]
+    longest_s = max(known_s, default=None) if len(known_s) == len(begun) else None
+    if longest_s is not None and len(begun) < len(paces):
+        longest_s += max(
+            count * (one.run_s or 0.0) for count, one in zip(counts, begun, strict=True)
+        )
+    return OverallPace(
+        done_count=sum(one.done_count for one in begun),
+        count=sum(counts) if len(begun) == len(paces) else None,
+        left_s=longest_s,
+    )

@@ -1,0 +1,57 @@
+"""`edgebench report`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    about = "Write runs, or a campaign, as one HTML file that needs no network."
+    made = new_parser("report", about)
+    names = (
+        "run by id, unique part of it, tag or directory; set by its id; or one campaign, by its "
+    )
+    names += (
+        "id or name; several are side by side, the first one is what the others are compared to"
+    )
+    made.add_argument("names", nargs="+", metavar="RUN", help=names)
+    output = "file to write (default: edgebench-RUN.html in the current directory); a report that "
+    output += "is there is replaced, any other file is not"
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
+    made.add_argument("--open", action="store_true", help="open it in the browser")
+    anonymous = (
+        "leave out names of devices, hosts and users, serial numbers, tags, notes, paths and "
+    )
+    made.add_argument("--anonymous", action="store_true", help=f"{anonymous}network addresses")
+    allow = "compare runs that differ in this, as device or runtime_version; may be repeated"
+    made.add_argument("--allow", action="append", metavar="KEY", help=allow)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Write the file, and print its path; the verdicts are in it."""
+    from edgebench.host.lab import Lab
+
+    path = Lab(options.store).report(
+        *options.names,
+        output=options.output,
+        allowed=options.allow or (),
+        is_anonymous=options.anonymous,
+    )
+    if options.json:
+        print(json.dumps({"file": str(path), "size_bytes": path.stat().st_size}, indent=1))
+    else:
+        print(path)
+    if options.open:
+        import webbrowser
+
+        webbrowser.open(path.as_uri())
+    return ExitCode.DONE

@@ -1,0 +1,45 @@
+"""`edgebench serve`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.protocol.exit_code import ExitCode
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.serve.server import PageAddress
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "serve",
+        "Show devices, campaigns and runs on a page that changes as they are measured, until "
+        "Ctrl-C. It reads files only, and asks no device anything.",
+    )
+    where = "address to listen at (default: 127.0.0.1); any that others reach needs a token"
+    made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=where)
+    made.add_argument("--port", type=int, default=7750, help="port (default: 7750); 0: a free one")
+    token = "token of those who may look on (default: none on loopback, else a new one)"
+    made.add_argument("--token", help=token)
+    add_store(made)
+    add_json(made)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Serve the page; Ctrl-C is the end of it."""
+    from edgebench.host.lab import Lab
+
+    def ready(address: PageAddress) -> None:
+        if options.json:
+            told = {"url": address.url, "port": address.port, "token": address.token}
+            print(json.dumps(told), flush=True)
+        else:
+            print(f"open {address.url}; Ctrl-C ends it", flush=True)
+
+    Lab(options.store).serve(ready, host=options.host, port=options.port, token=options.token)
+    return ExitCode.DONE

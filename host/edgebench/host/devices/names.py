@@ -1,0 +1,20 @@
+"""Names of the paired devices, for completion on the command line: read without what takes time."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.protocol.paths import user_paths
+
+DEVICES_FILE = "devices.json"
+
+
+def device_names() -> list[str]:
+    """Names of the paired devices; none where the list cannot be read."""
+    path = Path(user_paths(os.environ).host_config) / DEVICES_FILE
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return [str(one["name"]) for one in json.loads(path.read_bytes())]
+    return []

@@ -1,0 +1,76 @@
+"""Chrome's trace events as JSON, which chrome://tracing, Perfetto and Speedscope read.
+
+The same content as in Perfetto's own format. Times are microseconds, with three decimals.
+
+Source: Trace Event Format, Google, 2016: JSON object format; complete events (X), counters (C) and
+metadata (M)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO
+
+from numpy.typing import NDArray
+
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.run_trace import CounterTrack, RunTrace, SliceGroup, run_trace_of
+
+_CHUNK_EVENTS = 10_000
+"""Events that are put into words at a time."""
+
+
+def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
+    """Write the runs side by side, each as a process from its own beginning."""
+    out.write(b'{"displayTimeUnit":"ms","otherData":')
+    out.write(json.dumps({"runs": [one.run.run_id for one in runs]}).encode())
+    out.write(b',"traceEvents":[')
+    separator = b"\n"
+    for pid, one in enumerate(runs, 1):
+        events = _events(run_trace_of(one), pid)
+        while part := list(islice(events, _CHUNK_EVENTS)):
+            out.write(separator + ",\n".join(part).encode())
+            separator = b",\n"
+    out.write(b"\n]}\n")
+
+
+def _events(trace: RunTrace, pid: int) -> Iterator[str]:
+    """Every event of a run as JSON."""
+    yield _metadata("process_name", trace.title, pid, 0)
+    yield _metadata("thread_name", "run", pid, 1)
+    yield from _slices(SliceGroup.single(trace.title, 0, trace.end_ns, trace.facts), pid, 1)
+    for tid, track in enumerate(trace.slices, 2):
+        yield _metadata("thread_name", track.name, pid, tid)
+        for group in track.groups:
+            yield from _slices(group, pid, tid)
+    for counter in trace.counters:
+        yield from _counter(counter, pid)
+
+
+def _metadata(kind: str, name: str, pid: int, tid: int) -> str:
+    event = {"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}}
+    return json.dumps(event)
+
+
+def _slices(group: SliceGroup, pid: int, tid: int) -> Iterator[str]:
+    event = {"ph": "X", "cat": "edgebench", "pid": pid, "tid": tid, "name": group.name}
+    head = json.dumps(event)[:-1]
+    tail = f', "args": {json.dumps(dict(group.facts))}}}' if group.facts else "}"
+    for begin_ns, end_ns in _pairs(group.begin_ns, group.end_ns):
+        yield f'{head}, "ts": {begin_ns / 1e3:.3f}, "dur": {(end_ns - begin_ns) / 1e3:.3f}{tail}'
+
+
+def _counter(counter: CounterTrack, pid: int) -> Iterator[str]:
+    head = json.dumps({"ph": "C", "pid": pid, "tid": 0, "name": counter.name})[:-1]
+    unit = json.dumps(counter.unit or "value")
+    for time_ns, value in _pairs(counter.time_ns, counter.value):
+        yield f'{head}, "ts": {time_ns / 1e3:.3f}, "args": {{{unit}: {value!r}}}}}'
+
+
+def _pairs(first: NDArray[Any], second: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
+    """Elements of two columns as Python's numbers, of which only a part is there at a time."""
+    for row in range(0, len(first), _CHUNK_EVENTS):
+        rows = slice(row, row + _CHUNK_EVENTS)
+        yield from zip(first[rows].tolist(), second[rows].tolist(), strict=True)

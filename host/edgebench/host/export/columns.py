@@ -1,0 +1,94 @@
+"""Columns of the table formats: one row a run, the same columns in CSV and Parquet.
+
+Names are those of run.json, and end in the unit where a quantity has one. A column is never
+renamed; docs/export.md lists them, and a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.result.latency import PERCENTILES
+from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
+from edgebench.host.store.annotations import read_annotations
+
+Fact = str | int | float | bool | None
+LOWER, UPPER = ".lower_95", ".upper_95"
+"""Ends of the names of the bounds of a 95 % interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportColumn:
+    """A fact of a run, beside its numbers."""
+
+    name: str
+    kind: type[str] | type[int] | type[float] | type[bool]
+    cell: Callable[[ExportedRun], Fact]
+
+
+FACT_COLUMNS = (
+    ExportColumn("run_id", str, lambda one: one.run.run_id),
+    ExportColumn("created_utc", str, lambda one: one.run.created_utc),
+    ExportColumn("set_id", str, lambda one: one.run.member.set_id if one.run.member else None),
+    ExportColumn("kind", str, lambda one: one.run.kind),
+    ExportColumn("verdict", str, lambda one: one.run.verdict.state.value),
+    ExportColumn("label", str, lambda one: label(one.run.verdict, one.run)),
+    ExportColumn("reasons", str, lambda one: "; ".join(reasons(one.run.verdict))),
+    ExportColumn("simulated", bool, lambda one: one.run.simulated),
+    ExportColumn("emulated", bool, lambda one: one.run.emulated),
+    ExportColumn("model", str, lambda one: one.run.model.name),
+    ExportColumn("model_sha256", str, lambda one: one.run.model.sha256),
+    ExportColumn("model_precision", str, lambda one: one.run.model.precision),
+    ExportColumn("model_size_bytes", int, lambda one: one.run.model.size_bytes),
+    ExportColumn("device", str, lambda one: one.run.device.name),
+    ExportColumn("profile", str, lambda one: one.run.device.profile),
+    ExportColumn("arch", str, lambda one: one.run.device.arch),
+    ExportColumn("soc", str, lambda one: one.run.device.soc),
+    ExportColumn("os", str, lambda one: one.run.device.os),
+    ExportColumn("governor", str, lambda one: one.run.environment.cpu.governor),
+    ExportColumn("runtime", str, lambda one: one.run.runtime.name),
+    ExportColumn("runtime_version", str, lambda one: one.run.runtime.version),
+    ExportColumn("delegates_used", str, lambda one: ", ".join(one.run.runtime.delegates_used)),
+    ExportColumn("scenario", str, lambda one: one.run.spec.scenario.value),
+    ExportColumn("engine", str, lambda one: one.run.spec.engine.value),
+    ExportColumn("preset", str, lambda one: one.run.spec.preset),
+    ExportColumn("threads", int, lambda one: one.run.spec.threads),
+    ExportColumn("duration_s", float, lambda one: one.run.spec.duration_s),
+    ExportColumn("seed", int, lambda one: one.run.spec.seed),
+    ExportColumn("ambient_c", float, lambda one: one.run.conditions.ambient_c),
+    ExportColumn("meter", str, lambda one: e.meter if (e := one.run.metrics.energy) else None),
+    ExportColumn(
+        "boundary", str, lambda one: e.boundary if (e := one.run.metrics.energy) else None
+    ),
+    ExportColumn("tags", str, lambda one: ", ".join(read_annotations(one.directory).tags)),
+    ExportColumn("note", str, lambda one: read_annotations(one.directory).note),
+)
+
+
+def has_interval(metric: Metric) -> bool:
+    """Whether a run can know a 95 % interval of this metric."""
+    span, _, name = metric.path.partition(".")
+    is_latency = span in LATENCY_SPANS and name in ("mean", *PERCENTILES)
+    return is_latency or metric.budget is not None or metric.path == "accuracy.value"
+
+
+def number_columns() -> Iterator[str]:
+    """Names of the columns of the numbers, in their order."""
+    for metric in METRICS.values():
+        yield metric.path
+        if has_interval(metric):
+            yield metric.path + LOWER
+            yield metric.path + UPPER
+
+
+def number_cells(one: ExportedRun) -> dict[str, float]:
+    """The numbers of a run by their columns; what was not measured is not there."""
+    cells: dict[str, float] = {}
+    for number in run_numbers(one.run):
+        path = number.metric.path
+        cells[path] = number.value
+        if number.interval is not None:
+            cells[path + LOWER], cells[path + UPPER] = number.interval
+    return cells

@@ -1,0 +1,83 @@
+"""JUnit XML: a test case for each run, which fails where the run is invalid.
+
+The schema allows properties of a test suite only, so each run is a suite of one test case, with its
+numbers as properties. A run that failed on its device is an error, an invalid one a failure with
+its reasons. A suspect one passes, and its label is in the properties and in the output.
+
+Source: jenkinsci/xunit-plugin, junit-10.xsd
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
+
+from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
+from edgebench.protocol.text import printable
+
+
+def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
+    """Write a test suite for each run."""
+    root = Element("testsuites", name="edgebench")
+    for one in runs:
+        _add_suite(root, one.run)
+    for counted in ("tests", "failures", "errors"):
+        root.set(counted, str(sum(int(suite.get(counted, "0")) for suite in root)))
+    indent(root, " ")
+    ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
+    out.write(b"\n")
+
+
+def _add_suite(root: Element, run: Run) -> None:
+    is_failed = run.failure is not None
+    is_invalid = run.verdict.is_refused and not is_failed
+    device, runtime = printable(run.device.name), printable(run.runtime.name)
+    suite = SubElement(
+        root,
+        "testsuite",
+        name=f"edgebench.{device}.{runtime}",
+        tests="1",
+        failures=str(int(is_invalid)),
+        errors=str(int(is_failed)),
+        timestamp=run.created_utc.partition("+")[0],
+        id=run.run_id,
+    )
+    properties = SubElement(suite, "properties")
+    for name, value in _properties(run):
+        SubElement(properties, "property", name=name, value=value)
+    case = SubElement(
+        suite,
+        "testcase",
+        classname=f"edgebench.{device}.{runtime}",
+        name=f"{printable(run.model.name)} {run.spec.scenario.value}",
+    )
+    why = reasons(run.verdict)
+    said = "\n".join(why)
+    if run.failure is not None:
+        message = printable(run.failure.message)
+        SubElement(case, "error", type=run.failure.code, message=message).text = said
+    elif is_invalid:
+        first = run.verdict.failures[0].id if run.verdict.failures else State.INVALID.value
+        SubElement(case, "failure", type=first, message=why[0] if why else "").text = said
+    elif run.verdict.state is not State.VALID:
+        SubElement(case, "system-out").text = f"{label(run.verdict, run)}\n{said}"
+
+
+def _properties(run: Run) -> list[tuple[str, str]]:
+    """Facts, then each number in its unit and its 95 % interval."""
+    found = [
+        ("run_id", run.run_id),
+        ("verdict", run.verdict.state.value),
+        ("label", label(run.verdict, run)),
+        ("model_sha256", run.model.sha256 or ""),
+        ("runtime_version", printable(run.runtime.version)),
+    ]
+    for number in run_numbers(run):
+        found.append((number.metric.path, f"{number.value:.17g}"))
+        if number.interval is not None:
+            bounds = " ".join(f"{bound:.17g}" for bound in number.interval)
+            found.append((f"{number.metric.path}.interval_95", bounds))
+    return found

@@ -1,0 +1,99 @@
+"""Markdown for a pull request: one row a set, with its verdict, interval and ratio to the first.
+
+Names are in code spans and sentences in a fenced block: nothing in them mentions anybody, links
+anywhere or ends a cell.
+
+Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from edgebench.host.export.exported import (
+    ExportedNumber,
+    ExportedRun,
+    label,
+    set_numbers,
+    sets_of,
+)
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.ratios import ratio_to_first
+from edgebench.host.show.tables import REFUSED, unwatched_line
+from edgebench.host.show.units import ABSENT, format_metric, half_width_of
+from edgebench.host.show.verdict import verdict_lines
+from edgebench.protocol.text import printable
+
+_COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % interval")
+
+
+def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
+    """Write a table with a row for each set, and why what is not valid is not."""
+    sets = sets_of(runs)
+    is_metered = any(run.metrics.energy is not None for one in sets for run in one.runs)
+    titles = [*_COLUMNS, *(["to the first"] if len(sets) > 1 else [])]
+    titles += [*(["energy per inference"] if is_metered else []), "verdict"]
+    lines = [_row(titles), _row(["---"] * len(titles))]
+    for one in sets:
+        cells = _cells(one)
+        cells += [ratio_to_first(sets, one)] if len(sets) > 1 else []
+        cells += [_energy(one)] if is_metered else []
+        lines.append(_row([*cells, label(one.verdict, one.first)]))
+    said = [line for line in (*verdict_lines(sets), unwatched_line(sets)) if line]
+    if said:
+        lines += ["", *_fenced(said)]
+    ids = ", ".join(code_span(one.set_id or one.first.run_id) for one in sets)
+    out.write("\n".join([*lines, "", f"edgebench: {ids}", ""]).encode())
+
+
+def code_span(text: str) -> str:
+    r"""Text as a code span, with a fence that is longer than any inside.
+
+    >>> code_span("a|b"), code_span("a`b")
+    ('`a\\\\|b`', '`` a`b ``')
+    """
+    fence = "`" * (1 + max((len(found) for found in re.findall("`+", text)), default=0))
+    blank = " " if "`" in text or text != text.strip() or not text else ""
+    return f"{fence}{blank}{printable(text).replace('|', chr(92) + '|')}{blank}{fence}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _fenced(lines: Sequence[str]) -> list[str]:
+    longest = max((len(found) for found in re.findall("`+", "\n".join(lines))), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", *lines, fence]
+
+
+def _cells(one: RunSet) -> list[str]:
+    metric = METRICS[one.headline]
+    number = _number(one, one.headline)
+    names = [code_span(name) for name in (one.model, one.device, one.runtime)]
+    counts = f"{len(one.run_ids)} of {len(one.runs)}"
+    if number is None:
+        return [*names, counts, f"`{metric.path}`", REFUSED, ABSENT]
+    return [*names, counts, f"`{metric.path}`", *_shown(number)]
+
+
+def _number(one: RunSet, path: str) -> ExportedNumber | None:
+    return next(iter(set_numbers(one, (path,))), None)
+
+
+def _shown(number: ExportedNumber) -> tuple[str, str]:
+    """Value and interval in the unit of the metric."""
+    reach = half_width_of(number.interval, number.value)
+    value = format_metric(number.metric, number.value, reach)
+    if number.interval is None:
+        return value, "no interval"
+    low, high = (format_metric(number.metric, bound, reach) for bound in number.interval)
+    return value, f"{low} to {high}"
+
+
+def _energy(one: RunSet) -> str:
+    number = _number(one, GROSS_ENERGY)
+    return REFUSED if number is None else "{} ({})".format(*_shown(number))

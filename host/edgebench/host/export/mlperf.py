@@ -1,0 +1,55 @@
+"""The logs of MLPerf's LoadGen as it wrote them, of runs in which it issued the queries.
+
+DIRECTORY/<run-id>/mlperf_log_summary.txt, mlperf_log_detail.txt    LoadGen's own, unchanged
+DIRECTORY/<run-id>/edgebench_verdict.json                           what edgebench says of the run
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from edgebench.host.export.exported import ExportedRun, label, reasons
+from edgebench.host.store.layout import RAW_DIRECTORY
+from edgebench.protocol.errors import NoLoadgenLog, RunDamaged
+from edgebench.protocol.traces import LOADGEN_FILES
+
+VERDICT_FILE = "edgebench_verdict.json"
+
+
+def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
+    """Copy the logs of each run into a directory of its own.
+
+    Raises:
+        NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.
+        RunDamaged: a log is missing.
+    """
+    for one in runs:
+        _check(one)
+    for one in runs:
+        folder = directory / one.run.run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in LOADGEN_FILES:
+            shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
+        said = {
+            "run_id": one.run.run_id,
+            "verdict": one.run.verdict.state.value,
+            "label": label(one.run.verdict, one.run),
+            "reasons": reasons(one.run.verdict),
+        }
+        (folder / VERDICT_FILE).write_text(json.dumps(said, indent=1) + "\n")
+
+
+def _check(one: ExportedRun) -> None:
+    """Refuse a run before anything is copied."""
+    run_id, raw = one.run.run_id, one.directory / RAW_DIRECTORY
+    if one.run.metrics.loadgen is None:
+        raise NoLoadgenLog(f"LoadGen did not issue the queries of run {run_id}: it wrote no log")
+    if one.run.verdict.is_refused:
+        why = "; ".join(reasons(one.run.verdict))
+        raise NoLoadgenLog(f"run {run_id} is invalid, and its log is not exported: {why}")
+    for name in LOADGEN_FILES:
+        if not (raw / name).exists():
+            raise RunDamaged(f"log of LoadGen is missing: {raw / name}")

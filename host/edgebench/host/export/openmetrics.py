@@ -1,0 +1,113 @@
+"""OpenMetrics text: gauges in base units, with the verdict among the labels.
+
+All families are gauges, so that the textfile collector of Prometheus' node exporter, which reads
+the older format, takes the file too: there `# UNIT` and `# EOF` are comments. The bounds of the
+95 % interval are families of their own. An invalid set has its verdict, and nothing else.
+
+Source: OpenMetrics 1.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from edgebench.host.export.exported import (
+    Bounds,
+    ExportedRun,
+    benchmark_names,
+    label,
+    reasons,
+    set_numbers,
+    sets_of,
+)
+from edgebench.host.result.metrics import METRICS, Metric, Quantity
+from edgebench.host.result.run_set import RunSet
+
+_UNITS: dict[Quantity, tuple[str, float]] = {
+    Quantity.DURATION_NS: ("seconds", 1e-9),
+    Quantity.DURATION_S: ("seconds", 1.0),
+    Quantity.SIZE_BYTES: ("bytes", 1.0),
+    Quantity.RATIO: ("ratio", 1.0),
+    Quantity.INSTRUCTIONS: ("instructions", 1.0),
+    Quantity.RATE: ("per_second", 1.0),
+    Quantity.ENERGY_J: ("joules", 1.0),
+    Quantity.POWER_W: ("watts", 1.0),
+    Quantity.ENERGY_DELAY_JS: ("joule_seconds", 1.0),
+    Quantity.EFFICIENCY: ("per_joule", 1.0),
+}
+"""Base unit, and what a value is multiplied by; the others have no unit."""
+_BOUNDS = ("lower_95", "upper_95")
+Sample = tuple[str, float]
+"""Labels and value."""
+
+
+def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
+    """Write a family for each metric, with a sample for each set that has it."""
+    sets = sets_of(runs)
+    verdicts: list[Sample] = []
+    families: dict[tuple[str, str], list[Sample]] = {}
+    for name, one in zip(benchmark_names(sets), sets, strict=True):
+        labels = _labels(name, one)
+        said = {"label": label(one.verdict, one.first), "reasons": "; ".join(reasons(one.verdict))}
+        verdicts.append((_joined({**labels, **said}), 1.0))
+        for number in set_numbers(one, tuple(METRICS)):
+            values = {"": number.value, **_named(number.interval)}
+            for bound, value in values.items():
+                samples = families.setdefault((number.metric.path, bound), [])
+                samples.append((_joined(labels), value))
+    lines = _family(
+        "edgebench_verdict", "", "Verdict of each run or set, and its reasons", verdicts
+    )
+    for (path, bound), samples in sorted(families.items()):
+        metric = METRICS[path]
+        unit, factor = _UNITS.get(metric.quantity, ("", 1.0))
+        scaled = [(labels, value * factor) for labels, value in samples]
+        about = f"{path} in run.json" + (f", {bound} % bound of its interval" if bound else "")
+        lines += _family(family_name(metric, bound), unit, about, scaled)
+    out.write("\n".join([*lines, "# EOF", ""]).encode())
+
+
+def family_name(metric: Metric, bound: str = "") -> str:
+    """Name of a metric's family: its path without the unit, which comes last in full.
+
+    >>> family_name(METRICS["latency_ns.p50"]), family_name(METRICS["throughput_per_s"])
+    ('edgebench_latency_p50_seconds', 'edgebench_throughput_per_second')
+    """
+    unit, _ = _UNITS.get(metric.quantity, ("", 1.0))
+    name = metric.path.replace(".", "_")
+    if unit:
+        name = re.sub(rf"_{metric.quantity.value}(?=_|$)", "", name, count=1)
+    return "_".join(filter(None, ("edgebench", name, bound, unit)))
+
+
+def _labels(name: str, one: RunSet) -> dict[str, str]:
+    return {
+        "benchmark": name,
+        "model": one.model,
+        "device": one.device,
+        "runtime": one.runtime,
+        "scenario": one.first.spec.scenario.value,
+        "run": one.set_id or one.first.run_id,
+        "verdict": one.verdict.state.value,
+    }
+
+
+def _named(interval: Bounds | None) -> dict[str, float]:
+    return {} if interval is None else dict(zip(_BOUNDS, interval, strict=True))
+
+
+def _joined(labels: dict[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+
+
+def _escaped(text: str) -> str:
+    """Value of a label, as the grammar has it."""
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _family(name: str, unit: str, about: str, samples: Sequence[Sample]) -> list[str]:
+    described = [f"# TYPE {name} gauge", *([f"# UNIT {name} {unit}"] if unit else [])]
+    described.append(f"# HELP {name} {_escaped(about)}")
+    return [*described, *(f"{name}{{{labels}}} {value!r}" for labels, value in samples)]

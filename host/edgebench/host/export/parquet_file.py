@@ -1,0 +1,58 @@
+"""Parquet: the columns of CSV with their types, and the latencies of each run as lists.
+
+A run has one row and one row group. `inference_start_s` and `inference_latency_ns` are the single
+inferences that count, without the warm-up; both are null where none was timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edgebench.host.export.columns import FACT_COLUMNS, number_cells, number_columns
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.series.run_series import read_series
+from edgebench.host.store.arrow import to_arrow
+
+_TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+TRACES = ("inference_start_s", "inference_latency_ns")
+"""List columns: starts, after that of the first query that counts, and latencies."""
+
+
+def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
+    """Write the runs as rows, one after the other: a long run has millions of latencies."""
+    schema = pa.schema(
+        [
+            *((column.name, _TYPES[column.kind]) for column in FACT_COLUMNS),
+            *((name, pa.float64()) for name in number_columns()),
+            *((name, pa.list_(pa.float64())) for name in TRACES),
+        ]
+    )
+    # A row group is one row: dictionaries save nothing, and take half a gigabyte for an hour.
+    with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
+        for one in runs:
+            facts = {column.name: column.cell(one) for column in FACT_COLUMNS}
+            row = {**facts, **number_cells(one), **_latencies(one)}
+            columns = [_column(row.get(field.name), field.type) for field in schema]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def _latencies(one: ExportedRun) -> dict[str, Any]:
+    """Starts and latencies of the inferences that count, where the run claims a latency."""
+    if one.run.verdict.is_refused or one.run.metrics.latency_ns is None:
+        return {}
+    latency = read_series(one.directory, one.run).latency
+    if latency is None:
+        return {}
+    start_s = latency.start_s[latency.warmup_count :]
+    return dict(zip(TRACES, (start_s, latency.steady_ns), strict=True))
+
+
+def _column(cell: Any, kind: Any) -> Any:
+    """An array of one cell, without a Python object for each number of a list."""
+    if cell is None or not pa.types.is_list(kind):
+        return pa.array([cell], kind)
+    return pa.ListArray.from_arrays(pa.array([0, len(cell)], pa.int32()), to_arrow(cell))

@@ -1,0 +1,68 @@
+"""Encoder of protocol buffers: the few kinds of fields that a trace has.
+
+    field   = tag, content          tag = number << 3 | wire type
+    content = varint (0) | eight bytes (1) | length, bytes (2)
+
+A varint may be longer than it has to be. So packets that differ in numbers only have the same
+length, and a million of them are one array.
+
+Source: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+_VARINT, _FIXED64, _BYTES = 0, 1, 2
+PADDED_BYTES = 8
+"""Length of a padded varint: 56 bits, which are two years of nanoseconds."""
+
+
+def varint(value: int) -> bytes:
+    r"""A number that is not negative, seven bits a byte, the lowest first.
+
+    >>> varint(1), varint(300)
+    (b'\x01', b'\xac\x02')
+    """
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def uint_field(number: int, value: int) -> bytes:
+    """A number, an enumerator or a truth value."""
+    return varint(number << 3 | _VARINT) + varint(value)
+
+
+def double_field(number: int, value: float) -> bytes:
+    """A number of 64 bits."""
+    return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def bytes_field(number: int, content: bytes | str) -> bytes:
+    """A text, or a message that is encoded already."""
+    packed = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | _BYTES) + varint(len(packed)) + packed
+
+
+def padded_field(number: int) -> bytes:
+    """A number of `PADDED_BYTES` that is still to be filled in, at the end of these bytes."""
+    return varint(number << 3 | _VARINT) + b"\x80" * (PADDED_BYTES - 1) + b"\0"
+
+
+def padded_varints(values: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Numbers as varints of the same length, shape (n, PADDED_BYTES).
+
+    Args:
+        values: Shape (n,), 0 <= value < 2**56.
+    """
+    shifts = 7 * np.arange(PADDED_BYTES, dtype=np.int64)
+    made: NDArray[np.uint8] = (values[:, None] >> shifts & 0x7F).astype(np.uint8)
+    made[:, :-1] |= 0x80
+    return made

@@ -1,0 +1,250 @@
+"""What a run's trace shows, for both trace formats: slices, counters and facts on one clock.
+
+Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a stretch with a
+name; slices of one track follow each other. A counter keeps its value until the next one.
+
+Slices are never thinned out. Power is: at most `MAX_RATE_HZ` and `MAX_BLOCKS` values a channel,
+each the mean of a block, with the lowest and the highest sample on tracks of their own; the facts
+of the run say how long the blocks are. A trace of an invalid run has its facts, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.result.run import ProfileResult, Run
+from edgebench.host.series.envelope import Floats
+from edgebench.host.series.run_series import (
+    PowerDetail,
+    PowerSeries,
+    QuerySeries,
+    RunSeries,
+    Span,
+    SpanKind,
+    read_series,
+)
+from edgebench.protocol.text import printable
+
+Nanoseconds = NDArray[np.int64]
+MAX_RATE_HZ = 10_000.0
+MAX_BLOCKS = 1 << 20
+"""Most values of a counter: an hour has 291 a second."""
+INFERENCE, WARM_UP = "inference", "warm-up inference"
+"""Names of slices."""
+_UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
+"""Unit of a sensor by the end of its name."""
+_TRACKS = {SpanKind.PHASE: "phases", SpanKind.WINDOW: "windows", SpanKind.THROTTLED: "throttled"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceGroup:
+    """Slices of the same name, one after the other; columns have shape (n,)."""
+
+    name: str
+    begin_ns: Nanoseconds
+    end_ns: Nanoseconds
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @classmethod
+    def single(
+        cls, name: str, begin_ns: int, end_ns: int, facts: Mapping[str, str] | None = None
+    ) -> SliceGroup:
+        """One slice."""
+        return cls(name, np.array([begin_ns], np.int64), np.array([end_ns], np.int64), facts or {})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceTrack:
+    """A row of slices, in order of time."""
+
+    name: str
+    groups: tuple[SliceGroup, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CounterTrack:
+    """A value over time; columns have shape (n,), and every value is finite."""
+
+    name: str
+    unit: str
+    time_ns: Nanoseconds
+    value: Floats
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunTrace:
+    """One run as a trace."""
+
+    title: str
+    facts: Mapping[str, str]
+    end_ns: int
+    slices: tuple[SliceTrack, ...] = ()
+    counters: tuple[CounterTrack, ...] = ()
+
+
+def run_trace_of(one: ExportedRun) -> RunTrace:
+    """The trace of a run.
+
+    Raises:
+        RunDamaged: a file of the run is not readable.
+    """
+    run, facts = one.run, _facts(one.run)
+    title = f"{printable(run.model.name)} on {printable(run.device.name)}: {facts['label']}"
+    if run.verdict.is_refused:
+        return RunTrace(title, facts, 0)
+    series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
+    begin_s, end_s = series.span_s
+    clock = _TraceClock(round(begin_s * 1e9))
+    queries, waiting = _queries(series.queries, clock)
+    slices = [*queries, *_inferences(run, series, clock), *_spans(series.spans, clock)]
+    if run.metrics.profile is not None:
+        slices.append(_operators(run.metrics.profile, clock))
+    ends_ns = [int(group.end_ns[-1]) for track in slices for group in track.groups]
+    return RunTrace(
+        title,
+        {**facts, **_clock_facts(series, clock)},
+        max([clock.at(end_s), *ends_ns]),
+        tuple(slices),
+        (*waiting, *_power(series, clock), *_sensors(series, clock)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TraceClock:
+    """Nanoseconds since the earliest time of the trace."""
+
+    begin_ns: int
+    """That time, by the clock of the series."""
+
+    def times(self, time_s: Floats) -> Nanoseconds:
+        made: Nanoseconds = np.rint(time_s * 1e9).astype(np.int64) - self.begin_ns
+        return made
+
+    def at(self, time_s: float) -> int:
+        return round(time_s * 1e9) - self.begin_ns
+
+
+def _facts(run: Run) -> dict[str, str]:
+    """The run in words, with its numbers; those of an invalid one are not there."""
+    facts = {
+        "run_id": run.run_id,
+        "label": label(run.verdict, run),
+        "reasons": "; ".join(reasons(run.verdict)),
+        "created_utc": run.created_utc,
+        "model": printable(run.model.name),
+        "model_sha256": run.model.sha256 or "",
+        "device": printable(f"{run.device.name}, {run.device.soc}, {run.device.os}"),
+        "runtime": printable(f"{run.runtime.name} {run.runtime.version}"),
+        "delegates_used": printable(", ".join(run.runtime.delegates_used)),
+        "scenario": f"{run.spec.scenario.value}, {run.spec.threads} thread(s)",
+    }
+    for number in run_numbers(run):
+        bounds = "" if number.interval is None else f", 95 %: {number.interval[0]:.6g}"
+        bounds += "" if number.interval is None else f" to {number.interval[1]:.6g}"
+        facts[number.metric.path] = f"{number.value:.9g}{bounds}"
+    return facts
+
+
+def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
+    """Where zero is, and what the power is made of."""
+    facts = {"first_query_ns": str(-clock.begin_ns)}
+    if series.power_apart is not None:
+        facts["power"] = printable(f"left out, it has no place on this clock: {series.power_apart}")
+    elif series.power:
+        lengths_s = np.concatenate([one.end_s - one.begin_s for one in series.power])
+        middle_s = float(np.median(lengths_s))
+        facts["power"] = f"mean, lowest and highest of blocks of {middle_s:.3g} s (median length)"
+    return facts
+
+
+def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTrack]:
+    """Each inference, where the run claims a latency."""
+    latency = series.latency
+    if latency is None or run.metrics.latency_ns is None or not len(latency.start_s):
+        return []
+    begin_ns = clock.times(latency.start_s)
+    end_ns = clock.times(latency.start_s + latency.latency_ns / 1e9)
+    warm, counted = slice(latency.warmup_count), slice(latency.warmup_count, None)
+    groups = [
+        SliceGroup(name, begin_ns[rows], end_ns[rows])
+        for name, rows in ((WARM_UP, warm), (INFERENCE, counted))
+        if len(begin_ns[rows])
+    ]
+    return [SliceTrack("inferences", tuple(groups))]
+
+
+def _queries(
+    queries: QuerySeries | None, clock: _TraceClock
+) -> tuple[list[SliceTrack], list[CounterTrack]]:
+    """Each query; where one is due before the last is done, how many there are at a time."""
+    if queries is None or not len(queries.due_s):
+        return [], []
+    due_ns, end_ns = clock.times(queries.due_s), clock.times(queries.end_s)
+    if (due_ns[1:] >= end_ns[:-1]).all():
+        return [SliceTrack("queries", (SliceGroup("query", due_ns, end_ns),))], []
+    time_ns = np.concatenate([end_ns, due_ns])
+    changes = np.repeat([-1.0, 1.0], [len(end_ns), len(due_ns)])
+    order = np.argsort(time_ns, kind="stable")  # at the same time, one ends before another is due
+    count = np.cumsum(changes[order])
+    return [], [CounterTrack("queries due and not done", "", time_ns[order], count)]
+
+
+def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
+    tracks: list[SliceTrack] = []
+    for kind, name in _TRACKS.items():
+        groups = [
+            SliceGroup.single(printable(span.name), clock.at(span.begin_s), clock.at(span.end_s))
+            for span in sorted(spans, key=lambda span: span.begin_s)
+            if span.kind is kind
+        ]
+        if groups:
+            tracks.append(SliceTrack(name, tuple(groups)))
+    return tracks
+
+
+def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
+    """One inference, put together from the median of each operator."""
+    groups: list[SliceGroup] = []
+    begin_ns = -clock.begin_ns
+    for one in profile.operators:
+        end_ns = begin_ns + round(one.typical_ns)
+        facts = {
+            "name": printable(one.name),
+            "place": printable(one.place),
+            "count": str(one.count),
+            "total_ns": str(one.total_ns),
+        }
+        groups.append(SliceGroup.single(printable(one.operator), begin_ns, end_ns, facts))
+        begin_ns = end_ns
+    return SliceTrack("operators, medians laid end to end", tuple(groups))
+
+
+def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
+    """Mean power of each channel, and the extremes where a block has more than one sample."""
+    if series.power_apart is not None:
+        return
+    for one in series.power:
+        name = f"power {printable(one.channel)}"
+        yield _power_track(name, one, one.mean_w, clock)
+        if (one.low_w != one.high_w).any():
+            yield _power_track(f"{name}, lowest", one, one.low_w, clock)
+            yield _power_track(f"{name}, highest", one, one.high_w, clock)
+
+
+def _power_track(
+    name: str, series: PowerSeries, value_w: Floats, clock: _TraceClock
+) -> CounterTrack:
+    """A value from the begin of each block; the last one also at its end, where the trace ends."""
+    time_s = np.append(series.begin_s, series.end_s[-1:])
+    return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))
+
+
+def _sensors(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
+    for name, points in series.sensors.items():
+        unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
+        yield CounterTrack(printable(name), unit, clock.times(points.time_s), points.value)

@@ -1,0 +1,178 @@
+"""Progress of a measurement in a notebook, in one place of the page; elsewhere as lines.
+
+lab.bench("model.tflite", watcher=NotebookProgress())
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from html import escape
+from importlib import import_module
+from typing import Any
+
+from edgebench.host.bench.model import Model
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.devices.health import DeviceHealth
+from edgebench.host.result.metrics import headline
+from edgebench.host.result.run import Run
+from edgebench.host.show.units import (
+    format_bytes,
+    format_duration,
+    format_half_width,
+    format_metric,
+    half_width_of,
+)
+from edgebench.host.store.incomplete import IncompleteRun
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.text import printable
+
+MAX_LINES = 50
+"""Newest lines of finished runs that stay on the page."""
+
+
+class NotebookProgress(Watcher):
+    """Shows how measurements go; a failure is raised, as without a watcher."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._page = _notebook_page()
+        self._now: dict[str, str] = {}
+        """What each device does now."""
+        self._lines: list[str] = []
+
+    def of(self, device: str, device_count: int) -> Watcher:
+        """The part of one device, which is told by a thread of its own."""
+        del device_count
+        return _DeviceProgress(self, device)
+
+    def unmetered(self, device: str) -> None:
+        """Say that the farm wires no meter to a device."""
+        self.say(f"note: no meter is wired to {device}")
+
+    def farm_doubted(self, error: EdgebenchError) -> None:
+        """Say which part of the farm is not used."""
+        self.say(f"warning: {error}")
+
+    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        """Say who else may use a device."""
+        self.say(f"warning: the place {place} of {device} is acquired by {acquired_by}")
+
+    def left_out(self, device: str, health: DeviceHealth) -> None:
+        """Say which device is in quarantine."""
+        self.say(f"note: {device} is in quarantine: {health.quarantine_reason}")
+
+    def say(self, line: str) -> None:
+        """Add a line that stays."""
+        with self._lock:
+            self._lines = [*self._lines, printable(line)][-MAX_LINES:]
+            if self._page is None:
+                print(printable(line), file=sys.stderr)
+            self._draw()
+
+    def set(self, device: str, doing: str) -> None:
+        """What a device does now; nothing: it is done."""
+        with self._lock:
+            self._now[device] = printable(doing)
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._page is not None:
+            doing = [f"{printable(name)}: {now}" for name, now in self._now.items() if now]
+            self._page.show([*self._lines, *doing])
+
+
+class _DeviceProgress(Watcher):
+    """Passes on what happens on one device."""
+
+    def __init__(self, whole: NotebookProgress, device: str) -> None:
+        self._whole = whole
+        self._device = device
+        self._title = ""
+        self._phase = ""
+
+    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins."""
+        which = f"{place.number}/{place.count} " if place.count > 1 else ""
+        settings = f", {place.settings}" if place.settings else ""
+        self._title = f"{which}{model.name} on {runtime}{settings}"
+        self._whole.set(self._device, self._title)
+
+    def progress(self, progress: Progress) -> None:
+        """The run entered a phase, or is so far in it."""
+        self._phase = progress.phase.value.replace("_", " ")
+        if progress.reached is not None:
+            self._phase += f", {progress.reached.done} of {progress.reached.total}"
+        elif progress.expected_s is not None:
+            self._phase += f", for about {format_duration(progress.expected_s)}"
+        self._whole.set(self._device, f"{self._title}: {self._phase}")
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """The device reported its temperature and clock."""
+        shown = [self._phase]
+        if telemetry.temp_c is not None:
+            shown.append(f"{telemetry.temp_c:.1f} °C")
+        if telemetry.freq_hz is not None:
+            shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
+        self._whole.set(self._device, f"{self._title}: {', '.join(shown)}")
+
+    def pushed(self, done: int, total: int) -> None:
+        """A part of the model is on the device."""
+        of = f"{format_bytes(done)} of {format_bytes(total)}"
+        self._whole.set(self._device, f"{self._title}: sending {of}")
+
+    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Say who holds a device, and how long it is waited for."""
+        limit = format_duration(wait_s)
+        self._whole.set(self._device, f"waiting for up to {limit}: {refusal}")
+
+    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+        """Say what the device is waited for."""
+        limit = format_duration(limit_s)
+        self._whole.set(self._device, f"waiting for up to {limit}: {error}")
+
+    def collected(self, run: Run) -> None:
+        """A run that an earlier command had left on the device was stored."""
+        self._whole.say(f"note: {self._device}: run {run.run_id} of earlier is stored now")
+
+    def lost(self, run: IncompleteRun) -> None:
+        """A run that was started earlier is not on its device any more."""
+        self._whole.say(f"warning: {self._device}: run {run.run_id} of earlier is lost")
+
+    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+        """A run that had finished earlier cannot be stored; it stays on the device."""
+        self._whole.say(f"warning: {self._device}: run {run_id} stays there: {error}")
+
+    def finished(self, run: Run) -> None:
+        """A run is stored."""
+        metric, parts = headline(run), [run.verdict.label]
+        if not run.verdict.is_refused:
+            value, interval = metric.value(run), metric.interval(run)
+            width = format_half_width(value, interval) if interval else "(no interval)"
+            shown = format_metric(metric, value, half_width_of(interval, value))
+            parts = [f"{metric.label.replace('_', ' ')} {shown} {width}", *parts]
+        self._whole.set(self._device, "")
+        self._whole.say(f"{self._device}: {self._title}: {', '.join(parts)}")
+
+
+class _Page:
+    """A place on the page of a notebook whose content is replaced."""
+
+    def __init__(self, display: Any) -> None:
+        self._module = display
+        self._handle = display.display(display.HTML(""), display_id=True)
+
+    def show(self, lines: list[str]) -> None:
+        text = "\n".join(lines)
+        self._handle.update(self._module.HTML(f"<pre>{escape(text)}</pre>"))
+
+
+def _notebook_page() -> _Page | None:
+    """A place on the page, in a notebook; it has imported IPython already."""
+    if (ipython := sys.modules.get("IPython")) is None:
+        return None
+    shell = ipython.get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):  # a terminal cannot replace what it shows
+        return None
+    return _Page(import_module("IPython.display"))

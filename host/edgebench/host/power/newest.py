@@ -1,0 +1,53 @@
+"""Power of the last moment of a session that goes on, for somebody who looks; no result."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+
+import numpy as np
+
+from edgebench.host.store.live import LivePower
+from edgebench.meters.base import MeterSession, Packet, blocks_of
+from edgebench.meters.registry import find_decoder
+
+logger = logging.getLogger(__name__)
+
+NEWEST_BYTES = 32768
+"""Bytes that are decoded, and no more than the last two packets need: 80 ms of a PPK2. Work beside
+the thread that reads a meter may cost samples."""
+STALE_S = 3.0
+"""Age at which a packet says nothing of the power now."""
+
+
+def newest_power(session: MeterSession) -> tuple[LivePower, ...]:
+    """Mean power of each channel over the last packets; empty where they tell nothing.
+
+    A decoder that begins in the middle of a stream may find nothing in it: then nothing is shown.
+    """
+    newest = session.newest()
+    packets: list[Packet] = []
+    size = 0
+    for packet in reversed(newest.packets):
+        size += len(packet.data)
+        if len(packets) >= 2 and size > NEWEST_BYTES:
+            break
+        if time.perf_counter_ns() - packet.last_rx_ns > STALE_S * 1e9:
+            break
+        packets.insert(0, packet)
+    sums: dict[int, list[float]] = {}
+    try:
+        for block in blocks_of(find_decoder(newest.header), packets):
+            known = block.power_w[np.isfinite(block.power_w)]
+            sums.setdefault(block.channel, []).extend((float(known.sum()), float(len(known))))
+    except Exception:  # each driver's library has its own
+        logger.debug("power not shown", exc_info=True)
+        return ()
+    channels = newest.header.capability.channels
+    powers = (
+        (channels[index].name, math.fsum(parts[::2]), sum(parts[1::2]))
+        for index, parts in sorted(sums.items())
+        if index < len(channels)
+    )
+    return tuple(LivePower(name, total_w / count) for name, total_w, count in powers if count)

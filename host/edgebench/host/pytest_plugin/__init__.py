@@ -1,0 +1,1 @@
+"""The pytest plugin: tests that measure, and fail on a regression."""

@@ -1,0 +1,174 @@
+"""The fixture `edgebench_bench`: one measurement, judged, and recorded with its test."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgebench.host.analysis.compare.comparability import fingerprint
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome
+from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, find_metric
+from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.cli.options import percent
+from edgebench.host.lab import Lab
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import State
+from edgebench.host.show.comparisons import comparison_lines
+from edgebench.host.show.hints import hint_for
+from edgebench.host.show.verdict import verdict_lines
+from edgebench.host.store.address import find_runs
+from edgebench.protocol.errors import EdgebenchError, UsageError
+
+WAIT_S = 3600.0
+"""Longest wait for a device on which another process measures, as one of pytest-xdist's."""
+
+
+class DoubtfulMeasurement(UserWarning):
+    """A measurement is suspect, or its comparison inconclusive, and the test passes."""
+
+
+class PytestBench:
+    """Measures for one test; every call is recorded in its properties."""
+
+    def __init__(self, config: pytest.Config, item: pytest.Item) -> None:
+        """Measure with the options of a session.
+
+        Args:
+            config: Session's options.
+            item: Test that the properties are recorded with.
+        """
+        self._options = config.option
+        self._item = item
+        self._count = 0
+        store = self._options.edgebench_store
+        self._lab = Lab(None if store is None else Path(store))
+
+    def __call__(
+        self,
+        model: str | Path,
+        *,
+        on: str | None = None,
+        metric: str | None = None,
+        allowed: Sequence[str] = (),
+        wait_s: float = WAIT_S,
+        **settings: Any,
+    ) -> RunSet:
+        """Measure a model; what its runs show together.
+
+        The test fails if nothing was measured, if the runs are invalid, and if they are worse than
+        the baseline by more than the margin. By the options it also fails if they are suspect, or
+        if the comparison is inconclusive.
+
+        Args:
+            model: Path, or name of a built-in model.
+            on: Device; None: that of the options.
+            metric: Metric that is recorded and compared; None: the headline of the scenario.
+            allowed: Keys in which the runs may differ from the baseline.
+            wait_s: Longest wait for a device on which another process measures.
+            **settings: As for `Lab.bench`.
+        """
+        try:
+            named = None if metric is None else find_metric(metric).path
+            device = on or self._options.edgebench_on
+            runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
+            sets = find_sets(run.result for run in runs)
+            if len(sets) != 1:
+                raise UsageError(f"a test measures on one device and runtime, got {len(sets)}")
+            compared = None
+            if self._options.edgebench_baseline is not None and not sets[0].verdict.is_refused:
+                compared = self._compare(sets[0], named, allowed)
+        except EdgebenchError as exc:
+            hint = hint_for(exc, "bench")
+            raise _failure(f"{exc}\nhint: {hint}" if hint else str(exc)) from None
+        measured = sets[0]
+        self._record(measured, named or measured.headline, compared)
+        self._judge(measured, compared)
+        return measured
+
+    def _compare(
+        self, measured: RunSet, metric: str | None, allowed: Sequence[str]
+    ) -> RunComparison:
+        """Hold the runs against those of the baseline of the same model, device and runtime."""
+        name = self._options.edgebench_baseline
+        subject = _subject(measured.first)
+        stored = [one.run() for one in find_runs(self._lab.store, name)]
+        baseline = [run for run in stored if _subject(run) == subject]
+        if not baseline:
+            raise UsageError(
+                f"no run of {measured.model} on {measured.device}, {measured.runtime}, among the "
+                f"{len(stored)} of the baseline {name!r}"
+            )
+        margin = self._options.edgebench_fail_on
+        [compared] = compare_groups(
+            [(baseline, measured.counted)],
+            metrics=None if metric is None else [metric],
+            margin_ratio=None if margin is None else percent(margin),
+            allowed=allowed,
+        )
+        return compared
+
+    def _record(self, measured: RunSet, metric: str, compared: RunComparison | None) -> None:
+        """Keep the numbers with the test; an invalid set has none."""
+        self._count += 1
+        facts: dict[str, object] = {
+            "model": measured.model,
+            "device": measured.device,
+            "runtime": measured.runtime,
+            "metric": metric,
+            "unit": METRICS[metric].quantity.value,
+            "verdict": measured.verdict.label,
+            "run_ids": " ".join(run.run_id for run in measured.runs),
+        }
+        found = measured.metrics.get(metric)
+        if found is not None and not measured.verdict.is_refused:
+            facts["value"] = found.median
+            facts |= _named_bounds("ci95", found.ci95)
+        if compared is not None:
+            facts["outcome"] = compared.result.outcome.value
+            facts["ratio"] = compared.result.ratio
+            facts |= _named_bounds("ratio_ci95", compared.result.ratio_interval)
+        place = "" if self._count == 1 else f"{self._count}."
+        self._item.user_properties += [
+            (f"edgebench.{place}{name}", str(value)) for name, value in facts.items()
+        ]
+
+    def _judge(self, measured: RunSet, compared: RunComparison | None) -> None:
+        """Let the test fail, or warn, as the options say."""
+        state, reasons = measured.verdict.state, "\n".join(verdict_lines([measured]))
+        if state is State.INVALID:
+            raise _failure(reasons)
+        if state is State.SUSPECT:
+            _react(self._options.edgebench_suspect, reasons)
+        if compared is None:
+            return
+        reasons = "\n".join(comparison_lines([compared]))
+        if compared.result.outcome is ComparisonOutcome.WORSE:
+            raise _failure(reasons)
+        if compared.result.outcome is ComparisonOutcome.INCONCLUSIVE:
+            _react(self._options.edgebench_inconclusive, reasons)
+
+
+def _subject(run: Run) -> tuple[str, str, str]:
+    return run.model.name, run.runtime.name, fingerprint(run, ["device"])["device"]
+
+
+def _named_bounds(name: str, bounds: tuple[float, float] | None) -> dict[str, object]:
+    return {} if bounds is None else {f"{name}_low": bounds[0], f"{name}_high": bounds[1]}
+
+
+def _react(reaction: str, text: str) -> None:
+    if reaction == "fail":
+        raise _failure(text)
+    if reaction == "warn":
+        warnings.warn(DoubtfulMeasurement(text), stacklevel=4)
+
+
+def _failure(text: str) -> BaseException:
+    """What ends the test, without a traceback: its own lines have nothing to do with it."""
+    return pytest.fail.Exception(f"edgebench: {text}", pytrace=False)

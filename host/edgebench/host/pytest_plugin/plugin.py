@@ -1,0 +1,100 @@
+"""What pytest loads: the options, the fixture `edgebench_bench`, and the table at the end.
+
+It is loaded in every session of an environment that has edgebench in it, so it imports nothing of
+edgebench: what measures is imported by the first test that measures.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from edgebench.host.pytest_plugin.bench import PytestBench
+
+_PROPERTY = re.compile(r"edgebench\.(?:(\d+)\.)?(\w+)")
+_REACTIONS = ("fail", "warn", "ignore")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options, all of which begin with --edgebench."""
+    add = parser.getgroup("edgebench", "measurements (fixture edgebench_bench)").addoption
+    add("--edgebench-on", metavar="DEVICE", default="local", help="device to measure on")
+    add("--edgebench-store", metavar="DIR", help="directory of the results")
+    baseline = "stored runs that each measurement is compared with: a tag, set, run or directory"
+    add("--edgebench-baseline", metavar="RUNS", help=baseline)
+    margin = "smallest change for the worse that matters (default: 1%%)"
+    add("--edgebench-fail-on", metavar="3%", help=margin)
+    for name, default, text in (
+        ("suspect", "warn", "what a suspect measurement does (default: warn)"),
+        ("inconclusive", "fail", "what an inconclusive comparison does (default: fail)"),
+    ):
+        add(f"--edgebench-{name}", choices=_REACTIONS, default=default, help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a margin that nothing is held against, and one that is none.
+
+    Raises:
+        UsageError: as said.
+    """
+    if config.option.edgebench_fail_on is not None:
+        from argparse import ArgumentTypeError
+
+        from edgebench.host.cli.options import percent
+
+        try:
+            percent(config.option.edgebench_fail_on)
+        except ArgumentTypeError as exc:
+            raise pytest.UsageError(f"--edgebench-fail-on: {exc}") from exc
+        if config.option.edgebench_baseline is None:
+            raise pytest.UsageError("--edgebench-fail-on needs --edgebench-baseline RUNS")
+
+
+@pytest.fixture
+def edgebench_bench(request: pytest.FixtureRequest) -> PytestBench:
+    """Measures a model on a device: `edgebench_bench("model.tflite", preset="quick")`.
+
+    Takes what `Lab.bench` takes. The test fails if the runs are invalid, or worse than the
+    baseline. docs/ci-gate.md has the options and an example.
+    """
+    from edgebench.host.pytest_plugin.bench import PytestBench
+
+    return PytestBench(request.config, request.node)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """The measurements of all tests, also those of other processes."""
+    rows = [
+        (report.nodeid, measured)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+        for measured in _measurements(report)
+    ]
+    if not rows:
+        return
+    from edgebench.host.pytest_plugin.summary import summary_lines
+
+    terminalreporter.section("edgebench")
+    for line in summary_lines(rows):
+        terminalreporter.write_line(line)
+    if config.getoption("numprocesses", None):
+        terminalreporter.write_line(
+            "one measurement at a time on a device: the others waited for its lease"
+        )
+
+
+def _measurements(report: pytest.TestReport) -> Iterator[dict[str, str]]:
+    """The properties of each measurement of a test, in their order."""
+    found: dict[str | None, dict[str, str]] = {}
+    for name, value in report.user_properties:
+        if match := _PROPERTY.fullmatch(name):
+            found.setdefault(match[1], {})[match[2]] = str(value)
+    yield from found.values()

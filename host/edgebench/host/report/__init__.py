@@ -1,0 +1,1 @@
+"""One self-contained page of a run, of several, or of a campaign."""

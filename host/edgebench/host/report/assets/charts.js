@@ -1,0 +1,534 @@
+"use strict";
+/* Draws the charts of a report from the JSON beside each of them.
+
+   A time chart has one view, [begin, end] in seconds, that all of its panels share; every change of
+   it redraws them. Texts are written by textContent only: names of models and sensors are whatever
+   their owners called them. */
+(() => {
+  const NS = "http://www.w3.org/2000/svg";
+  const LEFT = 62, RIGHT = 10, TOP = 22, BOTTOM = 20;
+  const charts = [];
+
+  function add(parent, name, attributes = {}, text = null) {
+    const made = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    if (text !== null) made.textContent = text;
+    parent.append(made);
+    return made;
+  }
+
+  function addHtml(parent, name, className, text = null) {
+    const made = document.createElement(name);
+    made.className = className;
+    if (text !== null) made.textContent = text;
+    parent.append(made);
+    return made;
+  }
+
+  /* Columns are little-endian, as is every machine that has a browser. */
+  function floats(text) {
+    return new Float32Array(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
+  }
+
+  const SCALED = {
+    ns: [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],
+    s: [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]],
+    hz: [[1e9, "GHz"], [1e6, "MHz"], [1e3, "kHz"], [1, "Hz"]],
+    w: [[1, "W"], [1e-3, "mW"], [1e-6, "µW"], [1e-9, "nW"]],
+    j: [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]],
+  };
+
+  /* A value with its unit; `step` is the distance of ticks, which decides on the digits. */
+  function show(value, unit, step = 0) {
+    if (!Number.isFinite(value)) return "—";
+    let scale = 1, name = { c: "°C", ratio: "%" }[unit] ?? "";
+    if (unit === "ratio") scale = 0.01;
+    if (SCALED[unit]) {
+      const size = Math.max(Math.abs(value), step) * (1 + 1e-9);
+      const all = SCALED[unit];
+      [scale, name] = all.find((one) => size >= one[0]) ?? all[all.length - 1];
+    }
+    const scaled = value / scale;
+    let text = String(Number(scaled.toPrecision(3)));
+    if (step > 0) text = scaled.toFixed(Math.min(6, Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9))));
+    return name ? `${text} ${name}` : text;
+  }
+
+  function ticks(low, high, count) {
+    const rough = (high - low) / Math.max(1, count);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+    const found = [];
+    for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9 && found.length < 50; at += step) {
+      found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
+    }
+    return [found, step];
+  }
+
+  function logTicks(low, high) {
+    const wide = Math.log10(high / low) > 2;
+    const found = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+      for (const digit of wide ? [1] : [1, 2, 5]) {
+        const at = digit * 10 ** power;
+        if (at >= low && at <= high) found.push(at);
+      }
+    }
+    return found;
+  }
+
+  /* A scale from values to places; both ends of a range that is one value are moved apart. */
+  function scaleOf(low, high, from, to, isLog) {
+    if (!(high > low)) { const half = Math.abs(low) * 0.05 || 1; low -= half; high += half; }
+    const map = isLog ? Math.log : (one) => one;
+    const [a, b] = [map(low), map(high)];
+    const scale = (value) => from + (map(value) - a) / (b - a) * (to - from);
+    scale.low = low;
+    scale.high = high;
+    scale.isLog = isLog;
+    return scale;
+  }
+
+  function padded(low, high, isLog) {
+    if (isLog) { const pad = (high / low) ** 0.05; return [low / pad, high * pad]; }
+    const pad = 0.06 * (high - low);
+    return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
+  }
+
+  function axisY(svg, scale, unit, width) {
+    const space = Math.abs(scale(scale.low) - scale(scale.high));
+    let [found, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 34);
+    if (found.length < 2 && scale.isLog) [found, step] = ticks(scale.low, scale.high, 3);
+    for (const value of found) {
+      const y = scale(value);
+      add(svg, "path", { class: "grid", d: `M${LEFT} ${y}H${width - RIGHT}` });
+      add(svg, "text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(value, unit, step));
+    }
+  }
+
+  function axisX(svg, scale, unit, top, bottom) {
+    const space = scale(scale.high) - scale(scale.low);
+    let [found, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 90);
+    if (found.length < 2 && scale.isLog) [found, step] = ticks(scale.low, scale.high, 3);
+    for (const value of found) {
+      const x = scale(value);
+      add(svg, "path", { class: "grid", d: `M${x} ${top}V${bottom}` });
+      add(svg, "text", { class: "axis", x, y: bottom + 15, "text-anchor": "middle" }, show(value, unit, step));
+    }
+  }
+
+  function newSvg(parent, width, height, title, description) {
+    const svg = add(parent, "svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img" });
+    add(svg, "title", {}, title);
+    add(svg, "desc", {}, description);
+    return svg;
+  }
+
+  function firstAtOrAfter(times, time) {
+    let low = 0, high = times.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (times[middle] < time) low = middle + 1; else high = middle;
+    }
+    return low;
+  }
+
+  /* One trace, decoded: what of it is in a view, by columns of the screen or value by value. */
+  class Trace {
+    constructor(data) {
+      Object.assign(this, data);
+      for (const name of ["time", "value", "low", "mean", "high"]) this[name] = floats(data[name]);
+      this.step = this.form === "band" ? (this.end_s - this.begin_s) / this.count : 0;
+    }
+
+    range(view) {
+      if (this.form === "band") {
+        const clip = (at) => Math.min(this.count, Math.max(0, at));
+        return [clip(Math.floor((view[0] - this.begin_s) / this.step)), clip(Math.ceil((view[1] - this.begin_s) / this.step))];
+      }
+      const first = firstAtOrAfter(this.time, view[0]), last = firstAtOrAfter(this.time, view[1]);
+      return [Math.max(0, first - 1), Math.min(this.count, last + 1)];
+    }
+
+    /* Columns {begin, end, low, mean, high}; null where values are drawn one by one. */
+    columns(view, width) {
+      const [first, last] = this.range(view);
+      const isBand = this.form === "band";
+      if (!isBand && last - first <= 2 * width) return null;
+      const most = Math.max(1, Math.floor(width));
+      const isDirect = isBand && last - first <= most;
+      const found = [];
+      let index = first;
+      for (let column = 0; column < (isDirect ? last - first : most); column++) {
+        let begin = view[0] + (view[1] - view[0]) * column / most;
+        let end = view[0] + (view[1] - view[0]) * (column + 1) / most;
+        if (isDirect) { begin = this.begin_s + (first + column) * this.step; end = begin + this.step; }
+        let low = Infinity, high = -Infinity, sum = 0, count = 0;
+        for (; index < last && (isDirect ? index === first + column : this.at(index) < end || column === most - 1); index++) {
+          const mean = isBand ? this.mean[index] : this.value[index];
+          if (!Number.isFinite(mean)) continue;
+          low = Math.min(low, isBand ? this.low[index] : mean);
+          high = Math.max(high, isBand ? this.high[index] : mean);
+          sum += mean;
+          count += 1;
+        }
+        found.push(count ? { begin, end, low, mean: sum / count, high } : null);
+      }
+      return found;
+    }
+
+    at(index) {
+      return this.form === "band" ? this.begin_s + (index + 0.5) * this.step : this.time[index];
+    }
+
+    bounds(view) {
+      const [first, last] = this.range(view);
+      let low = Infinity, high = -Infinity;
+      for (let index = first; index < last; index++) {
+        const one = this.form === "band" ? [this.low[index], this.high[index]] : [this.value[index], this.value[index]];
+        if (Number.isFinite(one[0])) { low = Math.min(low, one[0]); high = Math.max(high, one[1]); }
+      }
+      return [low, high];
+    }
+
+    text(time, view, unit) {
+      if (this.form === "band") {
+        const index = Math.floor((time - this.begin_s) / this.step);
+        if (!(index >= 0 && index < this.count) || !Number.isFinite(this.mean[index])) return "—";
+        return `${show(this.mean[index], unit)} (${show(this.low[index], unit)} to ${show(this.high[index], unit)})`;
+      }
+      let index = firstAtOrAfter(this.time, time);
+      if (index > 0 && (index === this.count || time - this.time[index - 1] < this.time[index] - time)) index -= 1;
+      const isNear = index < this.count && Math.abs(this.time[index] - time) < 0.03 * (view[1] - view[0]);
+      return isNear ? show(this.value[index], unit) : "—";
+    }
+
+    draw(plot, color, x, y, view, width) {
+      const columns = this.columns(view, width);
+      if (columns === null) return this.drawValues(plot, color, x, y, view);
+      let area = "", line = "";
+      for (let first = 0; first < columns.length; first++) {
+        if (!columns[first]) continue;
+        let last = first;
+        while (columns[last + 1]) last += 1;
+        const part = columns.slice(first, last + 1);
+        const upper = part.map((one) => `L${x(one.begin).toFixed(1)} ${y(one.high).toFixed(1)}H${x(one.end).toFixed(1)}`);
+        const lower = part.reverse().map((one) => `L${x(one.end).toFixed(1)} ${y(one.low).toFixed(1)}H${x(one.begin).toFixed(1)}`);
+        area += `M${upper.join("").slice(1)}${lower.join("")}Z`;
+        part.reverse();
+        const means = part.map((one) => `L${x((one.begin + one.end) / 2).toFixed(1)} ${y(one.mean).toFixed(1)}`).join("");
+        line += part.length > 1 ? `M${means.slice(1)}` : `M${x(part[0].begin).toFixed(1)} ${y(part[0].mean).toFixed(1)}H${Math.max(x(part[0].end), x(part[0].begin) + 1).toFixed(1)}`;
+        first = last;
+      }
+      add(plot, "path", { class: `area c${color}`, d: area });
+      add(plot, "path", { class: `line c${color}`, d: line });
+    }
+
+    drawValues(plot, color, x, y, view) {
+      const [first, last] = this.range(view);
+      let path = "", isOpen = false;
+      for (let index = first; index < last; index++) {
+        if (!Number.isFinite(this.value[index])) { isOpen = false; continue; }
+        const place = `${x(this.time[index]).toFixed(1)} ${y(this.value[index]).toFixed(1)}`;
+        path += this.form === "points" ? `M${place}h0` : `${isOpen ? "L" : "M"}${place}`;
+        isOpen = true;
+      }
+      add(plot, "path", { class: `${this.form === "points" ? "dots" : "line"} c${color}`, d: path });
+    }
+  }
+
+  class TimeChart {
+    constructor(figure, data) {
+      this.figure = figure;
+      this.full = data.end_s > data.begin_s ? [data.begin_s, data.end_s] : [data.begin_s, data.begin_s + 1e-6];
+      this.view = [...this.full];
+      this.spans = data.spans;
+      this.panels = data.panels.map((one) => ({ ...one, traces: one.traces.map((trace) => new Trace(trace)) }));
+      this.pointers = new Map();
+      figure.tabIndex = 0;
+      const bar = addHtml(figure, "div", "tools");
+      this.readout = addHtml(bar, "span", "readout");
+      for (const [text, label, action] of [
+        ["+", "Zoom in", () => this.zoom(0.5)],
+        ["−", "Zoom out", () => this.zoom(2)],
+        ["◂", "Earlier", () => this.pan(-0.25)],
+        ["▸", "Later", () => this.pan(0.25)],
+        ["Reset", "Show everything", () => this.show(this.full)],
+      ]) {
+        const button = addHtml(bar, "button", "", text);
+        button.type = "button";
+        button.title = label;
+        button.setAttribute("aria-label", label);
+        button.addEventListener("click", action);
+      }
+      this.area = addHtml(figure, "div", "panels");
+      addHtml(figure, "figcaption", "note", "Drag to zoom, double-click to reset; Ctrl and wheel, or two fingers, zoom too. Keys: + − ← → 0, and Shift with ← → for the values.");
+      this.listen();
+    }
+
+    listen() {
+      const area = this.area;
+      area.addEventListener("pointerdown", (event) => {
+        if (event.button !== 0) return;
+        this.pointers.set(event.pointerId, event.clientX);
+        this.drag = this.pointers.size === 1 ? this.time(event.clientX) : null;
+        if (this.pointers.size === 2) this.pinch = [...this.pointers.values()].map((at) => this.time(at));
+        area.setPointerCapture(event.pointerId);
+      });
+      area.addEventListener("pointermove", (event) => {
+        if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, event.clientX);
+        if (this.pointers.size === 2) this.pinchTo([...this.pointers.values()]);
+        else this.point(this.time(event.clientX));
+      });
+      const end = (event) => {
+        const isDrag = this.pointers.size === 1 && this.drag !== null && this.drag !== undefined;
+        const [from, to] = [this.drag, this.time(event.clientX)];
+        this.pointers.delete(event.pointerId);
+        this.drag = null;
+        if (isDrag && event.type === "pointerup" && Math.abs(this.x(from) - this.x(to)) > 5) {
+          this.show([Math.min(from, to), Math.max(from, to)]);
+        } else this.point(to);
+      };
+      area.addEventListener("pointerup", end);
+      area.addEventListener("pointercancel", end);
+      area.addEventListener("pointerleave", () => this.point(null));
+      area.addEventListener("dblclick", () => this.show(this.full));
+      area.addEventListener("wheel", (event) => {
+        if (!event.ctrlKey && !event.metaKey && document.activeElement !== this.figure) return;
+        event.preventDefault();
+        this.zoom(1.2 ** Math.sign(event.deltaY), this.time(event.clientX));
+      }, { passive: false });
+      this.figure.addEventListener("keydown", (event) => {
+        const step = event.key === "ArrowLeft" ? -1 : event.key === "ArrowRight" ? 1 : 0;
+        if (step && event.shiftKey) this.point((this.at ?? (this.view[0] + this.view[1]) / 2) + step * 0.01 * (this.view[1] - this.view[0]));
+        else if (step) this.pan(0.1 * step);
+        else if (event.key === "+" || event.key === "=") this.zoom(0.5);
+        else if (event.key === "-") this.zoom(2);
+        else if (event.key === "0" || event.key === "Home" || event.key === "Escape") this.show(this.full);
+        else return;
+        event.preventDefault();
+      });
+    }
+
+    /* Time under a place on the screen. */
+    time(clientX) {
+      const box = this.area.getBoundingClientRect();
+      const part = (clientX - box.left - LEFT) / (box.width - LEFT - RIGHT);
+      return this.view[0] + Math.min(1, Math.max(0, part)) * (this.view[1] - this.view[0]);
+    }
+
+    show([begin, end]) {
+      const least = (this.full[1] - this.full[0]) * 1e-6;
+      const length = Math.max(least, end - begin);
+      begin = Math.max(Math.min(begin, this.full[1] - length), this.full[0]);
+      this.view = length < this.full[1] - this.full[0] ? [begin, begin + length] : [...this.full];
+      this.draw();
+    }
+
+    zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
+      this.show(this.view.map((one) => around + (one - around) * factor));
+    }
+
+    pan(part) {
+      const by = part * (this.view[1] - this.view[0]);
+      this.show(this.view.map((one) => one + by));
+    }
+
+    /* Keeps the times that two fingers took hold of below them. */
+    pinchTo(places) {
+      const box = this.area.getBoundingClientRect();
+      const parts = places.map((at) => (at - box.left - LEFT) / (box.width - LEFT - RIGHT));
+      if (Math.abs(parts[0] - parts[1]) < 0.02) return;
+      const length = (this.pinch[1] - this.pinch[0]) / (parts[1] - parts[0]);
+      if (length > 0) this.show([this.pinch[0] - parts[0] * length, this.pinch[0] + (1 - parts[0]) * length]);
+    }
+
+    /* The values at a time, in every panel. */
+    point(time) {
+      this.at = time;
+      const isOn = time !== null && this.x !== undefined;
+      const step = (this.view[1] - this.view[0]) / 1000;
+      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step)).join(" to ");
+      for (const panel of this.panels) {
+        if (!panel.cursor) continue;
+        panel.cursor.setAttribute("d", isOn ? `M${this.x(time)} ${TOP}V${panel.bottom}` : "");
+        panel.traces.forEach((one, number) => {
+          const value = isOn ? one.text(time, this.view, panel.unit) : "";
+          panel.keys[number].textContent = panel.traces.length > 1 ? `■ ${one.name} ${value}` : value || panel.hint;
+        });
+        const [a, b] = this.drag != null && isOn ? [this.x(this.drag), this.x(time)] : [0, 0];
+        panel.selection.setAttribute("x", Math.min(a, b));
+        panel.selection.setAttribute("width", Math.abs(a - b));
+      }
+    }
+
+    draw() {
+      const width = this.figure.clientWidth;
+      if (!width) return;  // in a closed part of the page
+      this.area.replaceChildren();
+      this.x = scaleOf(this.view[0], this.view[1], LEFT, width - RIGHT, false);
+      this.figure.dataset.begin = this.view[0];
+      this.figure.dataset.end = this.view[1];
+      this.drawSpans(width);
+      this.panels.forEach((panel, number) => this.drawPanel(panel, width, number === this.panels.length - 1));
+      this.point(null);
+    }
+
+    drawSpans(width) {
+      const shown = this.spans.filter((one) => one.end_s >= this.view[0] && one.begin_s <= this.view[1]);
+      if (!shown.length) return;
+      const svg = newSvg(this.area, width, 22, "Phases", "Phases of the run, windows and throttled times");
+      const plot = add(svg, "svg", { x: LEFT, y: 0, width: Math.max(1, width - LEFT - RIGHT), height: 22, overflow: "hidden" });
+      for (const span of shown) {
+        const [begin, end] = [this.x(span.begin_s) - LEFT, this.x(span.end_s) - LEFT];
+        const isPhase = span.kind === "phase";
+        const group = add(plot, "g", {});
+        add(group, "rect", { class: `span ${span.kind} ${span.name}`, x: begin, y: isPhase ? 0 : 17, width: Math.max(0.5, end - begin), height: isPhase ? 16 : 5 });
+        const from = Math.max(begin, 0), to = Math.min(end, width - LEFT - RIGHT);
+        const name = span.name.replaceAll("_", " ");
+        if (isPhase && to - from > 7 * name.length + 6) add(group, "text", { class: "axis", x: (from + to) / 2, y: 12, "text-anchor": "middle" }, name);
+        add(group, "title", {}, `${span.kind} ${name}, ${show(span.begin_s, "s")} to ${show(span.end_s, "s")}`);
+      }
+    }
+
+    drawPanel(panel, width, isLast) {
+      const height = (panel.unit === "ns" || panel.unit === "w" ? 190 : 120) + (isLast ? BOTTOM : 4);
+      const bounds = panel.traces.map((one) => one.bounds(this.view)).reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])]);
+      const hasValues = Number.isFinite(bounds[0]);
+      const isLog = panel.is_log && bounds[0] > 0;
+      const bottom = panel.bottom = height - (isLast ? BOTTOM : 4);
+      const text = hasValues ? `${show(bounds[0], panel.unit)} to ${show(bounds[1], panel.unit)}` : "no values";
+      const svg = newSvg(this.area, width, height, `${panel.title} over time`, `${text}, from ${show(this.view[0], "s")} to ${show(this.view[1], "s")}. ${panel.note}`);
+      svg.dataset.begin = this.view[0];
+      svg.dataset.end = this.view[1];
+      svg.dataset.panel = panel.title;
+      const y = scaleOf(...(hasValues ? padded(...bounds, isLog) : [0, 1]), bottom, TOP, isLog);
+      axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
+      if (!isLast) svg.querySelectorAll("text").forEach((one) => one.remove());
+      if (hasValues) axisY(svg, y, panel.unit, width);
+      const inner = Math.max(1, width - LEFT - RIGHT);
+      const plot = add(svg, "svg", { x: LEFT, y: TOP, width: inner, height: bottom - TOP, viewBox: `${LEFT} ${TOP} ${inner} ${bottom - TOP}`, overflow: "hidden" });
+      for (const span of this.spans) {
+        if (span.kind !== "throttled") continue;
+        add(plot, "rect", { class: "throttled", x: this.x(span.begin_s), y: TOP, width: Math.max(0.5, this.x(span.end_s) - this.x(span.begin_s)), height: bottom - TOP });
+      }
+      if (hasValues) panel.traces.forEach((one, color) => one.draw(plot, color % 6, this.x, y, this.view, inner));
+      panel.selection = add(plot, "rect", { class: "selection", x: 0, y: TOP, width: 0, height: bottom - TOP });
+      panel.cursor = add(svg, "path", { class: "cursor" });
+      const title = add(svg, "text", { class: "title", x: LEFT, y: 14 }, panel.title);
+      panel.hint = width > 620 ? panel.note : "";
+      panel.keys = panel.traces.map((_, color) => add(title, "tspan", { class: panel.traces.length > 1 ? `key c${color % 6}` : "axis", dx: 8 }));
+    }
+  }
+
+  class DistributionChart {
+    constructor(figure, data) {
+      this.figure = figure;
+      this.data = data;
+    }
+
+    draw() {
+      const { figure, data } = this, width = figure.clientWidth, height = 270, top = 56, bottom = height - BOTTOM;
+      if (!width) return;
+      figure.replaceChildren();
+      const x = scaleOf(data.edges[0], data.edges[data.edges.length - 1], LEFT, width - RIGHT, data.is_log);
+      const total = data.counts.reduce((a, b) => a + b, 0) + data.below_count + data.above_count;
+      const most = Math.max(...data.counts, 1) / total;
+      const bars = scaleOf(0, most * 1.05, bottom, top, false), ecdf = scaleOf(0, 1, bottom, top, false);
+      const svg = newSvg(figure, width, height, "Distribution of the latency", `Histogram of ${total} latencies from ${show(x.low, data.unit)} to ${show(x.high, data.unit)} with the cumulative share`);
+      axisX(svg, x, data.unit, top, bottom);
+      axisY(svg, bars, "ratio", width);
+      data.counts.forEach((count, index) => {
+        if (!count) return;
+        const from = x(data.edges[index]), to = x(data.edges[index + 1]), y = bars(count / total);
+        const bar = add(svg, "rect", { class: "bar", x: from, y, width: Math.max(0.5, to - from - 0.5), height: bottom - y });
+        add(bar, "title", {}, `${show(data.edges[index], data.unit)} to ${show(data.edges[index + 1], data.unit)}: ${count} (${show(count / total, "ratio")})`);
+      });
+      for (const one of data.ecdfs) {
+        const last = one.quantiles.length - 1;
+        const path = one.quantiles.map((value, index) => `${x(Math.min(x.high, Math.max(x.low, value))).toFixed(1)} ${ecdf(index / last).toFixed(1)}`);
+        const line = add(svg, "path", { class: "line ecdf", d: `M${path.join("L")}` });
+        add(line, "title", {}, `cumulative share, ${one.name}`);
+      }
+      const free = [-99, -99, -99];  // right end of the last name in each row
+      for (const mark of data.marks) {
+        const at = x(mark.value);
+        if (mark.low !== null) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
+        add(svg, "path", { class: "mark", d: `M${at} ${top - 4}V${bottom}` });
+        const text = `${mark.name} ${show(mark.value, data.unit)}`, half = 3.4 * text.length;
+        const place = Math.min(width - RIGHT - half, Math.max(LEFT + half, at));
+        const row = Math.max(0, free.findIndex((end) => end < place - half));
+        free[row] = place + half;
+        add(svg, "text", { class: "axis", x: place, y: 14 + 16 * row, "text-anchor": "middle" }, text);
+      }
+      const outside = data.below_count + data.above_count;
+      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside of the axis` : ""}. Line: cumulative share, 0 to 100 %${data.ecdfs.length > 1 ? ", of each run" : ""}. Shaded: 95 % interval of a percentile.`;
+      addHtml(figure, "figcaption", "note", text);
+    }
+  }
+
+  class FrontChart {
+    constructor(figure, data) {
+      this.figure = figure;
+      this.data = data;
+    }
+
+    draw() {
+      const { figure, data } = this, width = figure.clientWidth, height = 340, top = 24, bottom = height - 34;
+      if (!width) return;
+      figure.replaceChildren();
+      const span = (values) => {
+        const isLog = Math.min(...values) > 0;
+        return [...padded(Math.min(...values), Math.max(...values), isLog), isLog];
+      };
+      const [left, right, isLogX] = span(data.dots.map((one) => one.x));
+      const [low, high, isLogY] = span(data.dots.map((one) => one.y));
+      const x = scaleOf(left, right, LEFT, width - RIGHT, isLogX), y = scaleOf(low, high, bottom, top, isLogY);
+      const best = data.dots.filter((one) => one.is_best).sort((a, b) => a.x - b.x);
+      const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, of which nothing beats ${best.map((one) => one.name).join("; ")}`);
+      axisX(svg, x, data.x_unit, top, bottom);
+      axisY(svg, y, data.y_unit, width);
+      add(svg, "text", { class: "title", x: LEFT, y: 14 }, data.y_title);
+      add(svg, "text", { class: "title", x: width - RIGHT, y: height - 4, "text-anchor": "end" }, data.x_title);
+      add(svg, "path", { class: "front", d: best.length ? `M${best.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
+      const shapes = ["M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "M-5 -5H5V5H-5Z", "M0 -6L6 5H-6Z", "M0 -7L6 0L0 7L-6 0Z"];
+      for (const one of data.dots) {
+        const at = [x(one.x), y(one.y)];
+        const dot = add(svg, "path", { class: `dot c${one.group % 6}${one.is_best ? " best" : ""}`, d: shapes[one.group % 4], transform: `translate(${at})` });
+        add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}`);
+        if (one.is_best && best.length <= 8) {
+          const isRight = at[0] > width * 0.6;
+          add(svg, "text", { class: "axis", x: at[0] + (isRight ? -9 : 9), y: at[1] - 7, "text-anchor": isRight ? "end" : "start" }, one.name);
+        }
+      }
+      const better = data.is_y_lower_better ? "lower left" : "upper left";
+      const keys = addHtml(figure, "p", "note", `Better is ${better}; the line joins cells that no other one beats. `);
+      data.groups.forEach((name, group) => addHtml(keys, "span", `key c${group % 6}`, `${"●■▲◆"[group % 4]} ${name} `));
+    }
+  }
+
+  const KINDS = { time: TimeChart, distribution: DistributionChart, front: FrontChart };
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {
+    const chart = charts.find((one) => one.figure === target);
+    if (chart.width !== target.clientWidth) { chart.width = target.clientWidth; chart.draw(); }
+  }));
+  for (const figure of document.querySelectorAll("figure[data-chart]")) {
+    const data = JSON.parse(document.getElementById(figure.dataset.chart).textContent);
+    const chart = new KINDS[data.kind](figure, data);
+    charts.push(chart);
+    resized.observe(figure);
+  }
+
+  document.getElementById("theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const isDark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    root.dataset.theme = isDark ? "light" : "dark";
+  });
+  addEventListener("beforeprint", () => {
+    for (const one of document.querySelectorAll("details:not([open])")) { one.open = true; one.dataset.closed = ""; }
+    charts.forEach((one) => one.draw());
+  });
+  addEventListener("afterprint", () => {
+    for (const one of document.querySelectorAll("details[data-closed]")) { one.open = false; delete one.dataset.closed; }
+  });
+})();

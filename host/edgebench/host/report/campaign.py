@@ -1,0 +1,345 @@
+"""What a campaign has measured, as pictures: by cell, by device and model, and against each other.
+
+The page gets data only: it does not know how campaigns are planned or run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from edgebench.host.analysis.compare.comparability import KEYS
+from edgebench.host.analysis.compare.runs import compare_groups
+from edgebench.host.analysis.effects import FactorEffect
+from edgebench.host.analysis.outputs import ERROR_METRICS
+from edgebench.host.report.charts import ChartDot, FrontChart
+from edgebench.host.report.comparison import shown_bounds, shown_ratio
+from edgebench.host.report.intervals import IntervalPlot, PlottedValue, interval_plot
+from edgebench.host.report.numbers import ACCURACY, label_of, labels_of, number_of
+from edgebench.host.result.campaign import CampaignSummary, LaneStatus
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, Better, Metric
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import State
+from edgebench.host.show.units import ABSENT
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+MAX_MATRIX = 12
+"""Cells of a matrix of ratios: more do not fit on a page."""
+HEAT_LEVELS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignFacts:
+    """A campaign and what it has measured."""
+
+    summary: CampaignSummary
+    lanes: Sequence[LaneStatus]
+    sets: Sequence[RunSet]
+    """Sets of the cells, with the device's name as the plan has it."""
+    settings: Callable[[RunSet], str]
+    """What tells a cell from others of its model, device and runtime."""
+    effects: Mapping[str, Sequence[FactorEffect]]
+    failures: Sequence[str]
+    """Why runs failed, a line each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPlot:
+    """A metric of every cell, with its interval."""
+
+    metric: str
+    label: str
+    plot: IntervalPlot
+    refused: tuple[str, ...]
+    """Cells without a number, and their verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixCell:
+    """One place of a matrix or of a heat map."""
+
+    shown: str
+    detail: str
+    level: int | None
+    """Shade, from 0 (best) on; None where there is no number."""
+    is_clear: bool = False
+    """The interval of the ratio excludes 1."""
+    value: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledMatrix:
+    """A table of numbers with shades."""
+
+    title: str
+    corner: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[MatrixCell, ...]], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignPart:
+    """Everything that a page shows of a campaign."""
+
+    summary: CampaignSummary
+    lanes: tuple[LaneStatus, ...]
+    failures: tuple[str, ...]
+    cells: tuple[CellPlot, ...]
+    heat: tuple[LabelledMatrix, ...]
+    ratios: tuple[LabelledMatrix, ...]
+    front: FrontChart | None
+    front_rows: tuple[tuple[str, str, str, str, bool], ...]
+    """Name, latency, second metric, accuracy, and whether nothing beats it."""
+    effects: tuple[tuple[str, IntervalPlot], ...]
+
+
+def campaign_part(facts: CampaignFacts) -> CampaignPart:
+    """The pictures of a campaign."""
+    by_metric: dict[str, list[RunSet]] = {}
+    for one in facts.sets:
+        by_metric.setdefault(one.headline, []).append(one)
+    front, front_rows = _front(facts)
+    return CampaignPart(
+        summary=facts.summary,
+        lanes=tuple(facts.lanes),
+        failures=tuple(facts.failures),
+        cells=tuple(_cell_plots(facts, by_metric)),
+        heat=tuple(_heat_map(facts, path, sets) for path, sets in by_metric.items()),
+        ratios=tuple(
+            matrix
+            for path, sets in by_metric.items()
+            for matrix in _ratio_matrices(facts, path, sets)
+        ),
+        front=front,
+        front_rows=tuple(front_rows),
+        effects=tuple(
+            (label_of(facts.sets[0], METRICS[path]), interval_plot([_effect(one) for one in found]))
+            for path, found in facts.effects.items()
+            if found
+        ),
+    )
+
+
+def _name(facts: CampaignFacts, one: RunSet, *, with_device: bool = True) -> str:
+    device = f"{one.device}: " if with_device else ""
+    return ", ".join(filter(None, (f"{device}{one.model}, {one.runtime}", facts.settings(one))))
+
+
+def _doubts(sets: Sequence[RunSet]) -> list[str]:
+    """What is said beside a number of these sets: a verdict that is not valid, and the labels."""
+    states = [one.verdict.state for one in sets if one.verdict.state is not State.VALID]
+    labels = [label for one in sets for label in labels_of(one)]
+    return list(dict.fromkeys([*(state.value for state in states), *labels]))
+
+
+def _counted(sets: Sequence[RunSet], path: str) -> list[RunSet]:
+    return [one for one in sets if not one.verdict.is_refused and path in one.metrics]
+
+
+def _cell_plots(facts: CampaignFacts, by_metric: Mapping[str, list[RunSet]]) -> list[CellPlot]:
+    plots: list[CellPlot] = []
+    wanted = dict(by_metric)
+    if any(GROSS_ENERGY in one.metrics for one in facts.sets):
+        wanted[GROSS_ENERGY] = [one for one in facts.sets if GROSS_ENERGY in one.metrics]
+    for path, sets in wanted.items():
+        counted = _counted(sets, path)
+        if not counted:
+            continue
+        numbers = [(one, number_of(one, path)) for one in counted]
+        values = [
+            PlottedValue(
+                label=_name(facts, one),
+                value=number.value,
+                interval=number.interval,
+                shown=number.shown,
+                bounds=number.bounds,
+                state=one.verdict.state.value,
+                labels=labels_of(one),
+            )
+            for one, number in numbers
+        ]
+        refused = [
+            f"{_name(facts, one)}: {one.verdict.state.value}" for one in sets if one not in counted
+        ]
+        label = label_of(counted[0], METRICS[path])
+        plots.append(
+            CellPlot(metric=path, label=label, plot=interval_plot(values), refused=tuple(refused))
+        )
+    return plots
+
+
+def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> LabelledMatrix:
+    """The best cell of each model on each device."""
+    metric = METRICS[path]
+    sign = 1.0 if metric.better is Better.LOWER else -1.0
+    places: dict[tuple[str, str], list[RunSet]] = {}
+    for one in sets:
+        places.setdefault((one.device, one.model), []).append(one)
+    best = {
+        place: min(counted, key=lambda one: sign * one.metrics[path].median)
+        for place, found in places.items()
+        if (counted := _counted(found, path))
+    }
+    values = [one.metrics[path].median for one in best.values()]
+    ends = (min(values), max(values)) if values else (1.0, 1.0)
+
+    def cell(device: str, model: str) -> MatrixCell:
+        found = places.get((device, model))
+        if (device, model) not in best:
+            shown = ABSENT if found is None else found[0].verdict.state.value
+            return MatrixCell(shown=shown, detail="no number", level=None)
+        one = best[device, model]
+        number = number_of(one, path)
+        bounds = number.bounds.partition(" (")[0]
+        detail = ", ".join(
+            filter(None, (one.runtime, facts.settings(one), bounds, *_doubts([one])))
+        )
+        level = _level(number.value, ends, metric)
+        return MatrixCell(shown=number.shown, detail=detail, level=level, value=number.value)
+
+    models = tuple(dict.fromkeys(one.model for one in sets))
+    devices = dict.fromkeys(one.device for one in sets)
+    several = any(len(found) > 1 for found in places.values())
+    return LabelledMatrix(
+        title=label_of(sets[0], metric),
+        corner="device",
+        columns=models,
+        rows=tuple((name, tuple(cell(name, model) for model in models)) for name in devices),
+        note="The best of the cells of each device and model." if several else "",
+    )
+
+
+def _level(value: float, ends: tuple[float, float], metric: Metric) -> int:
+    """Shade of a value between the lowest and the highest, on a logarithmic scale."""
+    low, high = ends
+    if low <= 0 or high / low < 1 + 1e-9:
+        return 0
+    part = math.log(value / low) / math.log(high / low)
+    part = part if metric.better is Better.LOWER else 1 - part
+    return min(HEAT_LEVELS - 1, max(0, int(part * HEAT_LEVELS)))
+
+
+def _ratio_matrices(
+    facts: CampaignFacts, path: str, sets: Sequence[RunSet]
+) -> list[LabelledMatrix]:
+    """Cells of one device against each other."""
+    matrices: list[LabelledMatrix] = []
+    for device in dict.fromkeys(one.device for one in sets):
+        counted = _counted([one for one in sets if one.device == device], path)
+        shown = counted[:MAX_MATRIX]
+        if len(shown) < 2:
+            continue
+        names = tuple(_name(facts, one, with_device=False) for one in shown)
+        note = "Row over column, with the 95 % interval of the ratio between runs."
+        if len(counted) > len(shown):
+            note += f" The first {len(shown)} of {len(counted)} cells."
+        rows = tuple(
+            (name, tuple(_ratio(row, column, path) for column in shown))
+            for name, row in zip(names, shown, strict=True)
+        )
+        matrices.append(
+            LabelledMatrix(
+                title=f"{label_of(shown[0], METRICS[path])} on {device}",
+                corner="row over column",
+                columns=names,
+                rows=rows,
+                note=note,
+            )
+        )
+    return matrices
+
+
+def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
+    """One cell over another: what they differ in is what the campaign varies."""
+    if row is column:
+        return MatrixCell(shown="1", detail="", level=None)
+    try:
+        [found] = compare_groups([(column.counted, row.counted)], metrics=[path], allowed=KEYS)
+    except (UsageError, MeasurementError) as exc:
+        return MatrixCell(shown=ABSENT, detail=str(exc), level=None)
+    bounds = found.result.ratio_interval
+    is_better = (found.result.ratio < 1) == (METRICS[path].better is Better.LOWER)
+    return MatrixCell(
+        shown=shown_ratio(found),
+        detail=", ".join([shown_bounds(found), *_doubts([row, column])]),
+        level=0 if is_better else HEAT_LEVELS - 1,
+        is_clear=bounds is not None and not bounds[0] <= 1 <= bounds[1],
+        value=found.result.ratio,
+    )
+
+
+def _front(
+    facts: CampaignFacts,
+) -> tuple[FrontChart | None, list[tuple[str, str, str, str, bool]]]:
+    """Latency against energy, or against the error on the data set where nothing was metered.
+
+    A cell is on the front where no other one is at least as good in latency, energy and accuracy,
+    as far as all cells have them, and better in one of them.
+    """
+    latency = "latency_ns.p50"
+    timed = _counted(facts.sets, latency)
+    second = next(
+        (path for path in (GROSS_ENERGY, ACCURACY) if len(_counted(timed, path)) > 1), None
+    )
+    if second is None:
+        return None, []
+    sets = _counted(timed, second)
+    judged = [latency, second]
+    if second != ACCURACY and len(_counted(sets, ACCURACY)) == len(sets):
+        judged.append(ACCURACY)
+    costs = {
+        id(one): [one.metrics[path].median * _cost_sign(one, path) for path in judged]
+        for one in sets
+    }
+    devices = tuple(dict.fromkeys(one.device for one in sets))
+    dots: list[ChartDot] = []
+    rows: list[tuple[str, str, str, str, bool]] = []
+    for one in sets:
+        mine = costs[id(one)]
+        is_best = not any(
+            all(a <= b for a, b in zip(theirs, mine, strict=True)) and theirs != mine
+            for theirs in costs.values()
+        )
+        x, y = one.metrics[latency].median, one.metrics[second].median
+        name = ", ".join([_name(facts, one), *_doubts([one])])
+        dots.append(ChartDot(name, x, y, is_best, devices.index(one.device)))
+        x_shown, y_shown = (number_of(one, path).shown for path in (latency, second))
+        accuracy = number_of(one, ACCURACY).shown if ACCURACY in one.metrics else ABSENT
+        rows.append((name, x_shown, y_shown, accuracy, is_best))
+    metric = METRICS[second]
+    chart = FrontChart(
+        x_title="latency p50",
+        x_unit="ns",
+        y_title=label_of(sets[0], metric),
+        y_unit=metric.quantity.value,
+        is_y_lower_better=_cost_sign(sets[0], second) > 0,
+        groups=devices,
+        dots=tuple(dots),
+    )
+    return chart, rows
+
+
+def _cost_sign(one: RunSet, path: str) -> int:
+    """1 where a lower value is better, else -1; some metrics of a data set are errors."""
+    accuracy = one.first.metrics.accuracy
+    if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
+        return 1
+    return 1 if METRICS[path].better is Better.LOWER else -1
+
+
+def _effect(one: FactorEffect) -> PlottedValue:
+    low, high = one.ci95
+    levels = [
+        str("default" if level is None else level).rpartition("/")[2]
+        for level in (one.baseline, one.level)
+    ]
+    return PlottedValue(
+        label=f"{one.factor}: {levels[0]} → {levels[1]}",
+        value=one.ratio,
+        interval=one.ci95,
+        shown=f"× {one.ratio:.3f}",
+        bounds=f"{low:.3f} to {high:.3f}, {one.pair_count} pairs",
+        state=one.verdict.value,
+    )

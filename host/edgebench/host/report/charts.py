@@ -1,0 +1,370 @@
+"""Data of the charts of a page, as the script that draws them reads it.
+
+Traces are embedded as base64 of little-endian float32: a third of the size of decimals. A trace
+with more values than `MAX_POINTS` is embedded by intervals, each with its lowest, mean and highest
+value, so a peak stays visible at any zoom. Times have no offset: zero is the first inference that
+counts, as in `series`.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from edgebench.host.series.envelope import Envelope, Floats, Points, even_edges
+from edgebench.host.series.run_series import PowerSeries, RunSeries
+from edgebench.protocol.plain import to_plain
+
+MAX_INTERVALS = 8192
+"""Intervals of a trace in a report of one run: over ten minutes, 73 ms each."""
+MIN_INTERVALS = 256
+SENSOR_INTERVALS = 2048
+MAX_SENSORS = 6
+"""Traces in a panel of sensors: more cannot be told apart."""
+BIN_COUNT = 80
+"""Bars of a histogram."""
+ECDF_COUNT = 257
+"""Points of a cumulative distribution, evenly spaced in probability, both ends included."""
+GAP_RATIO = 5.0
+"""Readings further apart than this many times their median distance are not connected."""
+LOG_RATIO = 10.0
+"""A range of values this wide has a logarithmic axis."""
+
+Unit = Literal["ns", "w", "c", "hz", "ratio"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartTrace:
+    """One line, or one band, of a panel; columns are base64 of float32."""
+
+    name: str
+    form: Literal["points", "line", "band"]
+    count: int
+    time: str = ""
+    """Times in seconds; empty for a band, whose intervals are even."""
+    value: str = ""
+    begin_s: float = 0.0
+    end_s: float = 0.0
+    low: str = ""
+    mean: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartPanel:
+    """Traces that share a vertical axis."""
+
+    title: str
+    unit: Unit
+    is_log: bool
+    traces: tuple[ChartTrace, ...]
+    note: str = ""
+    """Resolution of the embedded traces, and what is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class SensorPanel:
+    """Sensors that share a panel."""
+
+    title: str
+    suffix: str
+    """End of the sensors' names."""
+    unit: Unit
+
+
+SENSOR_PANELS = (
+    SensorPanel("Temperature", "temp_c", "c"),
+    SensorPanel("Clock", "freq_hz", "hz"),
+    SensorPanel("CPU busy", "busy_ratio", "ratio"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSpan:
+    """A stretch of the run behind the traces."""
+
+    kind: str
+    name: str
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeChart:
+    """Panels above each other on one time axis."""
+
+    begin_s: float
+    end_s: float
+    panels: tuple[ChartPanel, ...]
+    spans: tuple[ChartSpan, ...] = ()
+    kind: Literal["time"] = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class ChartMark:
+    """A percentile with its interval, in the unit of the chart."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChartEcdf:
+    """Cumulative distribution of one run: quantiles at even probabilities from 0 to 1."""
+
+    name: str
+    quantiles: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistributionChart:
+    """Histogram and cumulative distribution of latencies, nanoseconds."""
+
+    is_log: bool
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]
+    below_count: int
+    """Values below the first edge."""
+    above_count: int
+    """Values above the last edge."""
+    ecdfs: tuple[ChartEcdf, ...]
+    marks: tuple[ChartMark, ...]
+    unit: Unit = "ns"
+    kind: Literal["distribution"] = "distribution"
+
+
+@dataclass(frozen=True, slots=True)
+class ChartDot:
+    """One configuration in a chart of two metrics."""
+
+    name: str
+    x: float
+    y: float
+    is_best: bool
+    """No other one is at least as good in everything and better in something."""
+    group: int
+    """Place of its device, for the shape of the dot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontChart:
+    """Configurations by two metrics, with those that nothing beats."""
+
+    x_title: str
+    x_unit: str
+    y_title: str
+    y_unit: str
+    is_y_lower_better: bool
+    groups: tuple[str, ...]
+    dots: tuple[ChartDot, ...]
+    kind: Literal["front"] = "front"
+
+
+Chart = TimeChart | DistributionChart | FrontChart
+
+
+def chart_document(chart: Chart) -> object:
+    """The chart as plain values, for JSON."""
+    return to_plain(chart)
+
+
+def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
+    """Everything that a run recorded over time; power that is on a clock of its own is apart.
+
+    Args:
+        series: The traces.
+        run_count: Runs on the page, which share its size.
+    """
+    most = max(MIN_INTERVALS, MAX_INTERVALS // run_count)
+    begin_s, end_s = series.span_s
+    panels: list[ChartPanel] = []
+    if series.latency is not None and len(series.latency.start_s):
+        points = series.latency.points
+        trace = _trace("latency", points, even_edges(begin_s, end_s, most), form="points")
+        panels.append(_panel("Latency", "ns", [trace], [points.value], _resolution(points, trace)))
+    power = _power_panel(series.power, most)
+    if power is not None and series.power_apart is None:
+        panels.append(power)
+    edges_s = even_edges(begin_s, end_s, max(MIN_INTERVALS, SENSOR_INTERVALS // run_count))
+    panels += _sensor_panels(series, edges_s)
+    spans = tuple(
+        ChartSpan(span.kind.value, span.name, span.begin_s, span.end_s) for span in series.spans
+    )
+    charts = []
+    if panels or spans:
+        charts.append(TimeChart(begin_s=begin_s, end_s=end_s, panels=tuple(panels), spans=spans))
+    if power is not None and series.power_apart is not None:
+        end_s = max(float(one.end_s[-1]) for one in series.power if len(one.end_s))
+        charts.append(TimeChart(begin_s=0.0, end_s=end_s, panels=(power,)))
+    return charts
+
+
+def distribution_chart(
+    latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
+) -> DistributionChart | None:
+    """Distribution of the latencies of one run or several; None without any.
+
+    The histogram reaches a little beyond 99 % of the latencies and all marks: single values further
+    out would leave no room for the others. How many those are is told.
+
+    Args:
+        latencies_ns: Name and latencies that count of each run, nanoseconds, shape (n,).
+        marks: Percentiles to mark.
+    """
+    counted = [(name, np.sort(values)) for name, values in latencies_ns if len(values)]
+    if not counted:
+        return None
+    pooled = np.sort(np.concatenate([values for _, values in counted]))
+    low, high = (float(np.quantile(pooled, at)) for at in (0.005, 0.99))
+    margin = 0.25 * (high - low)
+    low, high = max(low - margin, float(pooled[0])), min(high + margin, float(pooled[-1]))
+    low, high = min([low, *(mark.value for mark in marks)]), max([high, *(m.value for m in marks)])
+    if low >= high:
+        low, high = low * 0.99, high * 1.01 + 1.0
+    is_log = low > 0 and high / low > LOG_RATIO
+    edges = np.geomspace(low, high, BIN_COUNT + 1) if is_log else even_edges(low, high, BIN_COUNT)
+    counts, _ = np.histogram(pooled, edges)
+    at = np.linspace(0.0, 1.0, ECDF_COUNT)
+    ecdfs = tuple(
+        ChartEcdf(name, tuple(map(float, values[np.ceil(at * (len(values) - 1)).astype(int)])))
+        for name, values in counted
+    )
+    return DistributionChart(
+        is_log=is_log,
+        edges=tuple(map(float, edges)),
+        counts=tuple(map(int, counts)),
+        below_count=int(np.searchsorted(pooled, edges[0], side="left")),
+        above_count=int(pooled.size - np.searchsorted(pooled, edges[-1], side="right")),
+        ecdfs=ecdfs,
+        marks=tuple(marks),
+    )
+
+
+def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
+    """Power by channel; None where no channel has a sample."""
+    filled = [one for one in power if len(one.begin_s)]
+    if not filled:
+        return None
+    most = max(MIN_INTERVALS, most // len(filled))
+    begin_s = min(float(one.begin_s[0]) for one in filled)
+    end_s = max(float(one.end_s[-1]) for one in filled)
+    edges_s = even_edges(begin_s, end_s, most)
+    bands = [one.envelope(edges_s) for one in filled]
+    traces = [_band(one.channel, band) for one, band in zip(filled, bands, strict=True)]
+    note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
+    return _panel("Power", "w", traces, [one.high_w for one in filled], note)
+
+
+def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
+    """The sensors that a panel shows: those with the highest values, where there are many."""
+    named = {
+        name.removesuffix(f".{panel.suffix}"): points
+        for name, points in series.named(panel.suffix).items()
+        if len(points)
+    }
+    if panel.unit == "ratio" and "cpu.all" in named:
+        named = {"cpu.all": named["cpu.all"]}
+    highest = sorted(named, key=lambda name: -float(np.nanmax(named[name].value)))
+    return {name: named[name] for name in sorted(highest[:MAX_SENSORS])}
+
+
+def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
+    panels: list[ChartPanel] = []
+    for panel in SENSOR_PANELS:
+        if not (shown := panel_sensors(series, panel)):
+            continue
+        traces = [_trace(name, points, edges_s, form="line") for name, points in shown.items()]
+        count = len(series.named(panel.suffix))
+        note = f"the {len(shown)} highest of {count} sensors" if len(shown) == MAX_SENSORS else ""
+        values = [points.value for points in shown.values()]
+        panels.append(_panel(panel.title, panel.unit, traces, values, note))
+    return panels
+
+
+def _panel(
+    title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
+) -> ChartPanel:
+    """A panel; its axis is logarithmic where a few values would press all others flat."""
+    finite = [one[np.isfinite(one)] for one in values]
+    pooled = np.concatenate(finite) if finite else np.zeros(0)
+    is_log = False
+    if unit == "ns" and pooled.size and (least := float(pooled.min())) > 0:
+        is_log = float(pooled.max()) / least > LOG_RATIO
+    return ChartPanel(title=title, unit=unit, is_log=is_log, traces=tuple(traces), note=note)
+
+
+def _trace(
+    name: str, points: Points, edges_s: Floats, *, form: Literal["points", "line"]
+) -> ChartTrace:
+    """A trace as it is, or by intervals where it has more values than two in each of them."""
+    if len(points) > 2 * (len(edges_s) - 1):
+        return _band(name, points.envelope(edges_s))
+    if form == "line":
+        points = _with_gaps(points)
+    return ChartTrace(
+        name=name,
+        form=form,
+        count=len(points),
+        time=_packed(points.time_s),
+        value=_packed(points.value),
+    )
+
+
+def _band(name: str, envelope: Envelope) -> ChartTrace:
+    return ChartTrace(
+        name=name,
+        form="band",
+        count=envelope.count,
+        begin_s=float(envelope.edges_s[0]),
+        end_s=float(envelope.edges_s[-1]),
+        low=_packed(envelope.low),
+        mean=_packed(envelope.mean),
+        high=_packed(envelope.high),
+    )
+
+
+def _with_gaps(points: Points) -> Points:
+    """The points, with one without a value in each gap of the readings."""
+    steps_s = np.diff(points.time_s)
+    if not steps_s.size:
+        return points
+    wide = np.flatnonzero(steps_s > GAP_RATIO * max(float(np.median(steps_s)), 1e-9))
+    middle_s = (points.time_s[wide] + points.time_s[wide + 1]) / 2
+    return Points(
+        np.insert(points.time_s, wide + 1, middle_s), np.insert(points.value, wide + 1, np.nan)
+    )
+
+
+def _packed(values: Floats) -> str:
+    return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
+
+
+def _resolution(points: Points, trace: ChartTrace) -> str:
+    if trace.form != "band":
+        return f"each of {len(points):,} inferences"
+    step_s = (trace.end_s - trace.begin_s) / trace.count
+    return (
+        f"lowest, mean and highest of {len(points):,} inferences in each {_length(step_s)}; "
+        "no single one is embedded"
+    )
+
+
+def _length(step_s: float) -> str:
+    """A length in seconds with two digits.
+
+    >>> _length(0.0734), _length(1.5e-6)
+    ('73 ms', '1.5 µs')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if step_s >= size or unit == "µs":
+            scaled = step_s / size
+            places = max(0, 1 - math.floor(math.log10(scaled))) if scaled > 0 else 0
+            return f"{scaled:.{min(places, 3)}f} {unit}"
+    raise AssertionError("the last unit fits everything")

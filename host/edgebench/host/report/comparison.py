@@ -1,0 +1,100 @@
+"""Subjects of a report against the first one: ratio with its interval, or why there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from edgebench.host.analysis.compare.runs import RunComparison, compare_groups
+from edgebench.host.report.numbers import label_of
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.units import ABSENT, half_width_of
+from edgebench.protocol.errors import MeasurementError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioRow:
+    """One metric of a subject over that of the first one."""
+
+    number: int
+    """Place of the subject, from 0."""
+    metric: str
+    label: str
+    ratio: float | None
+    interval: tuple[float, float] | None
+    shown: str
+    bounds: str
+    outcome: str
+    reason: str
+    """What the outcome follows from, or why there is no ratio."""
+
+
+def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[RatioRow]:
+    """Headline and energy of each set over those of the first set.
+
+    Args:
+        sets: Baseline, then the others.
+        allowed: Keys in which they may differ; see `comparability.KEYS`.
+    """
+    baseline, *others = sets
+    rows: list[RatioRow] = []
+    for number, other in enumerate(others, 1):
+        paths = [baseline.headline]
+        if all(GROSS_ENERGY in one.metrics for one in (baseline, other)):
+            paths.append(GROSS_ENERGY)
+        rows += [_row(baseline, other, number, path, allowed) for path in dict.fromkeys(paths)]
+    return rows
+
+
+def _row(
+    baseline: RunSet, other: RunSet, number: int, path: str, allowed: Collection[str]
+) -> RatioRow:
+    label = label_of(baseline, METRICS[path])
+    sides = [one.counted or one.runs for one in (baseline, other)]
+    try:
+        [found] = compare_groups([(sides[0], sides[1])], metrics=[path], allowed=allowed)
+    except (UsageError, MeasurementError) as exc:
+        return RatioRow(
+            number=number,
+            metric=path,
+            label=label,
+            ratio=None,
+            interval=None,
+            shown=ABSENT,
+            bounds="",
+            outcome="not compared",
+            reason=str(exc),
+        )
+    return RatioRow(
+        number=number,
+        metric=path,
+        label=label,
+        ratio=found.result.ratio,
+        interval=found.result.ratio_interval,
+        shown=shown_ratio(found),
+        bounds=shown_bounds(found),
+        outcome=found.result.outcome.value,
+        reason=found.result.reason,
+    )
+
+
+def shown_ratio(comparison: RunComparison) -> str:
+    """The ratio, candidate over baseline."""
+    return f"× {comparison.result.ratio:.{_places(comparison)}f}"
+
+
+def shown_bounds(comparison: RunComparison) -> str:
+    """The interval of a ratio."""
+    bounds = comparison.result.ratio_interval
+    if bounds is None:
+        return "no interval: too few runs"
+    low, high = (f"{one:.{_places(comparison)}f}" for one in bounds)
+    return f"{low} to {high}"
+
+
+def _places(comparison: RunComparison) -> int:
+    """Decimals of a ratio: two digits of the half width of its interval, four at most."""
+    half_width = half_width_of(comparison.result.ratio_interval)
+    return min(4, max(0, 1 - math.floor(math.log10(half_width)))) if half_width else 2

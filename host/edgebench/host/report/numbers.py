@@ -1,0 +1,161 @@
+"""The numbers of a set of runs as a page shows them: each with its unit and its interval.
+
+An invalid set has none. A number without an interval says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from edgebench.host.result.energy import SYNTHETIC
+from edgebench.host.result.metrics import (
+    GROSS_ENERGY,
+    INSTRUCTIONS,
+    LATENCY_SPANS,
+    METRICS,
+    Metric,
+    Quantity,
+)
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.units import (
+    format_metric,
+    format_ns,
+    format_plain,
+    format_rate,
+    half_width_of,
+)
+
+Interval = tuple[float, float]
+NET_ENERGY = "energy.net_j_per_inference"
+ACCURACY = "accuracy.value"
+_LABELS = {
+    "throughput_per_s": "throughput",
+    INSTRUCTIONS: "instructions per inference",
+    "windows.duration_ns_per_inference": "time per inference, median of windows",
+    GROSS_ENERGY: "energy per inference, gross",
+    NET_ENERGY: "energy per inference, net of idle",
+    "energy.power_w_mean": "mean power",
+    "memory_bytes.peak_rss": "peak memory",
+    ACCURACY: "accuracy",
+    "target_memory_bytes.flash": "flash",
+    "target_memory_bytes.ram": "RAM",
+}
+_CARDS = (
+    "{span}.p50",
+    "{span}.p90",
+    "{span}.p99",
+    "throughput_per_s",
+    INSTRUCTIONS,
+    "windows.duration_ns_per_inference",
+    GROSS_ENERGY,
+    NET_ENERGY,
+    "energy.power_w_mean",
+    ACCURACY,
+    "memory_bytes.peak_rss",
+    "target_memory_bytes.flash",
+    "target_memory_bytes.ram",
+)
+"""Numbers at the top of a page, as far as the runs have them, after the headline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportNumber:
+    """One number of a page, as data and as text."""
+
+    path: str
+    label: str
+    value: float
+    interval: Interval | None
+    shown: str
+    bounds: str
+    """The interval as text, or that there is none."""
+    range: str
+    """Lowest and highest run; empty for a run on its own."""
+    run_count: int
+
+
+def headline_numbers(one: RunSet) -> list[ReportNumber]:
+    """The numbers at the top of a page, the headline first; none of an invalid set."""
+    if one.verdict.is_refused:
+        return []
+    span = one.first.spec.scenario.traits.headline
+    if f"{span}.p50" not in one.metrics:
+        span = "latency_ns"
+    paths = dict.fromkeys([one.headline, *(path.format(span=span) for path in _CARDS)])
+    return [number_of(one, path) for path in paths if path in one.metrics]
+
+
+def all_numbers(one: RunSet) -> list[ReportNumber]:
+    """Every number that a metric has a name for; none of an invalid set."""
+    return [] if one.verdict.is_refused else [number_of(one, path) for path in one.metrics]
+
+
+def number_of(one: RunSet, path: str) -> ReportNumber:
+    """One metric of a set that has it."""
+    metric, found = METRICS[path], one.metrics[path]
+    interval = found.ci95 if one.set_id is not None else metric.expanded_interval(one.counted[0])
+    half_width = half_width_of(interval, found.median)
+    shown = shown_number(metric, found.median, half_width)
+    ends = [shown_number(metric, end, half_width) for end in (found.min, found.max)]
+    return ReportNumber(
+        path=path,
+        label=label_of(one, metric),
+        value=found.median,
+        interval=interval,
+        shown=shown,
+        bounds=_bounds(one, metric, interval, half_width),
+        range=" to ".join(ends) if found.count > 1 else "",
+        run_count=found.count,
+    )
+
+
+def label_of(one: RunSet, metric: Metric) -> str:
+    """What a metric is called on a page."""
+    if metric.path == ACCURACY and one.first.metrics.accuracy is not None:
+        return one.first.metrics.accuracy.metric
+    if metric.path in _LABELS:
+        return _LABELS[metric.path]
+    span, _, name = metric.path.rpartition(".")
+    name = name.removesuffix("_ns").replace("_", " ")
+    names = {"latency_ns": "latency", "end_to_end_ns": "query latency"}
+    return f"{names.get(span, span.removesuffix('_ns').replace('_', ' '))} {name}".strip()
+
+
+def labels_of(one: RunSet) -> tuple[str, ...]:
+    """What a set is instead of a measurement of a real device: said beside each of its numbers."""
+    energies = [run.metrics.energy for run in one.runs if run.metrics.energy is not None]
+    found = []
+    if one.first.simulated:
+        found.append("simulated device")
+    if one.first.emulated:
+        found.append("emulated device")
+    if any(energy.boundary == SYNTHETIC for energy in energies):
+        found.append("synthetic power")
+    return tuple(found)
+
+
+def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:
+    """A number in the unit of its metric."""
+    if metric.quantity is Quantity.DURATION_S:
+        return format_ns(value * 1e9, half_width * 1e9)
+    if metric.quantity in (Quantity.PLAIN, Quantity.RATIO):
+        return format_plain(value, half_width)
+    if metric.quantity is Quantity.RATE:
+        return f"{format_rate(value, half_width)}/s"
+    return format_metric(metric, value, half_width)
+
+
+def _bounds(one: RunSet, metric: Metric, interval: Interval | None, half_width: float) -> str:
+    if interval is None:
+        if metric.is_exact:
+            return "a count, exact within the counter's resolution"
+        if one.set_id is not None and len(one.counted) > 1:
+            return "no interval: too few runs"
+        is_latency = metric.path.partition(".")[0] in LATENCY_SPANS
+        return f"no interval: {'too few queries' if is_latency else 'measured once'}"
+    low, high = (shown_number(metric, end, half_width) for end in interval)
+    if one.set_id is not None:
+        kind = f"95 % CI between {len(one.counted)} runs"
+    else:
+        kind = "95 % CI within the run" if metric.budget is None else "95 %, k = 2, absolute"
+    return f"{low} to {high} ({kind})"

@@ -1,0 +1,253 @@
+"""A report: one HTML file that needs nothing else.
+
+The page has one style sheet and one script, both in the file and named in its Content-Security-
+Policy by their SHA-256: nothing else runs, and nothing is loaded. Every text of a run is escaped by
+Jinja's autoescape, and the script writes texts by `textContent` only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from edgebench.host.analysis.run_set import alone, find_sets
+from edgebench.host.report.anonymous import Anonymizer
+from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
+from edgebench.host.report.charts import chart_document
+from edgebench.host.report.comparison import RatioRow, ratio_rows
+from edgebench.host.report.conditions import ConditionRow, condition_rows
+from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_of
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.store.address import find_runs
+from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.layout import Store
+from edgebench.host.this_host import software
+from edgebench.protocol.errors import FileNotWritten, UsageError
+
+GENERATOR = '<meta name="generator" content="edgebench report">'
+"""Line of every report, by which it is known."""
+_KNOWN_BYTES = 4096
+"""Part of a file in which that line has to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPage:
+    """Everything on a page."""
+
+    title: str
+    subjects: tuple[ReportSubject, ...]
+    conditions: tuple[ConditionRow, ...]
+    ratios: tuple[RatioRow, ...]
+    campaign: CampaignPart | None
+    is_anonymous: bool
+    software: str
+
+
+def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
+    """The stored runs that names mean, each once, in their order.
+
+    Raises:
+        NoSuchRun: a name is unknown, or a part of several ids.
+        StoreError: a run cannot be read.
+    """
+    found = {one.directory: one for name in names for one in find_runs(store, name)}
+    return [
+        ReportedRun(one.run(), directory, read_annotations(directory))
+        for directory, one in found.items()
+    ]
+
+
+def name_of(runs: Sequence[ReportedRun]) -> str:
+    """What a file with these runs is called: the run or the set, and how many others."""
+    ids = [one.set_id or one.first.run_id for one in _sets(runs)]
+    return ids[0] if len(ids) == 1 else f"{ids[0]}-and-{len(ids) - 1}-more"
+
+
+def run_report(
+    runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
+) -> str:
+    """The page of one run, of the runs of a set, or of several of them side by side.
+
+    Args:
+        runs: The runs; those of one set are one column. The first one is the baseline.
+        allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
+        is_anonymous: Leave names, paths and addresses out.
+    """
+    if is_anonymous:
+        runs = _anonymous(runs, Anonymizer(one.run for one in runs))
+    sets = _sets(runs)
+    subjects = _subjects(sets, runs)
+    title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
+    page = ReportPage(
+        title=title,
+        subjects=subjects,
+        conditions=tuple(condition_rows(sets)),
+        ratios=tuple(ratio_rows(sets, allowed)) if len(sets) > 1 else (),
+        campaign=None,
+        is_anonymous=is_anonymous,
+        software=software(),
+    )
+    return _rendered(page)
+
+
+def campaign_report(
+    facts: CampaignFacts, runs: Sequence[ReportedRun] = (), *, is_anonymous: bool = False
+) -> str:
+    """The page of a campaign.
+
+    Args:
+        facts: The campaign, and what it has measured.
+        runs: Its runs whose traces are to be on the page, too.
+        is_anonymous: Leave names, paths and addresses out.
+    """
+    if is_anonymous:
+        facts, runs = _anonymous_campaign(facts, runs)
+    page = ReportPage(
+        title=f"Campaign {facts.summary.name}",
+        subjects=_subjects(facts.sets, runs),
+        conditions=(),
+        ratios=(),
+        campaign=campaign_part(facts),
+        is_anonymous=is_anonymous,
+        software=software(),
+    )
+    return _rendered(page)
+
+
+def write_report(path: Path, page: str) -> None:
+    """Write a page whole, or not at all; a report that is there is replaced.
+
+    Raises:
+        UsageError: there is a file that is no report, or a directory.
+        FileNotWritten: it cannot be written.
+    """
+    if path.is_dir():
+        raise UsageError(f"report not written: a directory: {path}")
+    try:
+        if path.exists() and not _is_report(path):
+            raise UsageError(f"not overwritten, as it is no report of edgebench: {path}")
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            part.write_text(page, "utf-8")
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as exc:
+        raise FileNotWritten(f"report not written: {exc.strerror or exc}: {path}") from exc
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(_KNOWN_BYTES)
+
+
+def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
+    """The runs by set; one that is named without the others of its set is a run on its own."""
+    found = find_sets(one.run for one in runs)
+    return [alone(one.first) if len(one.runs) == 1 else one for one in found]
+
+
+def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[ReportSubject, ...]:
+    by_id = {one.run.run_id: one for one in runs}
+    return tuple(
+        subject_of(
+            one,
+            [by_id.get(run.run_id, ReportedRun(run, None)) for run in one.runs],
+            run_count=max(1, len(by_id)),
+        )
+        for one in sets
+    )
+
+
+def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
+    return [
+        ReportedRun(anonymizer.run(one.run), one.directory, show=anonymizer.text) for one in runs
+    ]
+
+
+def _anonymous_campaign(
+    facts: CampaignFacts, runs: Sequence[ReportedRun]
+) -> tuple[CampaignFacts, list[ReportedRun]]:
+    devices = [lane.device for lane in facts.lanes]
+    anonymizer = Anonymizer((run for one in facts.sets for run in one.runs), devices)
+    text = anonymizer.text
+    [*sets] = find_sets(anonymizer.run(run) for one in facts.sets for run in one.runs)
+    planned = {one.runs[0].run_id: text(one.device) for one in facts.sets}
+    settings = {one.runs[0].run_id: facts.settings(one) for one in facts.sets}
+
+    def shown(level: Hashable) -> Hashable:
+        return text(level.rpartition("/")[2]) if isinstance(level, str) else level
+
+    return (
+        replace(
+            facts,
+            summary=replace(facts.summary, file=""),
+            lanes=[
+                replace(lane, device=text(lane.device), reason=text(lane.reason), lab=None)
+                for lane in facts.lanes
+            ],
+            sets=[replace(one, device=planned[one.runs[0].run_id]) for one in sets],
+            settings=lambda one: settings[one.runs[0].run_id],
+            effects={
+                path: [
+                    replace(one, baseline=shown(one.baseline), level=shown(one.level))
+                    for one in found
+                ]
+                for path, found in facts.effects.items()
+            },
+            failures=[text(line) for line in facts.failures],
+        ),
+        _anonymous(runs, anonymizer),
+    )
+
+
+def _rendered(page: ReportPage) -> str:
+    style, script = _asset("style.css"), _asset("charts.js")
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            style=Markup(style),
+            script=Markup(script),
+            policy="; ".join(
+                (
+                    "default-src 'none'",
+                    f"style-src '{_digest(style)}'",
+                    f"script-src '{_digest(script)}'",
+                    "base-uri 'none'",
+                    "form-action 'none'",
+                )
+            ),
+            chart_document=chart_document,
+        )
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return (Path(__file__).parent / "assets" / name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    """Source of an inline style or script in a policy; https://www.w3.org/TR/CSP3/#grammardef-hash-source."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("edgebench.host.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

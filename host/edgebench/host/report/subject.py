@@ -1,0 +1,418 @@
+"""One column of a report: a run, or the runs of a set, with everything that a page shows of them.
+
+The traces of a run are read when its part of the page is made, and not kept: memory does not grow
+with the number of runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from edgebench.host.report.charts import (
+    ChartMark,
+    DistributionChart,
+    TimeChart,
+    distribution_chart,
+    time_charts,
+)
+from edgebench.host.report.conditions import command_of
+from edgebench.host.report.intervals import IntervalPlot, PlottedValue, interval_plot
+from edgebench.host.report.numbers import (
+    Interval,
+    ReportNumber,
+    all_numbers,
+    headline_numbers,
+    labels_of,
+    shown_number,
+)
+from edgebench.host.report.trace_table import TraceTable, trace_tables
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.latency import PERCENTILES
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run import ProfileResult, Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.series.envelope import Floats
+from edgebench.host.series.run_series import read_series
+from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.page import heat_lines
+from edgebench.host.show.sentences import sentence
+from edgebench.host.show.set_page import variance_lines
+from edgebench.host.show.units import (
+    format_joules,
+    format_joules_within,
+    format_ns,
+    format_uncertainty_joules,
+    format_watts,
+    half_width_of,
+)
+from edgebench.host.show.verdict import advices
+from edgebench.host.store.annotations import Annotations
+from edgebench.protocol.errors import StoreError
+from edgebench.protocol.record import OperatorTime
+
+_WORDS = {
+    RuleOutcome.PASS: "passed",
+    RuleOutcome.FAIL: "failed",
+    RuleOutcome.UNKNOWN: "unknown",
+    RuleOutcome.NOT_APPLICABLE: "not applicable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedRun:
+    """A stored run, and where its files are."""
+
+    run: Run
+    directory: Path | None
+    """None: its traces are not shown."""
+    annotations: Annotations = field(default_factory=Annotations)
+    show: Callable[[str], str] = str
+    """What is left of a text that is about its files."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """What one rule found."""
+
+    id: str
+    outcome: str
+    text: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetPart:
+    """One component of an uncertainty."""
+
+    name: str
+    shown: str
+    variance_ratio: float
+    """Share in the square of the whole uncertainty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyPart:
+    """The energy of a run: lines, and its budget as bars."""
+
+    lines: tuple[tuple[str, str], ...]
+    plot: IntervalPlot | None
+    budget: tuple[BudgetPart, ...]
+    phases: tuple[tuple[str, str, str, str], ...]
+    """Name, energy, length and mean power."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One operator of a profile."""
+
+    operator: OperatorTime
+    shown: str
+    ratio: float
+    """Share of the sum of all typical times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracePart:
+    """The traces of one run."""
+
+    run_id: str
+    created_utc: str
+    state: str
+    note: str
+    """Why the power is apart, or why there are no traces; empty otherwise."""
+    charts: tuple[TimeChart, ...]
+    tables: tuple[TraceTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportSubject:
+    """A run, or a set of runs, as a page shows it."""
+
+    name: str
+    one: RunSet
+    state: str
+    labels: tuple[str, ...]
+    """What it is instead of a measurement of a real device."""
+    sentence: str
+    advices: tuple[str, ...]
+    """What would make the verdict better."""
+    problems: tuple[RuleLine, ...]
+    """Rules that failed, then those that nobody could check."""
+    kept: tuple[RuleLine, ...]
+    kept_line: str
+    numbers: tuple[ReportNumber, ...]
+    all_numbers: tuple[ReportNumber, ...]
+    notes: tuple[tuple[str, str], ...]
+    distribution: DistributionChart | None
+    percentiles: tuple[ReportNumber, ...]
+    spread: IntervalPlot | None
+    """Headline of each run with its interval within the run; None for a run on its own."""
+    traces: tuple[TracePart, ...]
+    energy: EnergyPart | None
+    operators: tuple[OperatorRow, ...]
+    command: str
+
+
+def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> ReportSubject:
+    """Everything that a page shows of a set.
+
+    Args:
+        one: The set.
+        runs: Its runs, with their files.
+        run_count: Runs on the page, which share its size.
+    """
+    parts: list[TracePart] = []
+    latencies: list[tuple[str, Floats]] = []
+    for reported in sorted(runs, key=lambda each: each.run.run_id != _typical(one).run_id):
+        part, latency_ns = _trace_part(reported, run_count)
+        if part is not None:
+            parts.append(part)
+        if latency_ns is not None and not reported.run.verdict.is_refused:
+            latencies.append((reported.run.run_id, latency_ns))
+    typical = _typical(one)
+    percentiles = [
+        number for number in all_numbers(one) if number.path.rpartition(".")[2] in PERCENTILES
+    ]
+    marks = [
+        ChartMark(
+            number.path.rpartition(".")[2].replace("_", "."),
+            number.value,
+            *(number.interval or (None, None)),
+        )
+        for number in percentiles
+        if number.path.startswith("latency_ns.")
+    ]
+    problems, kept, kept_line = _rules(one.verdict)
+    profile, energy = typical.metrics.profile, typical.metrics.energy
+    is_refused = one.verdict.is_refused
+    return ReportSubject(
+        name=f"{one.model} on {one.device}, {one.runtime}",
+        one=one,
+        state=_state(one),
+        labels=labels_of(one),
+        sentence=_sentence(one),
+        advices=tuple(advices(one)),
+        problems=problems,
+        kept=kept,
+        kept_line=kept_line,
+        numbers=tuple(headline_numbers(one)),
+        all_numbers=tuple(all_numbers(one)),
+        notes=tuple(_notes(one, runs)),
+        distribution=None if is_refused else distribution_chart(latencies, marks),
+        percentiles=tuple(percentiles),
+        spread=_spread(one),
+        traces=tuple(parts),
+        energy=None if energy is None or is_refused else _energy(energy),
+        operators=() if profile is None or is_refused else tuple(_operators(profile)),
+        command=command_of(one),
+    )
+
+
+def _typical(one: RunSet) -> Run:
+    """The run whose headline is closest to that of the set; of an invalid set, the first one."""
+    metric, found = METRICS[one.headline], one.metrics.get(one.headline)
+    if found is None or not one.counted:
+        return one.first
+    values = [(metric.value(run), run) for run in one.counted]
+    known = [(abs(value - found.median), run.run_id, run) for value, run in values if value]
+    return min(known)[2] if known else one.counted[0]
+
+
+def _state(one: RunSet) -> str:
+    return "failed" if one.first.failure is not None else one.verdict.state.value
+
+
+def _sentence(one: RunSet) -> str:
+    """The verdict in a sentence."""
+    failure, verdict = one.first.failure, one.verdict
+    if failure is not None:
+        where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
+        return f"The run failed{where}: {failure.message} ({failure.code}). Nothing was measured."
+    failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
+    unknown = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.UNKNOWN]
+    rules = f"{len(failed)} rule{'s' if len(failed) != 1 else ''}"
+    if verdict.state is State.INVALID:
+        return f"The numbers cannot be trusted and are not shown: {rules} failed."
+    if verdict.state is State.SUSPECT:
+        return f"The numbers may be wrong: {rules} failed."
+    if verdict.unwatched:
+        names = ", ".join(verdict.unwatched)
+        return f"The numbers can be trusted as far as they were watched: {names} could not be read."
+    if unknown:
+        return f"The numbers can be trusted; {len(unknown)} rules could not be checked."
+    return "The numbers can be trusted: every rule that applies was kept."
+
+
+def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
+    """What failed or is unknown, what was kept or does not apply, and how many those are."""
+    unknown = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
+    kept = [
+        one
+        for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
+        for one in verdict.rules
+        if one.outcome is outcome
+    ]
+    counts = [
+        f"{sum(one.outcome is outcome for one in kept)} {_WORDS[outcome]}"
+        for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
+    ]
+    problems = tuple(map(_rule_line, [*verdict.failures, *unknown]))
+    return problems, tuple(map(_rule_line, kept)), ", ".join(counts)
+
+
+def _rule_line(finding: Finding) -> RuleLine:
+    outcome = _WORDS[finding.outcome]
+    return RuleLine(finding.id, outcome, sentence(finding), finding.severity.value)
+
+
+def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, Floats | None]:
+    """Traces of a run, and its latencies that count; None where the page has no traces."""
+    run, directory = reported.run, reported.directory
+    if directory is None:
+        return None, None
+    charts: list[TimeChart] = []
+    tables: list[TraceTable] = []
+    latency_ns: Floats | None = None
+    note = ""
+    try:
+        series = read_series(directory, run)
+    except StoreError as exc:
+        note = reported.show(f"traces left out: {exc}")
+    else:
+        charts = time_charts(series, run_count=run_count)
+        tables = trace_tables(series)
+        if series.latency is not None:
+            latency_ns = np.array(series.latency.steady_ns)
+        if series.power and series.power_apart is not None:
+            note = f"The power has a time axis of its own: {series.power_apart}."
+        elif not charts:
+            note = "The run recorded nothing over time."
+    state = "failed" if run.failure is not None else run.verdict.state.value
+    part = TracePart(
+        run_id=run.run_id,
+        created_utc=run.created_utc,
+        state=state,
+        note=note,
+        charts=tuple(charts),
+        tables=tuple(tables),
+    )
+    return part, latency_ns
+
+
+def _spread(one: RunSet) -> IntervalPlot | None:
+    """The headline of each run that counts, and of all of them."""
+    found = one.metrics.get(one.headline)
+    if one.set_id is None or found is None or one.verdict.is_refused:
+        return None
+    metric = METRICS[one.headline]
+
+    def plotted(label: str, value: float, bounds: Interval | None, state: State) -> PlottedValue:
+        half_width = half_width_of(bounds, value)
+        ends = [shown_number(metric, end, half_width) for end in bounds or ()]
+        return PlottedValue(
+            label=label,
+            value=value,
+            interval=bounds,
+            shown=shown_number(metric, value, half_width),
+            bounds=" to ".join(ends) or "none",
+            state=state.value,
+        )
+
+    values = [
+        plotted(run.run_id, float(value), metric.expanded_interval(run), run.verdict.state)
+        for run in one.counted
+        if (value := metric.value(run)) is not None
+    ]
+    name = f"median of {found.count} runs"
+    values.append(plotted(name, found.median, found.ci95, one.verdict.state))
+    return interval_plot(values)
+
+
+def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
+    """What there is to know of the runs beside their numbers."""
+    first = one.first
+    notes = [("run" if one.set_id is None else "first run", f"{first.run_id}, {first.created_utc}")]
+    if one.set_id is not None:
+        refused = len(one.refused_run_ids)
+        counts = f"{len(one.run_ids)} of {one.planned_count} runs count"
+        notes.append(("set", f"{one.set_id}, {counts}" + (f", {refused} invalid" * bool(refused))))
+    if one.variance is not None:
+        notes += [("variation", line) for line in variance_lines(one.variance)]
+    if first.kind == "profile":
+        notes.append(("kind", "profile of operators: its latencies are not those of the model"))
+    for reported in runs:
+        added, member = reported.annotations, reported.run.member
+        if one.set_id is None and member is not None:
+            place = f"run {member.number + 1} of {member.count}"
+            notes.append(("set", f"{place}; all of them: edgebench report {member.set_id}"))
+        if added.tags:
+            notes.append(("tags", ", ".join(added.tags)))
+        if added.note:
+            notes.append(("note", added.note))
+    if not one.verdict.is_refused:
+        if (warmup := first.metrics.warmup) is not None:
+            steady = warmup.steady_class or "unknown"
+            notes.append(("warm-up", f"{steady}, {warmup.query_count} inferences excluded"))
+        notes += [("thermal", line) for line in heat_lines(_typical(one).metrics.thermal)]
+    return list(dict.fromkeys(notes))
+
+
+def _energy(energy: EnergyResult) -> EnergyPart:
+    plotted = [
+        PlottedValue(
+            label=label,
+            value=value_j,
+            interval=None if u95_j is None else (value_j - u95_j, value_j + u95_j),
+            shown=format_joules(value_j, u95_j or 0.0),
+            bounds="unknown" if u95_j is None else f"{format_uncertainty_joules(u95_j)}, k = 2",
+        )
+        for label, value_j, u95_j in (
+            ("gross", energy.gross_j_per_inference, energy.u95_absolute_j),
+            ("net of idle", energy.net_j_per_inference, energy.net_u95_absolute_j),
+        )
+        if value_j is not None
+    ]
+    components = sorted((energy.components_j or {}).items(), key=lambda item: -item[1])
+    variance = sum(value * value for _, value in components) or 1.0
+    budget = tuple(
+        BudgetPart(
+            name=name,
+            shown=format_uncertainty_joules(value_j),
+            variance_ratio=value_j * value_j / variance,
+        )
+        for name, value_j in components
+    )
+    phases = [
+        (
+            name,
+            phase.refused or ""
+            if phase.energy_j is None
+            else format_joules_within(phase.energy_j, phase.u95_absolute_j),
+            format_ns(None if phase.duration_s is None else phase.duration_s * 1e9),
+            format_watts(phase.power_w_mean),
+        )
+        for name, phase in (energy.phases or {}).items()
+    ]
+    return EnergyPart(
+        lines=tuple(energy_lines(energy)),
+        plot=interval_plot(plotted, from_zero=True) if plotted else None,
+        budget=budget if energy.is_measured else (),
+        phases=tuple(phases),
+    )
+
+
+def _operators(profile: ProfileResult) -> list[OperatorRow]:
+    total_ns = sum(one.typical_ns * one.count for one in profile.operators) or 1.0
+    return [
+        OperatorRow(
+            operator=one,
+            shown=format_ns(one.typical_ns) if one.typical_ns else "< 1 µs",
+            ratio=one.typical_ns * one.count / total_ns,
+        )
+        for one in profile.operators
+    ]

@@ -1,0 +1,64 @@
+"""The traces of a run as tables: for those who cannot see the charts, and for print."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.report.charts import SENSOR_PANELS, panel_sensors
+from edgebench.host.series.envelope import Envelope, even_edges
+from edgebench.host.series.run_series import RunSeries
+from edgebench.host.show.units import ABSENT, format_ns, format_watts
+
+ROW_COUNT = 20
+"""Intervals of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTable:
+    """One trace by intervals of time: lowest, mean and highest value of each."""
+
+    title: str
+    rows: tuple[tuple[str, str, str, str], ...]
+    """Begin of the interval, lowest, mean and highest value."""
+
+
+def trace_tables(series: RunSeries) -> list[TraceTable]:
+    """A table of each trace that the charts of this run show."""
+    edges_s = even_edges(*series.span_s, ROW_COUNT)
+    tables: list[TraceTable] = []
+    if series.latency is not None and len(series.latency.start_s):
+        tables.append(_table("Latency", series.latency.points.envelope(edges_s), "ns"))
+    for one in series.power:
+        if len(one.begin_s):
+            own_s = edges_s
+            if series.power_apart is not None:
+                own_s = even_edges(float(one.begin_s[0]), float(one.end_s[-1]), ROW_COUNT)
+            tables.append(_table(f"Power, {one.channel}", one.envelope(own_s), "w"))
+    for panel in SENSOR_PANELS:
+        for name, points in panel_sensors(series, panel).items():
+            tables.append(_table(f"{panel.title}, {name}", points.envelope(edges_s), panel.unit))
+    return tables
+
+
+def _table(title: str, envelope: Envelope, unit: str) -> TraceTable:
+    rows = [
+        (f"{begin_s:.6g} s", _shown(low, unit), _shown(mean, unit), _shown(high, unit))
+        for begin_s, low, mean, high in zip(
+            envelope.edges_s[:-1], envelope.low, envelope.mean, envelope.high, strict=True
+        )
+    ]
+    return TraceTable(title, tuple(rows))
+
+
+def _shown(value: float, unit: str) -> str:
+    if not np.isfinite(value):
+        return ABSENT
+    if unit == "ns":
+        return format_ns(value)
+    if unit == "w":
+        return format_watts(value)
+    if unit == "hz":
+        return f"{value / 1e9:.3f} GHz"
+    return f"{value:.1f} °C" if unit == "c" else f"{value:.1%}"

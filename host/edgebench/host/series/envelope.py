@@ -1,0 +1,70 @@
+"""Lowest, mean and highest value of a trace in each of many intervals: for pictures only.
+
+A mean of many samples hides what a peak is, and every tenth sample may miss it: a picture needs all
+three. Energy is never computed from these; that is done from the samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Envelope:
+    """A trace by interval; NaN in all three columns where an interval has no value."""
+
+    edges_s: Floats
+    """Edges of the intervals, ascending, shape (k + 1,)."""
+    low: Floats
+    """Lowest value of each interval, shape (k,)."""
+    mean: Floats
+    """Mean of each interval, shape (k,)."""
+    high: Floats
+    """Highest value of each interval, shape (k,)."""
+
+    @property
+    def count(self) -> int:
+        """Number of intervals, k."""
+        return len(self.mean)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Values at instants."""
+
+    time_s: Floats
+    """Times, ascending, shape (n,)."""
+    value: Floats
+    """Values, shape (n,)."""
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def envelope(self, edges_s: Floats) -> Envelope:
+        """Lowest, mean and highest value in each interval.
+
+        Args:
+            edges_s: Edges, ascending, shape (k + 1,), k >= 1; an interval has its first edge and
+                not its last one, the last interval both.
+        """
+        bounds = np.searchsorted(self.time_s, edges_s)
+        bounds[-1] = np.searchsorted(self.time_s, edges_s[-1], side="right")
+        counts = np.diff(bounds)
+        low, mean, high = (np.full(len(counts), np.nan) for _ in range(3))
+        if (filled := counts > 0).any():
+            # Where intervals without a value are left out, each one ends where the next begins.
+            inside, starts = self.value[: bounds[-1]], bounds[:-1][filled]
+            low[filled] = np.minimum.reduceat(inside, starts)
+            mean[filled] = np.add.reduceat(inside, starts) / counts[filled]
+            high[filled] = np.maximum.reduceat(inside, starts)
+        return Envelope(edges_s, low, mean, high)
+
+
+def even_edges(begin_s: float, end_s: float, count: int) -> Floats:
+    """Edges of `count` intervals of the same length, shape (count + 1,)."""
+    return np.linspace(begin_s, end_s, count + 1)

@@ -1,0 +1,384 @@
+"""All traces of one run on one clock.
+
+Zero is the start of the first inference that counts, on the device's clock. What the meter recorded
+is on the same axis where its clock was aligned with the device's; elsewhere it has an axis of its
+own, from its first sample on, and the reason is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from edgebench.host.analysis.energy.outline import PowerOutline
+from edgebench.host.analysis.energy.sync.alignment import ClockLine
+from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.run import Run
+from edgebench.host.series.envelope import Envelope, Floats, Points
+from edgebench.host.store.files import read_queries, read_record, read_telemetry
+from edgebench.host.store.layout import POWER_FILE, QUERIES_FILE
+from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.power_outline import read_outline
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase, RunRecord, TargetRecord
+from edgebench.protocol.spec import samples_per_query
+
+_ENDS = {phase.value for phase in Phase} | {IDLE_ENDED}
+"""Kinds of events at which a phase ends."""
+
+
+class SpanKind(Enum):
+    """What a stretch of a run is."""
+
+    PHASE = "phase"
+    WINDOW = "window"
+    """Inferences that the device timed as a whole."""
+    THROTTLED = "throttled"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a run."""
+
+    kind: SpanKind
+    name: str
+    """Name of the phase; number of the window; cause of the throttling."""
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LatencySeries:
+    """Latency of each inference, the warm-up included."""
+
+    start_s: Floats
+    """Start of each invocation, shape (n,)."""
+    latency_ns: Floats
+    """Duration of each invocation, shape (n,)."""
+    warmup_count: int
+    """Inferences, from the first, that do not count."""
+
+    @property
+    def points(self) -> Points:
+        """The inferences as a trace."""
+        return Points(self.start_s, self.latency_ns)
+
+    @property
+    def steady_ns(self) -> Floats:
+        """Latencies that count."""
+        return self.latency_ns[self.warmup_count :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuerySeries:
+    """Queries that count, of several inferences each, or with a time at which they are due."""
+
+    due_s: Floats
+    """Time from which the latency of a query counts, shape (q,)."""
+    end_s: Floats
+    """Time of its last output, shape (q,)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerSeries:
+    """Power of one channel of the meter, by blocks of samples; all columns have shape (k,)."""
+
+    channel: str
+    begin_s: Floats
+    end_s: Floats
+    low_w: Floats
+    mean_w: Floats
+    high_w: Floats
+
+    def envelope(self, edges_s: Floats) -> Envelope:
+        """Lowest, mean and highest power of each interval, for a picture.
+
+        A block belongs to the interval that its middle is in; an interval without one is part of
+        a longer block, and has its values.
+
+        Args:
+            edges_s: Edges, ascending, shape (k + 1,), k >= 1.
+        """
+        middle_s = (self.begin_s + self.end_s) / 2
+        low = Points(middle_s, self.low_w).envelope(edges_s).low
+        high = Points(middle_s, self.high_w).envelope(edges_s).high
+        weight_s = self.end_s - self.begin_s
+        energy_j = Points(middle_s, self.mean_w * weight_s).envelope(edges_s)
+        time_s = Points(middle_s, weight_s).envelope(edges_s)
+        with np.errstate(invalid="ignore"):
+            mean = energy_j.mean / time_s.mean
+        centre_s = (edges_s[:-1] + edges_s[1:]) / 2
+        block = np.searchsorted(self.begin_s, centre_s, side="right") - 1
+        is_open = np.isnan(mean) & (block >= 0)
+        is_open[is_open] = centre_s[is_open] < self.end_s[block[is_open]]
+        for values, own in ((low, self.low_w), (mean, self.mean_w), (high, self.high_w)):
+            values[is_open] = own[block[is_open]]
+        return Envelope(edges_s, low, mean, high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSeries:
+    """Everything that a run recorded over time; seconds on the device's clock."""
+
+    latency: LatencySeries | None = None
+    """None where no single inference was timed, or no time is claimed."""
+    queries: QuerySeries | None = None
+    """None where a query is one inference or all of them, or its latency is not known."""
+    sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
+    """Telemetry by the sensor's name, whose suffix is the unit."""
+    spans: tuple[Span, ...] = ()
+    power: tuple[PowerSeries, ...] = ()
+    """Channels whose sum is the power of the run's energy; all of them where it has none."""
+    power_apart: str | None = None
+    """Why the power is on a clock of its own; None where it is on that of the run."""
+
+    def named(self, suffix: str) -> dict[str, Points]:
+        """Sensors whose names end like this, as `temp_c`."""
+        return {name: points for name, points in self.sensors.items() if name.endswith(suffix)}
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """Begin and end of everything that is on the clock of the run."""
+        times = [time_s for span in self.spans for time_s in (span.begin_s, span.end_s)]
+        if self.latency is not None and len(self.latency.start_s):
+            times += [float(self.latency.start_s[0]), float(self.latency.start_s[-1])]
+        for points in self.sensors.values():
+            times += [float(points.time_s[0]), float(points.time_s[-1])]
+        if self.power_apart is None:
+            for one in self.power:
+                if len(one.begin_s):
+                    times += [float(one.begin_s[0]), float(one.end_s[-1])]
+        return (min(times), max(times)) if times else (0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerDetail:
+    """How fine the blocks of power may be, where a picture's are not fine enough."""
+
+    rate_hz: float
+    """Most blocks a second …"""
+    count: int
+    """… and most blocks of a channel."""
+
+
+def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) -> RunSeries:
+    """All traces of a stored run.
+
+    Args:
+        directory: Directory of the run.
+        run: The run in it.
+        detail: Read all samples of the power for blocks as fine as this; None: the outline, which
+            is enough for a picture.
+
+    Raises:
+        RunDamaged: a file of the run is not readable.
+    """
+    record = read_record(directory)
+    times = _RunTimes(directory, run, record)
+    power, apart = _power(directory, run.metrics.energy, times.zero_ns, detail)
+    return RunSeries(
+        latency=times.latency(),
+        queries=times.queries(run),
+        sensors=_sensors(read_telemetry(directory, record.telemetry), times.zero_ns),
+        spans=(*_phases(record.events, times.zero_ns), *times.windows(), *_throttled(run)),
+        power=power,
+        power_apart=apart,
+    )
+
+
+class _RunTimes:
+    """Zero of a run's clock, and what its device timed."""
+
+    def __init__(self, directory: Path, run: Run, record: RunRecord) -> None:
+        self._target = record.target
+        self._is_timed = run.metrics.instructions_per_inference is None
+        path = directory / QUERIES_FILE
+        self._queries = read_queries(directory) if path.exists() else None
+        self._first_row = run.metrics.warmup.query_count if run.metrics.warmup else 0
+        self.zero_ns = self._zero_ns(record.events)
+
+    def _zero_ns(self, events: Sequence[Event]) -> int:
+        if self._queries is not None and len(self._queries) > self._first_row:
+            return int(self._queries.start_ns[self._first_row])
+        if self._target is not None and self._target.windows:
+            return self._target.windows[0].begin_ns
+        return events[0].time_ns if events else 0
+
+    def latency(self) -> LatencySeries | None:
+        if (queries := self._queries) is not None:
+            start_s = (queries.invoke_start_ns - self.zero_ns) / 1e9
+            return LatencySeries(start_s, queries.invoke_ns.astype(np.float64), self._first_row)
+        if self._target is None or not self._target.inference_ticks or not self._is_timed:
+            return None
+        return _target_latency(self._target, self.zero_ns)
+
+    def queries(self, run: Run) -> QuerySeries | None:
+        if run.metrics.end_to_end_ns is None or run.spec.scenario.traits.is_single:
+            return None
+        trace, first = self._queries, self._first_row
+        took_ns = None if trace is None else trace.query_ns(run.spec, first)
+        if trace is None or took_ns is None:
+            return None
+        group = samples_per_query(run.spec)
+        due_ns = trace.scheduled_ns[first::group][: len(took_ns)]
+        due_s = (due_ns - self.zero_ns) / 1e9
+        return QuerySeries(due_s, (due_ns + took_ns - self.zero_ns) / 1e9)
+
+    def windows(self) -> list[Span]:
+        target = self._target
+        return [
+            Span(
+                SpanKind.WINDOW,
+                str(number),
+                (window.begin_ns - self.zero_ns) / 1e9,
+                (window.end_ns - self.zero_ns) / 1e9,
+            )
+            for number, window in enumerate(target.windows if target else (), 1)
+        ]
+
+
+def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
+    """Inferences that the target timed, one after the other from the begin of each window."""
+    rates_hz = {window.tick_rate_hz for window in target.windows}
+    [rate_hz] = rates_hz if len(rates_hz) == 1 else [None]
+    if rate_hz is None:
+        return None
+    ticks = np.array(target.inference_ticks, np.float64)
+    starts: list[Floats] = []
+    first = 0
+    for window in target.windows:
+        own = ticks[first : first + window.count]
+        begin_s = (window.begin_ns - zero_ns) / 1e9
+        starts.append(begin_s + np.concatenate([[0.0], np.cumsum(own)])[: len(own)] / rate_hz)
+        first += window.count
+    start_s = np.concatenate(starts)
+    return LatencySeries(start_s, ticks[: len(start_s)] / rate_hz * 1e9, 0)
+
+
+def _sensors(telemetry: TelemetryTrace, zero_ns: int) -> dict[str, Points]:
+    return {
+        name: Points((series.time_ns - zero_ns) / 1e9, series.value)
+        for name, series in telemetry.series.items()
+    }
+
+
+def _phases(events: Iterable[Event], zero_ns: int) -> list[Span]:
+    ends = [event for event in events if event.kind in _ENDS]
+    return [
+        Span(
+            SpanKind.PHASE,
+            event.kind,
+            (event.time_ns - zero_ns) / 1e9,
+            (following.time_ns - zero_ns) / 1e9,
+        )
+        for event, following in pairwise(ends)
+        if event.kind != IDLE_ENDED
+    ]
+
+
+def _throttled(run: Run) -> list[Span]:
+    thermal = run.metrics.thermal
+    if thermal is None:
+        return []
+    cause = thermal.cause or thermal.state.value
+    return [
+        Span(SpanKind.THROTTLED, cause, begin_s, end_s)
+        for begin_s, end_s in thermal.throttled_spans_s
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class MeterAxis:
+    """Where the samples of a meter are on the axis of its run."""
+
+    channels: tuple[str, ...]
+    """Channels whose sum is the power of the run's energy; all of them where it has none."""
+    line: ClockLine
+    zero_ns: int
+    """Zero of the axis, on the clock that the line leads to."""
+    apart: str | None
+    """Why the axis is one of its own, from the first sample on; None where it is the run's."""
+
+    @classmethod
+    def of(cls, file: PowerFile, energy: EnergyResult, zero_ns: int) -> MeterAxis:
+        """The axis of a recording beside a run whose zero is at this time of the device."""
+        names = energy.channels or tuple(one.name for one in file.header.capability.channels)
+        names = tuple(name for name in names if file.facts.of(name))
+        sync = energy.sync
+        if sync is None or sync.reference_ns is None or sync.offset_ns is None:
+            apart = energy.refused or "the meter's clock was not aligned with that of the device"
+            zero_ns = min((file.span_ns(name)[0] for name in names), default=0)
+            return cls(names, ClockLine(zero_ns, 0.0), zero_ns, apart)
+        line = ClockLine(sync.reference_ns, sync.offset_ns, (sync.slope_ppm or 0.0) / 1e6)
+        return cls(names, line, zero_ns, None)
+
+    def seconds(self, meter_ns: NDArray[np.int64]) -> Floats:
+        """Times of the meter on this axis, of the same shape."""
+        return (self.line.to_device(meter_ns) - self.zero_ns) / 1e9
+
+    def meter_ns(self, time_s: float) -> int:
+        """A time of this axis on the meter's clock."""
+        return int(self.line.to_meter(self.zero_ns + round(time_s * 1e9)))
+
+
+def read_power_samples(
+    directory: Path, run: Run, begin_s: float | None, end_s: float | None
+) -> dict[str, Points]:
+    """Every sample of the meter between two times of the run, by channel.
+
+    Args:
+        directory: Directory of the run.
+        run: The run in it.
+        begin_s: First time; None: from the begin of the recording.
+        end_s: Last time; None: to its end.
+
+    Raises:
+        RunDamaged: a file of the run is not readable.
+    """
+    energy = run.metrics.energy
+    if energy is None or not (directory / POWER_FILE).exists():
+        return {}
+    file = PowerFile.open(directory)
+    axis = MeterAxis.of(file, energy, _RunTimes(directory, run, read_record(directory)).zero_ns)
+    begin_ns, end_ns = (None if one is None else axis.meter_ns(one) for one in (begin_s, end_s))
+    found = {name: file.samples(name, begin_ns, end_ns) for name in axis.channels}
+    return {name: Points(axis.seconds(time_ns), watts) for name, (time_ns, watts) in found.items()}
+
+
+def _power(
+    directory: Path, energy: EnergyResult | None, zero_ns: int, detail: PowerDetail | None
+) -> tuple[tuple[PowerSeries, ...], str | None]:
+    """Channels of the meter, and why they are on a clock of their own."""
+    if energy is None or not (directory / POWER_FILE).exists():
+        return (), None
+    file = PowerFile.open(directory)
+    axis = MeterAxis.of(file, energy, zero_ns)
+    outlines = [
+        (name, read_outline(file, name, _finest(file, name, detail))) for name in axis.channels
+    ]
+    return tuple(_power_series(name, one, axis) for name, one in outlines), axis.apart
+
+
+def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
+    """Most blocks of a channel; None: as a picture needs them."""
+    if detail is None:
+        return None
+    begin_ns, end_ns = file.span_ns(channel)
+    return max(1, min(detail.count, int((end_ns - begin_ns) / 1e9 * detail.rate_hz)))
+
+
+def _power_series(name: str, outline: PowerOutline, axis: MeterAxis) -> PowerSeries:
+    return PowerSeries(
+        name,
+        axis.seconds(outline.begin_ns),
+        axis.seconds(outline.end_ns),
+        outline.low_w,
+        outline.mean_w,
+        outline.high_w,
+    )

@@ -1,0 +1,186 @@
+"""The addresses of the page; nothing in them leads to a file but the id of a stored run.
+
+    /                   the page, with /app.js and /app.css
+    /events             changes of the overview, as server-sent events
+    /state.json         the overview as one document
+    /runs/ID            a stored run, as `edgebench show` prints it
+    /runs/ID/report     its report, made when it is asked for
+    /history            stored runs of ?model= on ?device=
+
+Source of the event stream: https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from edgebench.host.report.page import find_reported, run_report
+from edgebench.host.serve.feed import Feed, Subscriber
+from edgebench.host.serve.pages import history_table, page, printed
+from edgebench.host.serve.rows import run_row
+from edgebench.host.show.page import run_page
+from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.index import list_runs
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import EdgebenchError, StoreError
+
+HEARTBEAT_S = 10.0
+"""Longest time without a byte, so that a connection which is cut is noticed."""
+SEND_TIMEOUT_S = 10.0
+"""Longest wait for a browser that does not read."""
+RETRY_MS = 2000
+"""Pause after which a browser connects again."""
+MAX_HISTORY = 200
+REPORT_POLICY = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""A report is one file with a script of its own, which must not reach the rest of the page."""
+_STATIC = Path(__file__).parent / "static"
+
+
+class EventStream(Response):
+    """Server-sent events of one browser."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(media_type="text/event-stream")
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what comes until the browser is gone, or too slow."""
+        del scope
+        with self._feed.subscribed() as subscriber:
+            leaving = asyncio.create_task(_end_with(receive, subscriber))
+            headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            body = b"retry: %d\n\n" % RETRY_MS
+            try:
+                while not subscriber.is_over:
+                    part = {"type": "http.response.body", "body": body, "more_body": True}
+                    await asyncio.wait_for(send(part), SEND_TIMEOUT_S)
+                    message = await subscriber.next(HEARTBEAT_S)
+                    body = b":\n\n" if message is None else b"data: " + message + b"\n\n"
+                await asyncio.wait_for(
+                    send({"type": "http.response.body", "body": b""}), SEND_TIMEOUT_S
+                )
+            except asyncio.TimeoutError:
+                return  # the server cuts off an answer that has no end
+            finally:
+                leaving.cancel()
+
+
+async def _end_with(receive: Receive, subscriber: Subscriber) -> None:
+    """End a subscription with its connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    subscriber.end()
+
+
+def new_app(store: Store, feed: Feed) -> Starlette:
+    """The application.
+
+    Args:
+        store: Store of the runs.
+        feed: Changes of the overview.
+    """
+    making = asyncio.Lock()  # reports one after another: each takes a second of a CPU
+
+    async def front(_: Request) -> Response:
+        return HTMLResponse((_STATIC / "index.html").read_text("utf-8"))
+
+    async def script(_: Request) -> Response:
+        text = (_STATIC / "app.js").read_text("utf-8")
+        return Response(text, media_type="text/javascript")
+
+    async def style(_: Request) -> Response:
+        return Response((_STATIC / "app.css").read_text("utf-8"), media_type="text/css")
+
+    async def events(_: Request) -> Response:
+        if feed.is_full:
+            return PlainTextResponse("too many browsers look on\n", 503)
+        return EventStream(feed)
+
+    async def state(_: Request) -> Response:
+        return Response(await feed.whole(), media_type="application/json")
+
+    async def one_run(request: Request) -> Response:
+        run_id = request.path_params["run_id"]
+        return HTMLResponse(await asyncio.to_thread(_run_html, store, run_id))
+
+    async def report(request: Request) -> Response:
+        async with making:
+            made = await asyncio.to_thread(_report_html, store, request.path_params["run_id"])
+        return HTMLResponse(made, headers={"content-security-policy": REPORT_POLICY})
+
+    async def history(request: Request) -> Response:
+        device, model = (request.query_params.get(name, "") for name in ("device", "model"))
+        return HTMLResponse(await asyncio.to_thread(_history_html, store, device, model))
+
+    return Starlette(
+        routes=[
+            Route("/", front),
+            Route("/app.js", script),
+            Route("/app.css", style),
+            Route("/events", events),
+            Route("/state.json", state),
+            Route("/runs/{run_id}", one_run),
+            Route("/runs/{run_id}/report", report),
+            Route("/history", history),
+        ]
+    )
+
+
+def _run_html(store: Store, run_id: str) -> str:
+    """The page of a run.
+
+    Raises:
+        HTTPException: no run has this id, or it cannot be read.
+    """
+    if not store.has(run_id):
+        raise HTTPException(404, "no such run")
+    try:
+        run, added = store.run(run_id), read_annotations(store.directory(run_id))
+    except StoreError as exc:
+        raise HTTPException(500, str(exc)) from exc
+    link = f'<p><a href="/runs/{run_id}/report">report with charts</a></p>'
+    return page(f"run {run_id}", link + printed(run_page(run, added=added)))
+
+
+def _report_html(store: Store, run_id: str) -> str:
+    """The report of a run.
+
+    Raises:
+        HTTPException: no run has this id, or it cannot be read.
+    """
+    if not store.has(run_id):
+        raise HTTPException(404, "no such run")
+    try:
+        return run_report(find_reported(store, [run_id]))
+    except EdgebenchError as exc:
+        raise HTTPException(500, str(exc)) from exc
+
+
+def _history_html(store: Store, device: str, model: str) -> str:
+    """The newest runs of a model on a device.
+
+    Raises:
+        HTTPException: there are none, or the store cannot be read.
+    """
+    try:
+        found = [one for one in list_runs(store) if (one.device, one.model) == (device, model)]
+        newest = found[: -MAX_HISTORY - 1 : -1]
+        rows = [run_row(one, store.run(one.run_id)) for one in newest]
+    except StoreError as exc:
+        raise HTTPException(500, str(exc)) from exc
+    if not rows:
+        raise HTTPException(404, "no such runs")
+    return page(f"{model} on {device}", history_table(rows))

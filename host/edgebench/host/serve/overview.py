@@ -1,0 +1,176 @@
+"""What the page shows, read from the files of store and farm; and what of it has changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Union
+
+from edgebench.host.devices.farm import Farm, load_farm
+from edgebench.host.devices.files import HostFiles
+from edgebench.host.devices.health import HealthFiles
+from edgebench.host.result.campaign import CampaignProgress
+from edgebench.host.result.run import Run
+from edgebench.host.serve.rows import (
+    CampaignRow,
+    DeviceRow,
+    LaneRow,
+    RunRow,
+    campaign_row,
+    device_rows,
+    lane_row,
+    run_row,
+)
+from edgebench.host.store.index import RunFilter, RunSummary, list_runs
+from edgebench.host.store.layout import Store
+from edgebench.host.store.live import LiveReader, utc_now
+from edgebench.protocol.errors import EdgebenchError, StoreError
+
+MAX_RUNS = 50
+"""Newest runs on the page."""
+WHOLE_S = 30.0
+"""Interval at which everything is read again, as changes of tags or labels are told by no file."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteRow:
+    """Something that cannot be shown, and why."""
+
+    text: str
+
+
+Row = Union[LaneRow, DeviceRow, CampaignRow, RunRow, NoteRow]
+Sections = Mapping[str, Mapping[str, Row]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewSources:
+    """Where it is read from; none of it is a device."""
+
+    store: Store
+    files: HostFiles
+    health: HealthFiles
+    farm: Path
+    campaigns: Callable[[], Sequence[CampaignProgress]]
+
+
+class Overview:
+    """Rows of all sections; of one thread at a time."""
+
+    def __init__(self, sources: OverviewSources) -> None:
+        self._sources = sources
+        self._live = LiveReader(sources.store)
+        self._rows: dict[str, Mapping[str, Row]] = {}
+        self._runs: dict[RunSummary, RunRow] = {}
+        self._farm = Farm()
+        self._stamp: object = None
+        """What tells that a run has ended or a command has."""
+        self._read_s = 0.0
+
+    def refresh(self) -> bytes | None:
+        """Read what has changed; a message about that, or None where nothing has."""
+        before = dict(self._rows)
+        is_live_changed = self._live.poll()
+        stamp = self._ended_stamp()
+        is_old = stamp != self._stamp or time.monotonic() - self._read_s > WHOLE_S
+        if is_live_changed or not self._rows:
+            self._rows["lanes"] = {
+                f"{name}/{device}": lane_row(source.command, state)
+                for name, source in self._live.sources.items()
+                if not source.is_over and source.command is not None
+                for device, state in source.devices.items()
+            }
+        if is_old:
+            self._stamp, self._read_s = stamp, time.monotonic()
+            self._read_files()
+        changed = {
+            section: {
+                key: None if row is None else asdict(row)
+                for key, row in _changes(before.get(section, {}), rows).items()
+            }
+            for section, rows in self._rows.items()
+        }
+        told = {section: rows for section, rows in changed.items() if rows}
+        return _message(told, is_whole=False) if told else None
+
+    def whole(self) -> bytes:
+        """A message with everything, as it was read last."""
+        sections = {
+            section: {key: asdict(row) for key, row in rows.items()}
+            for section, rows in self._rows.items()
+        }
+        return _message(sections, is_whole=True)
+
+    def _ended_stamp(self) -> tuple[object, ...]:
+        """Changes when a run begins or ends, or a command does, or a run is stored otherwise."""
+        sources = self._live.sources
+        states = tuple(
+            (name, source.is_over, device, state.number, state.stored_count, state.failed_count)
+            for name, source in sources.items()
+            for device, state in source.devices.items()
+        )
+        changed_ns = 0
+        with suppress(OSError):
+            changed_ns = os.stat(self._sources.store.runs).st_mtime_ns
+        return (*states, changed_ns)
+
+    def _read_files(self) -> None:
+        """Read devices, campaigns and runs; of what cannot be read, a note says why."""
+        notes: dict[str, Row] = {}
+
+        def attempt(section: str, read: Callable[[], Mapping[str, Row]]) -> None:
+            try:
+                self._rows[section] = read()
+            except EdgebenchError as exc:
+                self._rows.setdefault(section, {})
+                notes[section] = NoteRow(str(exc))
+
+        attempt("runs", self._run_rows)
+        attempt("campaigns", self._campaign_rows)
+        try:
+            self._farm = load_farm(self._sources.farm)
+        except EdgebenchError as exc:  # the devices are there all the same
+            notes["farm"] = NoteRow(str(exc))
+        attempt("devices", self._device_rows)
+        self._rows["notes"] = notes
+
+    def _run_rows(self) -> Mapping[str, Row]:
+        summaries = list_runs(self._sources.store, RunFilter(last=MAX_RUNS))
+        self._runs = {
+            one: self._runs.get(one) or run_row(one, self._run(one.run_id)) for one in summaries
+        }
+        return {one.run_id: row for one, row in self._runs.items()}
+
+    def _run(self, run_id: str) -> Run | None:
+        try:
+            return self._sources.store.run(run_id)
+        except StoreError:
+            return None
+
+    def _campaign_rows(self) -> Mapping[str, Row]:
+        now = utc_now()
+        return {one.summary.id: campaign_row(one, now) for one in self._sources.campaigns()}
+
+    def _device_rows(self) -> Mapping[str, Row]:
+        known = self._sources.files.devices()
+        lanes = [row for row in self._rows.get("lanes", {}).values() if isinstance(row, LaneRow)]
+        health = [(device, self._sources.health.of(device)) for device in known]
+        return {**device_rows(health, self._farm, lanes)}
+
+
+def _changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> dict[str, Row | None]:
+    """Rows that are new or have changed; None in the place of those that are gone."""
+    changed: dict[str, Row | None] = {
+        key: row for key, row in after.items() if before.get(key) != row
+    }
+    return changed | dict.fromkeys(before.keys() - after.keys())
+
+
+def _message(sections: object, *, is_whole: bool) -> bytes:
+    told = {"at_utc": utc_now(), "is_whole": is_whole, "sections": sections}
+    return json.dumps(told, separators=(",", ":")).encode()

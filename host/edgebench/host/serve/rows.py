@@ -1,0 +1,310 @@
+"""Rows of the page: what a browser gets of devices, campaigns and runs, formatted for people.
+
+A browser compares and counts nothing but time. Whatever is text in a row is shown as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from edgebench.host.devices.farm import Farm
+from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
+from edgebench.host.devices.health import DeviceHealth
+from edgebench.host.result.campaign import CampaignProgress
+from edgebench.host.result.energy import SYNTHETIC
+from edgebench.host.result.metrics import GROSS_ENERGY, headline
+from edgebench.host.result.run import Run
+from edgebench.host.show.tables import REFUSED
+from edgebench.host.show.units import (
+    ABSENT,
+    format_bytes,
+    format_half_width,
+    format_joules_within,
+    format_metric,
+    format_watts,
+    half_width_of,
+)
+from edgebench.host.store.index import RunSummary
+from edgebench.host.store.live import LiveCommand, LiveDevice
+from edgebench.protocol.record import PhaseProgress, ProgressUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneRow:
+    """A device on which a command measures."""
+
+    device: str
+    command: str
+    """Command, with its machine and process."""
+    campaign: str | None
+    state: str
+    reason: str
+    title: str
+    """The run in progress: model, runtime, settings."""
+    number: int
+    count: int
+    phase: str
+    reached: str
+    temperature: str
+    clock: str
+    power: str
+    stored_count: int
+    failed_count: int
+    run_id: str | None
+    run_begun_utc: str | None
+    phase_begun_utc: str | None
+    expected_s: float | None
+    runs_left_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRow:
+    """A device that this host is paired with, or that a command measures on."""
+
+    device: str
+    address: str
+    labels: str
+    meter: str
+    used_by: str
+    """Commands that measure on it; those that append to this store."""
+    health: str
+    """`well`, `failures`, `quarantined`, or `unknown` where nothing was ever heard of it."""
+    remark: str
+    seen_utc: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignLaneRow:
+    """A device of a campaign."""
+
+    device: str
+    state: str
+    measured_count: int
+    failed_count: int
+    left_count: int
+    left_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow:
+    """A campaign."""
+
+    name: str
+    created_utc: str
+    is_running: bool
+    run_count: int
+    measured_count: int
+    failed_count: int
+    left_count: int
+    left_s: float | None
+    """Expected time when the row was made; it counts the runs in progress as not begun."""
+    at_utc: str
+    """When the row of a campaign that runs was made."""
+    lanes: tuple[CampaignLaneRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A stored run."""
+
+    run_id: str
+    created_utc: str
+    device: str
+    model: str
+    runtime: str
+    scenario: str
+    number: str
+    """Its headline with half the width of the 95 % interval, `refused`, or absent."""
+    metric: str
+    """Name of that number."""
+    energy: str
+    verdict: str
+    """State, which a page may colour."""
+    remark: str
+    """Rest of the verdict: what nobody watched, that it is simulated, why it failed."""
+    tags: str
+
+
+def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
+    """The row of a device, as its command has told."""
+    on = f" on {device.runtime}" if device.runtime else ""
+    settings = f", {device.settings}" if device.settings else ""
+    return LaneRow(
+        device=device.device,
+        command=f"{command.name} on {command.host}, process {command.pid}",
+        campaign=command.campaign,
+        state=device.state.replace("_", " "),
+        reason=device.reason,
+        title=f"{device.model}{on}{settings}",
+        number=device.number,
+        count=device.count,
+        phase=device.phase.value.replace("_", " ") if device.phase else "",
+        reached=_reached(device.reached) if device.reached else "",
+        temperature="" if device.temp_c is None else f"{device.temp_c:.1f} °C",
+        clock="" if device.freq_hz is None else f"{device.freq_hz / 1e9:.2f} GHz",
+        power=", ".join(_power(one.channel, one.power_w, device) for one in device.power),
+        stored_count=device.stored_count,
+        failed_count=device.failed_count,
+        run_id=device.run_id,
+        run_begun_utc=device.run_begun_utc,
+        phase_begun_utc=device.phase_begun_utc,
+        expected_s=device.expected_s,
+        runs_left_s=device.runs_left_s,
+    )
+
+
+def _power(channel: str, power_w: float, device: LiveDevice) -> str:
+    """Power of a channel, which is named where there are several."""
+    return f"{f'{channel} ' if len(device.power) > 1 else ''}{format_watts(power_w)}"
+
+
+def _reached(reached: PhaseProgress) -> str:
+    if reached.unit is ProgressUnit.BYTES:
+        return f"{format_bytes(reached.done)} of {format_bytes(reached.total)}"
+    return f"{reached.done} of {reached.total} {reached.unit.value}"
+
+
+def device_rows(
+    devices: Sequence[tuple[KnownDevice, DeviceHealth]], farm: Farm, lanes: Iterable[LaneRow]
+) -> dict[str, DeviceRow]:
+    """Rows of all devices by name: those that are known, and those that somebody measures on.
+
+    Args:
+        devices: Paired devices, with what is remembered of them.
+        farm: Labels and meters of the devices.
+        lanes: What commands measure now.
+    """
+    users: dict[str, list[str]] = {}
+    for lane in lanes:
+        users.setdefault(lane.device, []).append(lane.command)
+    rows: dict[str, DeviceRow] = {}
+    for known, health in devices:
+        entry = farm.device.get(known.name) or farm.entry(known)
+        rows[known.name] = DeviceRow(
+            device=known.name,
+            address=known.endpoint.address,
+            labels=", ".join(entry.labels),
+            meter=entry.meter or "",
+            used_by="; ".join(users.pop(known.name, [])),
+            health=_health(health),
+            remark=_remark(health),
+            seen_utc=health.last_seen_utc,
+        )
+    for name, used_by in users.items():
+        agent = rows.get(name.partition(SEAT_MARK)[0])
+        of_name = farm.device.get(name)
+        rows[name] = DeviceRow(
+            device=name,
+            address="this machine" if name == LOCAL_NAME else agent.address if agent else "",
+            labels=", ".join(of_name.labels) if of_name else "",
+            meter=(of_name.meter or "") if of_name else "",
+            used_by="; ".join(used_by),
+            health="unknown",
+            remark="",
+            seen_utc=None,
+        )
+    return rows
+
+
+def _health(health: DeviceHealth) -> str:
+    if health.is_quarantined:
+        return "quarantined"
+    if health.failure_count:
+        return "failures"
+    return "well" if health.last_seen_utc else "unknown"
+
+
+def _remark(health: DeviceHealth) -> str:
+    """Why it is in quarantine, or what failed last."""
+    if health.is_quarantined:
+        return health.quarantine_reason
+    return f"last failure: {health.events[-1].text}" if health.failure_count else ""
+
+
+def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
+    """The row of a campaign."""
+    one = progress.summary
+    return CampaignRow(
+        name=one.name,
+        created_utc=one.created_utc,
+        is_running=one.is_running,
+        run_count=one.run_count,
+        measured_count=one.measured_count,
+        failed_count=one.failed_count,
+        left_count=one.left_count,
+        left_s=one.left_s if one.is_running else None,
+        at_utc=at_utc if one.is_running else "",
+        lanes=tuple(
+            CampaignLaneRow(
+                device=f"{lane.device} of {lane.lab}" if lane.lab else lane.device,
+                state=": ".join(filter(None, (lane.state.replace("_", " "), lane.reason))),
+                measured_count=lane.measured_count,
+                failed_count=lane.failed_count,
+                left_count=lane.left_count,
+                left_s=lane.left_s,
+            )
+            for lane in progress.lanes
+        ),
+    )
+
+
+def run_row(summary: RunSummary, run: Run | None) -> RunRow:
+    """The row of a stored run.
+
+    Args:
+        summary: Its row in the index.
+        run: The run; None where its document cannot be read.
+    """
+    number, metric, energy = ABSENT, "", ""
+    remarks = [
+        summary.failure or "",
+        f"unwatched: {summary.unwatched}" if summary.unwatched else "",
+    ]
+    if run is not None:
+        remarks += ["simulated"] * run.simulated + ["emulated"] * run.emulated
+        if run.failure is None:
+            number, metric = _headline(run)
+            energy = _energy(run)
+    return RunRow(
+        run_id=summary.run_id,
+        created_utc=summary.created_utc,
+        device=summary.device,
+        model=summary.model,
+        runtime=summary.runtime,
+        scenario=summary.scenario.replace("_", " "),
+        number=number,
+        metric=metric,
+        energy=energy,
+        verdict=summary.verdict,
+        remark="; ".join(filter(None, remarks)),
+        tags=", ".join(summary.tags),
+    )
+
+
+def _headline(run: Run) -> tuple[str, str]:
+    """The number that a run is about, with its uncertainty; and its name."""
+    metric = headline(run)
+    name = metric.label.replace("_", " ")
+    if run.verdict.is_refused:
+        return REFUSED, name
+    energy = run.metrics.energy
+    if metric.path == GROSS_ENERGY and energy is not None:
+        return _energy(run), "energy per inference"
+    value, interval = metric.bounded_value(run), metric.interval(run)
+    if value is None:
+        return ABSENT, ""
+    shown = format_metric(metric, value, half_width_of(interval, value))
+    if metric.is_exact:
+        return shown, name
+    return f"{shown} {format_half_width(value, interval) if interval else '(no interval)'}", name
+
+
+def _energy(run: Run) -> str:
+    """Gross energy of an inference with its uncertainty; empty where there was no meter."""
+    if (energy := run.metrics.energy) is None:
+        return ""
+    if not energy.is_measured or run.verdict.is_refused or energy.gross_j_per_inference is None:
+        return REFUSED
+    shown = format_joules_within(energy.gross_j_per_inference, energy.u95_absolute_j)
+    return f"{shown}, synthetic" if energy.boundary == SYNTHETIC else shown

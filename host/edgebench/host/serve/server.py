@@ -1,0 +1,164 @@
+"""The server of the page: where it listens, and until when."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from edgebench.host.serve.feed import MAX_SUBSCRIBERS, Feed
+from edgebench.host.serve.overview import Overview, OverviewSources
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
+from edgebench.protocol.errors import UsageError
+
+INSTALL = install_command("serve", HOST_DISTRIBUTION)
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 7750
+MIN_TOKEN = 16
+"""Characters of a token that a user chooses: fewer can be guessed over a network."""
+TOKEN_BYTES = 24
+MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
+"""Connections at the same time; others are refused."""
+UNREAD_MS = 30_000
+"""Time after which the kernel cuts off a connection whose other side takes nothing."""
+STOP_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAddress:
+    """Where the page is, for those who may look at it."""
+
+    host: str
+    port: int
+    token: str | None
+
+    @property
+    def url(self) -> str:
+        """Address for a browser; with the token, if there is one."""
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        if self.host in ("0.0.0.0", "::"):
+            name = socket.gethostname()
+        query = f"?token={self.token}" if self.token else ""
+        return f"http://{name}:{self.port}/{query}"
+
+
+def serve(
+    sources: OverviewSources,
+    *,
+    host: str,
+    port: int,
+    token: str | None,
+    on_ready: Callable[[PageAddress], None],
+) -> None:
+    """Serve the page until Ctrl-C.
+
+    Args:
+        sources: What it shows.
+        host: Address to listen at. Any but this machine's loopback needs a token.
+        port: Port to listen at; 0: a free one.
+        token: Token of those who may look on; None: none on loopback, else a new one.
+        on_ready: Hears where it is.
+
+    Raises:
+        UsageError: the packages are missing, the token is too short or no word, or nobody can
+            listen at that address.
+    """
+    if find_spec("starlette") is None or find_spec("uvicorn") is None:
+        raise UsageError(f"the page needs the packages starlette and uvicorn: {INSTALL}")
+    from edgebench.host.serve.guard import is_loopback
+
+    if token is not None and (len(token) < MIN_TOKEN or not _is_word(token)):
+        raise UsageError(
+            f"token must be at least {MIN_TOKEN} letters, digits, - and _; got {len(token)} "
+            "characters"
+        )
+    if token is None and not is_loopback(host):
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+    listening = _listen(host, port)
+    with listening:
+        address = PageAddress(host=host, port=listening.getsockname()[1], token=token)
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_serve(sources, listening, address, on_ready))
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.replace("-", "a").replace("_", "a").isalnum()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        UsageError: nobody can listen there.
+    """
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            # Connections that are accepted have it, too.
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
+            made.bind(place)
+            made.listen(MAX_CONNECTIONS)
+        except BaseException:
+            made.close()
+            raise
+    except (OSError, OverflowError) as exc:
+        reason = getattr(exc, "strerror", None) or exc
+        raise UsageError(f"cannot listen at {host}, port {port}: {reason}") from exc
+    return made
+
+
+async def _serve(
+    sources: OverviewSources,
+    listening: socket.socket,
+    address: PageAddress,
+    on_ready: Callable[[PageAddress], None],
+) -> None:
+    import uvicorn
+
+    from edgebench.host.serve.app import new_app
+    from edgebench.host.serve.guard import PageGuard
+
+    feed = Feed(Overview(sources))
+    app = new_app(sources.store, feed)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            PageGuard(app, host=address.host, port=address.port, token=address.token),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_graceful_shutdown=2,
+        )
+    )
+
+    async def end_feed() -> None:
+        while not server.should_exit:
+            await asyncio.sleep(STOP_POLL_S)
+        feed.end()
+
+    def stop(_: asyncio.Task[None]) -> None:
+        server.should_exit = True
+
+    following, ending = asyncio.create_task(feed.follow()), asyncio.create_task(end_feed())
+    following.add_done_callback(stop)  # a defect of ours: better no page than one that stands still
+    on_ready(address)
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        for task in (following, ending):
+            task.cancel()
+    with suppress(asyncio.CancelledError):
+        await following

@@ -1,0 +1,185 @@
+"""What to do about a rule that a run broke, or that nobody could check.
+
+The sentence of a finding says what is wrong (`sentences`); this says what would make the next run
+better. An advice starts with a verb, and holds a command where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from edgebench.host.result.verdict import Finding, RuleOutcome
+
+_LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
+_ALONE = (
+    "end other programs on the device, or give the model CPUs of its own: edgebench bench MODEL "
+    "--cpus 2,3"
+)
+_ROOM = "end programs that take memory there, or measure a smaller model"
+_COOL = (
+    "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
+)
+_GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
+_SENSORS = (
+    "measure on the device itself, not in a virtual machine or container that hides its sensors"
+)
+_OPERATORS = "see which operator it is: edgebench bench MODEL --profile; or try --runtime all"
+_ACCURACY = (
+    "quantise the model again, with calibration data like its inputs; then edgebench bench MODEL "
+    "--accuracy DATASET"
+)
+_HARNESS = "read the throughput of a whole run instead: edgebench bench MODEL --scenario offline"
+_METER = (
+    "see which check failed in docs/meters.md, and check the meter: edgebench meters selftest METER"
+)
+_SYNC = "give the meter's clock a load to align with: edgebench bench MODEL --sync coded_load"
+
+ADVICE: Mapping[str, Mapping[str, str]] = {
+    "complete": {"": "let it end: edgebench bench MODEL"},
+    "real_time": {"": "measure on a real CPU: edgebench bench MODEL --on DEVICE"},
+    "real_device": {"": "measure on a real device: edgebench bench MODEL --on DEVICE"},
+    "enough_queries": {
+        "": _LONGER,
+        "max_duration": "allow more time, or ask for fewer queries: edgebench bench MODEL "
+        "--max-duration 60m, or --min-queries 100",
+    },
+    "enough_time": {
+        "": _LONGER,
+        "no_time": "wire the meter to the board's pin, see docs/bring-your-own-board.md; then "
+        "edgebench bench MODEL --meter METER",
+        "heard": "time it by a meter: edgebench bench --on BOARD --meter METER",
+    },
+    "enough_windows": {"": _LONGER},
+    "keeps_up": {"": "send fewer queries: edgebench bench MODEL --scenario server --qps N"},
+    "latency_target": {
+        "": "send fewer queries, or allow a longer latency: edgebench bench MODEL --scenario "
+        "server --qps N --target-latency 50ms",
+        "too_few": "measure more queries: edgebench bench MODEL --scenario server --qps N "
+        "--min-queries 10000",
+    },
+    "loadgen": {
+        "": "read why in the run's raw/ directory; most often it is too short: "
+        "edgebench bench MODEL --engine loadgen --duration 600s"
+    },
+    "finite_outputs": {
+        "": "give the model inputs that make sense: edgebench bench MODEL --inputs FILE.npz"
+    },
+    "dataset_complete": {
+        "": "allow the data set more time: edgebench bench MODEL --accuracy DATASET "
+        "--accuracy-limit 24h"
+    },
+    "accuracy_floor": {"": _ACCURACY},
+    "accuracy": {"": _ACCURACY},
+    "agreement": {
+        "": "try another runtime or no delegate: edgebench bench MODEL --runtime all",
+        "saturated": "quantise the weights to 7 bits, or use another runtime: edgebench bench "
+        "MODEL --runtime all",
+        "constant": "give the model inputs that change its outputs: edgebench bench MODEL --inputs "
+        "FILE.npz",
+    },
+    "agreement_of_all": {
+        "": "try another runtime or no delegate: edgebench bench MODEL --runtime all"
+    },
+    "delegation": {
+        "": "see which delegates the device has: edgebench devices; or measure without one: "
+        "edgebench bench MODEL"
+    },
+    "delegated_share": {
+        "": "see which operators stay on the CPU: edgebench bench MODEL --delegate D --profile"
+    },
+    "profile": {"": "profile on another runtime: edgebench bench MODEL --profile --runtime onnx"},
+    "harness_dominates": {"": _HARNESS},
+    "harness_share": {"": _HARNESS},
+    "binding_share": {
+        "": "use the number to compare, not as the model's own time; a larger model hides the "
+        "binding"
+    },
+    "steady_state": {
+        "": "measure for longer, and see docs/measurement.md: edgebench bench MODEL --duration "
+        "300s",
+        "levels": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus 2,3",
+        "switching": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus 2,3",
+        "slowdown": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
+        "too_few": _LONGER,
+    },
+    "steady_share": {"": "warm up for longer: edgebench bench MODEL --warmup 1000"},
+    "precision_floor": {"": _LONGER},
+    "precision": {"": _LONGER},
+    "spread": {"": _ALONE},
+    "block_stability": {"": f"{_ALONE}; or measure for longer: --duration 300s"},
+    "clock": {"": "let nothing set the device's clock during a run: timedatectl set-ntp false"},
+    "clock_drift": {
+        "": "let nothing set the device's clock during a run: timedatectl set-ntp false"
+    },
+    "frequency": {"": _GOVERNOR, "not_told": _SENSORS},
+    "scheduling": {
+        "": "choose CPUs that the agent may use, or start it as root for --priority realtime: "
+        "edgebench bench MODEL --cpus 0"
+    },
+    "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
+    "cpu_pressure": {"": _ALONE, "not_told": _SENSORS},
+    "cpu_share": {"": _ALONE, "too_short": _LONGER},
+    "memory_pressure": {"": _ROOM},
+    "memory": {"": _ROOM},
+    "swap": {"": _ROOM},
+    "thermal": {
+        "": _COOL,
+        "not_looked_at": "let it sample: edgebench bench MODEL --telemetry-rate 10",
+        "no_sensor": _SENSORS,
+    },
+    "interference": {
+        "": _ALONE,
+        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 2,3",
+    },
+    "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
+    "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
+    "cooldown": {"": _COOL},
+    "telemetry": {
+        "": "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate "
+        "2, or --cpus 2,3"
+    },
+    "known_model": {
+        "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "
+        "--on BOARD"
+    },
+    "inputs_read_back": {"": "look at the line to the board: edgebench bridge console BOARD"},
+    "window_range": {"": _LONGER},
+    "target_clock": {
+        "": "state the rate of the board's counter in its firmware, see docs/firmware.md; then "
+        "measure again: edgebench bench MODEL --on BOARD"
+    },
+    "meter": {"": _METER},
+    "energy_sync": {
+        "": _SYNC,
+        "not_seen": f"see whether the meter is wired to this device; then {_SYNC}",
+        "blind": f"see whether the meter is wired to this device; then {_SYNC}",
+    },
+    "energy_idle": {
+        "": "end other programs on the device, and let it rest for longer around each run: "
+        "edgebench bench MODEL --meter METER --idle 10s"
+    },
+    "energy_windows": {
+        "": "make the windows longer: edgebench bench MODEL --meter METER --duration 120s"
+    },
+    "energy": {
+        "": _METER,
+        "simulated": "measure with a real meter: edgebench bench MODEL --meter METER; which there "
+        "are: edgebench meters",
+    },
+    "run_count": {"": "make more runs: edgebench bench MODEL --runs 10"},
+    "between_runs_floor": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
+    "between_runs": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
+}
+"""By rule and reason; the one of the empty reason holds for all reasons that have none here."""
+
+
+def advice(finding: Finding) -> str | None:
+    """What to do about a finding; None where it passed, or nothing can be done.
+
+    Of a rule that nobody could check, only a reason of its own has one.
+    """
+    known = ADVICE.get(finding.id)
+    if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):
+        return None
+    is_failure = finding.outcome is RuleOutcome.FAIL
+    return known.get(finding.reason or "", known[""] if is_failure else None)

@@ -1,0 +1,250 @@
+"""Histories for the terminal: a picture of the points, the levels, and what changed with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from edgebench.host.analysis.history.history import (
+    History,
+    HistoryLevel,
+    HistoryOutcome,
+    HistoryPoint,
+    HistorySubject,
+)
+from edgebench.host.result.metrics import METRICS, Metric
+from edgebench.host.show.tables import PIPE_WIDTH, plain_table, text
+from edgebench.host.show.units import (
+    ABSENT,
+    format_change,
+    format_half_width,
+    format_metric,
+    half_width_of,
+)
+from edgebench.protocol.text import printable
+
+MAX_PICTURES = 4
+"""More histories are a table."""
+HEIGHT = 9
+"""Lines of a picture."""
+_LIST = ", "
+_STYLES = {
+    HistoryOutcome.STEADY: "green",
+    HistoryOutcome.BETTER: "green",
+    HistoryOutcome.WITHIN: "green",
+    HistoryOutcome.WORSE: "red",
+    HistoryOutcome.INCONCLUSIVE: "yellow",
+}
+_PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
+"""For terminals without such characters."""
+
+
+def histories_page(
+    histories: Sequence[History], width: int = PIPE_WIDTH, *, is_ascii: bool = False
+) -> Group:
+    """Each history with its picture; more than four in a table."""
+    if len(histories) > MAX_PICTURES:
+        note = "for a picture, choose at most four: --model, --device, --tag"
+        return Group(_table(histories), note)
+    return Group(*(part for one in histories for part in _page(one, width, is_ascii=is_ascii)))
+
+
+def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
+    metric = METRICS[history.metric]
+    lines = [f"{_name(history)}: {history.metric}", _counts(history)]
+    if len(history.points) > 1:
+        lines += ["", *_picture(history, metric, width), _legend(history), ""]
+    shown = [printable(line) for line in lines]
+    parts: list[RenderableType] = [
+        Text(line.translate(_PLAIN) if is_ascii else line, no_wrap=True, overflow="ellipsis")
+        for line in shown
+    ]
+    if history.levels:
+        parts.append(_levels_table(history, metric))
+    parts += [text(line) for line in _condition_lines(history)]
+    outcome = Text(history.outcome.value, style=_STYLES[history.outcome])
+    return [*parts, Text.assemble(outcome, f": {history.reason}"), ""]
+
+
+def _name(history: History) -> str:
+    subject = history.subject
+    return f"{subject.model} on {subject.device}, {subject.runtime}, {_settings(subject)}"
+
+
+def _settings(subject: HistorySubject) -> str:
+    threads = "" if subject.threads == 1 else f", {subject.threads} threads"
+    return f"{subject.scenario}{threads}{f', {subject.kind}' if subject.kind else ''}"
+
+
+def _counts(history: History) -> str:
+    points = history.points
+    if not points:
+        counts = "no points"
+    elif len(points) == 1:
+        counts = f"1 point, {points[0].created_utc[:10]}"
+    else:
+        days = f"{points[0].created_utc[:10]} to {points[-1].created_utc[:10]}"
+        counts = f"{len(points)} points, {days}"
+    asides = {
+        "suspect": history.suspect_count,
+        "invalid runs left out": history.refused_count,
+        "runs without this number": history.missing_count,
+        "older points not looked at": history.earlier_count,
+    }
+    return _LIST.join([counts, *(f"{count} {what}" for what, count in asides.items() if count)])
+
+
+@dataclass(frozen=True, slots=True)
+class _PictureColumn:
+    """What stands above one place of the time axis: one point, or several in a long history."""
+
+    points: Sequence[HistoryPoint]
+    level: HistoryLevel
+    is_change: bool
+    has_other_conditions: bool
+
+    @property
+    def value(self) -> float:
+        ordered = sorted(point.value for point in self.points)
+        return ordered[len(ordered) // 2]
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """From the lowest to the highest bound, or value where a point has no interval."""
+        bounds = [point.ci95 or (point.value, point.value) for point in self.points]
+        return min(low for low, _ in bounds), max(high for _, high in bounds)
+
+
+def _picture(history: History, metric: Metric, width: int) -> list[str]:
+    """The points in the order of time, with their intervals and levels; `HEIGHT` lines and one."""
+    values = [point.value for point in history.points]
+    least, most = min(values), max(values)
+    room = (most - least) / 2 or 0.005 * most
+    spans = [column.span for column in _columns(history, len(history.points))]
+    least = max(least - room, min(low for low, _ in spans))
+    most = min(most + room, max(high for _, high in spans))
+    if most == least:
+        least, most = least - room, most + room
+    ticks = {
+        row: format_metric(metric, most - (most - least) * row / (HEIGHT - 1), (most - least) / 20)
+        for row in (0, HEIGHT // 2, HEIGHT - 1)
+    }
+    margin = max(map(len, ticks.values()))
+    columns = _columns(history, max(1, width - margin - 3))
+    step = 2 if 2 * len(columns) <= width - margin - 3 else 1
+
+    def row_of(value: float) -> int:
+        place = (most - value) / (most - least) * (HEIGHT - 1)
+        return min(HEIGHT - 1, max(0, round(place)))
+
+    lines = [[" "] * (step * len(columns)) for _ in range(HEIGHT + 1)]
+    for number, column in enumerate(columns):
+        place = step * number
+        for beside in range(step):
+            lines[row_of(column.level.median)][place + beside] = "─"
+        low, high = column.span
+        for row in range(row_of(high), row_of(low) + 1):
+            lines[row][place] = "│"
+        is_suspect = any(point.is_suspect for point in column.points)
+        lines[row_of(column.value)][place] = "○" if is_suspect else "●"
+        if column.has_other_conditions:
+            lines[HEIGHT][place] = "◆"
+        if column.is_change:
+            lines[HEIGHT][place] = "▲"
+    drawn = [
+        f"{ticks.get(row, ''):>{margin}} ┤{''.join(line)}"
+        for row, line in enumerate(lines[:HEIGHT])
+    ]
+    return [*drawn, f"{'':>{margin}}  {''.join(lines[HEIGHT])}".rstrip()]
+
+
+def _columns(history: History, most: int) -> list[_PictureColumn]:
+    """The columns of a picture that has room for so many."""
+    count = len(history.points)
+    size = math.ceil(count / most)
+    starts = {level.first for level in history.levels[1:]}
+    columns: list[_PictureColumn] = []
+    for begin in range(0, count, size):
+        places = range(begin, min(begin + size, count))
+        level = [one for one in history.levels if one.first <= places[-1]][-1]
+        points = history.points[begin : begin + size]
+        changed = any(point.changed for point in points)
+        columns.append(_PictureColumn(points, level, bool(starts & set(places)), changed))
+    return columns
+
+
+def _legend(history: History) -> str:
+    marks = {
+        "● point": True,
+        "○ suspect": history.suspect_count,
+        "│ 95 % between runs": any(point.ci95 for point in history.points),
+        "─ level": True,
+        "▲ new level": len(history.levels) > 1,
+        "◆ other conditions": any(point.changed for point in history.points),
+    }
+    return _LIST.join(mark for mark, is_there in marks.items() if is_there)
+
+
+def _levels_table(history: History, metric: Metric) -> RenderableType:
+    table = plain_table("since", "run", "points", "level", "change", "95 %", "with it")
+    for level in history.levels:
+        point = history.points[level.first]
+        interval = level.ratio_interval
+        half_width = half_width_of(interval, level.ratio)
+        bounds = ABSENT
+        if interval is not None:
+            bounds = " .. ".join(
+                format_change(one - 1, half_width_of(interval)) for one in interval
+            )
+        table.add_row(
+            point.created_utc[:16].replace("T", " "),
+            text(point.set_id or point.run_ids[0]),
+            str(level.count),
+            format_metric(metric, level.median),
+            ABSENT if level.ratio is None else format_change(level.ratio - 1, half_width),
+            bounds,
+            text(_LIST.join(level.changed) if level.ratio is not None else ""),
+        )
+    return table
+
+
+def _condition_lines(history: History) -> list[str]:
+    """Every change of conditions, oldest first: what it was, and what it became."""
+    return [
+        f"{point.created_utc[:16].replace('T', ' ')} {key}: {was} → {now}"
+        for point in history.points
+        for key, values in point.changed.items()
+        for was, now in [_different(*values)]
+    ]
+
+
+def _different(was: str, now: str) -> tuple[str, str]:
+    """The parts of two lists, as of packages, that are not in both."""
+    before, after = was.split(_LIST), now.split(_LIST)
+    gone = [one for one in before if one not in after]
+    new = [one for one in after if one not in before]
+    return _LIST.join(gone) or "none", _LIST.join(new) or "none"
+
+
+def _table(histories: Sequence[History]) -> RenderableType:
+    names = ("device", "model", "runtime", "settings", "metric", "points", "level", "±", "outcome")
+    table = plain_table(*names)
+    for one in histories:
+        metric = METRICS[one.metric]
+        newest = one.points[-1] if one.points else None
+        table.add_row(
+            text(one.subject.device),
+            text(one.subject.model),
+            text(one.subject.runtime),
+            text(_settings(one.subject)),
+            one.metric,
+            f"{len(one.points)}{f', {one.suspect_count} suspect' if one.suspect_count else ''}",
+            format_metric(metric, one.levels[-1].median) if one.levels else ABSENT,
+            format_half_width(newest.value, newest.ci95) if newest else ABSENT,
+            Text(one.outcome.value, style=_STYLES[one.outcome]),
+        )
+    return table

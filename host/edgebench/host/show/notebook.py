@@ -1,0 +1,211 @@
+"""A run or a set of runs as HTML, for notebooks.
+
+Notebooks remove scripts, styles and drawings from what they do not trust, and keep images with
+their data. So the picture is an image of SVG, in colours that show on light and dark ground.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from html import escape
+
+import numpy as np
+
+from edgebench.host.result.metrics import INSTRUCTIONS, LATENCY_SPANS, METRICS
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import RuleOutcome, State, Verdict
+from edgebench.host.series.envelope import Envelope, Floats, even_edges
+from edgebench.host.series.run_series import LatencySeries
+from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.sentences import sentence
+from edgebench.host.show.units import (
+    format_instructions,
+    format_interval_ns,
+    format_metric,
+    format_ns,
+    format_plain,
+    format_ratio,
+    half_width_of,
+)
+from edgebench.protocol.text import printable
+
+COLUMNS = 240
+"""Intervals of the latency over time: one for every two pixels."""
+BINS = 60
+FENCES = 5.0
+"""Distance between the quartiles and the ends of the histogram, in distances between quartiles: a
+few slow inferences would leave it one bar."""
+_HEIGHT, _TOP, _BASE = 170, 20, 140
+_LEFT, _RIGHT = (70, 480), (530, 690)
+"""Begin and end of both drawings, pixels."""
+_INK, _BAND, _TEXT = "#3b82c4", "#8ab8dd", "#808080"
+_COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c0392b"}
+
+
+def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None) -> str:
+    """A run: verdict and its reasons, numbers with their intervals, and a picture.
+
+    Args:
+        run: The run.
+        latency: Latency of its inferences; None: no single one was timed.
+        missing: Why there is no picture, where a file cannot be read.
+    """
+    title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"
+    rows = [("run", f"{run.run_id}, {run.created_utc}")]
+    if run.failure is not None:
+        rows.append(("failed", f"{run.failure.message} ({run.failure.code})"))
+    elif not run.verdict.is_refused:
+        rows += _numbers(run)
+    parts = [_head(title, run.verdict, run), _table(rows)]
+    if missing is not None:
+        parts.append(_line(f"no picture: {missing}"))
+    elif latency is not None and len(latency.steady_ns) > 1 and not run.verdict.is_refused:
+        parts.append(_picture(latency))
+    return f"<div>{''.join(parts)}</div>"
+
+
+def set_html(one: RunSet) -> str:
+    """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
+    title = f"{one.model} on {one.runtime}, {one.device}, {len(one.run_ids)} runs"
+    metric, rows = METRICS[one.headline], [("set", one.set_id or "of one run")]
+    found = one.metrics.get(one.headline)
+    if found is not None and not one.verdict.is_refused:
+        reach = half_width_of(found.ci95, found.median)
+        ratio = found.half_width_ratio
+        shown = "no interval" if ratio is None else f"{format_ratio(ratio)}, between runs"
+        rows.append((metric.path, f"{format_metric(metric, found.median, reach)} ({shown})"))
+    for run in one.runs:
+        value = None if run.verdict.is_refused else metric.value(run)
+        rows.append((run.run_id, f"{format_metric(metric, value)}, {run.verdict.label}"))
+    return f"<div>{_head(title, one.verdict, one.first)}{_table(rows)}</div>"
+
+
+def _head(title: str, verdict: Verdict, run: Run) -> str:
+    """Title, verdict, and a line for each rule that failed."""
+    kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
+    label = ", ".join([verdict.label, *kinds])
+    said = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
+    failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
+    lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
+    return f"<p><b>{_text(title)}</b>: {said}</p><ul>{''.join(lines)}</ul>"
+
+
+def _numbers(run: Run) -> list[tuple[str, str]]:
+    """Numbers of a run that may be shown, each with its uncertainty."""
+    rows: list[tuple[str, str]] = []
+    for label, span in zip(("invocation", "query"), LATENCY_SPANS, strict=True):
+        for name in ("p50", "p90", "p99"):
+            metric = METRICS[f"{span}.{name}"]
+            value, interval = metric.value(run), metric.interval(run)
+            if value is not None and interval is not None:
+                rows.append((f"{label}, {name}", format_interval_ns(value, interval)))
+            elif value is not None and name == "p50":
+                rows.append((f"{label}, {name}", f"{format_ns(value)} (no interval)"))
+    if (count := METRICS[INSTRUCTIONS].value(run)) is not None:
+        rows.append(("instructions per inference", format_instructions(count)))
+    accuracy = METRICS["accuracy.value"]
+    if (value := accuracy.value(run)) is not None and (interval := accuracy.interval(run)):
+        reach = half_width_of(interval, value)
+        bounds = (format_plain(bound, reach) for bound in interval)
+        rows.append(("accuracy", f"{format_plain(value, reach)} ({'..'.join(bounds)})"))
+    return rows + energy_lines(run.metrics.energy)[:2]
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> str:
+    cells = (f"<tr><th>{_text(name)}</th><td>{_text(value)}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _line(words: str) -> str:
+    return f"<p>{_text(words)}</p>"
+
+
+def _text(words: str) -> str:
+    return escape(printable(words))
+
+
+def _picture(latency: LatencySeries) -> str:
+    """Latency over time and its distribution, as an image."""
+    start_s, steady_ns = latency.start_s[latency.warmup_count :], latency.steady_ns
+    low_ns, high_ns = np.quantile(steady_ns, (0.25, 0.75))
+    reach_ns = FENCES * (high_ns - low_ns)
+    is_shown = (low_ns - reach_ns <= steady_ns) & (steady_ns <= high_ns + reach_ns)
+    counts, edges_ns = np.histogram(steady_ns[is_shown], BINS)
+    edges_s = even_edges(float(start_s[0]), float(start_s[-1]), COLUMNS)
+    envelope = latency.points.envelope(edges_s)
+    parts = [
+        *_over_time(envelope, f"{edges_s[-1] - edges_s[0]:.3g} s"),
+        *_distribution(counts.astype(np.float64), edges_ns),
+        _label(_RIGHT[0], 12, f"{is_shown.mean():.1%} of the inferences"),
+    ]
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 700 {_HEIGHT}" width="700" '
+        f'height="{_HEIGHT}" font-family="sans-serif" font-size="12" fill="{_TEXT}">'
+        f"{''.join(parts)}</svg>"
+    )
+    data = base64.b64encode(svg.encode()).decode()
+    about = (
+        f"Latency of {len(steady_ns)} inferences over {edges_s[-1] - edges_s[0]:.3g} s, "
+        f"{format_ns(float(steady_ns.min()))} to {format_ns(float(steady_ns.max()))}, and its "
+        "distribution"
+    )
+    return f'<img width="700" alt="{_text(about)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _over_time(envelope: Envelope, duration: str) -> list[str]:
+    """Lowest to highest as a band, and the mean as a line; an interval without a value is a gap."""
+    left, right = _LEFT
+    has_value = np.isfinite(envelope.mean)
+    low_ns, high_ns = float(np.nanmin(envelope.low)), float(np.nanmax(envelope.high))
+    x = np.linspace(left, right, envelope.count)
+    band = [
+        f"M{at:.1f} {_y(low, low_ns, high_ns):.1f}V{_y(high, low_ns, high_ns):.1f}"
+        for at, low, high in zip(
+            x[has_value], envelope.low[has_value], envelope.high[has_value], strict=True
+        )
+    ]
+    line = [
+        f"{'L' if number and has_value[number - 1] else 'M'}{x[number]:.1f} "
+        f"{_y(float(envelope.mean[number]), low_ns, high_ns):.1f}"
+        for number in np.flatnonzero(has_value)
+    ]
+    return [
+        f'<path d="{"".join(band)}" stroke="{_BAND}" stroke-width="2" fill="none"/>',
+        f'<path d="{"".join(line)}" stroke="{_INK}" fill="none"/>',
+        *_axis(left, right, "0 s", duration),
+        _label(left - 6, _TOP + 4, format_ns(high_ns), "end"),
+        _label(left - 6, _BASE, format_ns(low_ns), "end"),
+    ]
+
+
+def _distribution(counts: Floats, edges_ns: Floats) -> list[str]:
+    left, right = _RIGHT
+    width = (right - left) / len(counts)
+    bars = [
+        f"M{left + width * (number + 0.5):.2f} {_BASE}V{_y(count, 0, float(counts.max())):.1f}"
+        for number, count in enumerate(counts)
+        if count
+    ]
+    return [
+        f'<path d="{"".join(bars)}" stroke="{_INK}" stroke-width="{width:.2f}" fill="none"/>',
+        *_axis(left, right, format_ns(float(edges_ns[0])), format_ns(float(edges_ns[-1]))),
+    ]
+
+
+def _axis(left: int, right: int, begin: str, end: str) -> list[str]:
+    return [
+        f'<path d="M{left} {_BASE + 0.5}H{right}" stroke="{_TEXT}"/>',
+        _label(left, _BASE + 18, begin),
+        _label(right, _BASE + 18, end, "end"),
+    ]
+
+
+def _label(x: float, y: float, words: str, anchor: str = "start") -> str:
+    return f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _y(value: float, low: float, high: float) -> float:
+    """Pixel of a value between two others."""
+    return _BASE - (_BASE - _TOP) * ((value - low) / (high - low) if high > low else 0.5)

@@ -1,0 +1,236 @@
+"""Pictures of a run for the terminal, one line each: its latencies, and what changed over time.
+
+All lines over time have one axis, with the same number of seconds in each column. A column shows
+the mean of what is in it; the numbers behind a line are the lowest and the highest column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.series.envelope import Floats, Points, even_edges
+from edgebench.host.series.run_series import RunSeries, SpanKind
+from edgebench.host.show.tables import text
+from edgebench.host.show.units import format_ns, format_watts
+from edgebench.protocol.record import Phase
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+PLAIN = "_.-~=+*#"
+"""Stands for the blocks where a terminal has no Unicode."""
+NAME_WIDTH, RANGE_WIDTH = 14, 34
+"""Columns beside a picture: what it is of, and from where to where it reaches."""
+LEAST_WIDTH, MOST_WIDTH = 16, 72
+"""Columns of a picture."""
+TAIL_RATIO = 0.99
+"""Share of the latencies that the picture of their distribution shows."""
+HELD_INTERVALS = 3.0
+"""A reading stands for the time until the next one, if that comes within so many intervals."""
+_MARKED = ("p50", "p90", "p99")
+_DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
+"""Phases that the axis spans; those before them may last for long, and show nothing."""
+_CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
+"""Ends of the names of clocks, the most trusted one first."""
+
+
+def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -> list[Table]:
+    """Distribution of the latencies, then latency, power, temperature and clock over time.
+
+    Numbers of an invalid run are not drawn; what the device was like is.
+
+    Args:
+        series: Traces of the run.
+        run: The run.
+        width: Columns of the terminal.
+        has_unicode: Whether the terminal can show blocks.
+    """
+    glyphs = BLOCKS if has_unicode else PLAIN
+    columns = min(MOST_WIDTH, max(LEAST_WIDTH, width - NAME_WIDTH - RANGE_WIDTH))
+    table = _table()
+    is_shown = not run.verdict.is_refused and run.metrics.profile is None
+    latency = series.latency if is_shown else None
+    if latency is not None and latency.steady_ns.size > 1:
+        _add_distribution(table, latency.steady_ns, _marks(run), columns, glyphs)
+    begin_s, end_s = axis = _axis(series)
+    if end_s <= begin_s:
+        return [table] if table.rows else []
+    edges_s = even_edges(begin_s, end_s, columns)
+    lines: list[tuple[str, Floats, Callable[[float], str], str]] = []
+    if latency is not None:
+        lines.append(("latency", _by_column(latency.points, edges_s), format_ns, ""))
+    energy = run.metrics.energy
+    has_power = is_shown and series.power and series.power_apart is None
+    if has_power and energy is not None and energy.refused is None:
+        power_w = np.sum([one.envelope(edges_s).mean for one in series.power], axis=0)
+        lines.append(("power", power_w, format_watts, energy.boundary or ""))
+    for name, sensor, shown in (
+        ("temperature", _hottest(series), "{:.1f} °C".format),
+        ("clock", _fastest_clock(series), lambda hz: f"{hz / 1e9:.2f} GHz"),
+    ):
+        if sensor is not None:
+            lines.append((name, _by_column(sensor[1], edges_s), shown, sensor[0]))
+    for name, values, shown, of in lines:
+        known = values[~np.isnan(values)]
+        if known.size:
+            low, high = shown(float(known.min())), shown(float(known.max()))
+            reach = low if low == high else f"{low} .. {high}"
+            table.add_row(name, sparkline(values, glyphs), text(f"{reach}{of and f', {of}'}"))
+    if any(span.kind is SpanKind.THROTTLED for span in series.spans):
+        table.add_row("throttled", _throttled(series, edges_s, glyphs), "")
+    if table.rows:
+        ends = [f"{time_s:.0f} s" if abs(time_s) >= 100 else f"{time_s:.2g} s" for time_s in axis]
+        gap = columns - sum(map(len, ends))
+        scale = f"a column is {(end_s - begin_s) / columns:.2g} s"
+        table.add_row("time", f"{ends[0]}{' ' * gap}{ends[1]}", scale)
+    return [table] if table.rows else []
+
+
+def set_picture(
+    one: RunSet, series: Sequence[RunSeries], width: int, *, has_unicode: bool
+) -> list[Table]:
+    """Distribution of the latencies of all runs that count.
+
+    Args:
+        one: The set.
+        series: Traces of its runs that count.
+        width: Columns of the terminal.
+        has_unicode: Whether the terminal can show blocks.
+    """
+    glyphs = BLOCKS if has_unicode else PLAIN
+    columns = min(MOST_WIDTH, max(LEAST_WIDTH, width - NAME_WIDTH - RANGE_WIDTH))
+    table = _table()
+    known = [run.latency.steady_ns for run in series if run.latency is not None]
+    if known:
+        marks = [
+            (name, found.median)
+            for name in _MARKED
+            if (found := one.metrics.get(f"latency_ns.{name}")) is not None and found.ci95
+        ]
+        _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
+    return [table] if table.rows else []
+
+
+def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
+    """One character a value, higher for higher ones; a space for NaN.
+
+    >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
+    ('▁▂ █', '__')
+    """
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return " " * values.size
+    low, reach = known.min(), np.ptp(known)
+    levels = np.nan_to_num((values - low) / (reach or 1.0)) * (len(glyphs) - 1)
+    return "".join(
+        " " if np.isnan(value) else glyphs[round(float(level))]
+        for value, level in zip(values, levels, strict=True)
+    )
+
+
+def marks_line(places: Sequence[tuple[str, int]], width: int) -> str:
+    """Names below the columns that they belong to, as far as they do not touch.
+
+    >>> marks_line([("p50", 2), ("p90", 4), ("p99", 19)], 20)
+    '  ^p50          p99^'
+    """
+    line = ""
+    for name, column in places:
+        label = f"^{name}" if column + len(name) < width else f"{name}^"
+        begin = column if label[0] == "^" else column - len(name)
+        if begin >= len(line) + bool(line):
+            line = line.ljust(begin) + label
+    return line
+
+
+def _table() -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _marks(run: Run) -> list[tuple[str, float]]:
+    """Percentiles with an interval, by their names; the median also without."""
+    metrics = [(name, METRICS[f"latency_ns.{name}"]) for name in _MARKED]
+    return [
+        (name, value)
+        for name, metric in metrics
+        if (value := metric.value(run)) is not None
+        and (name == "p50" or metric.interval(run) is not None)
+    ]
+
+
+def _add_distribution(
+    table: Table, latency_ns: Floats, marks: Sequence[tuple[str, float]], columns: int, glyphs: str
+) -> None:
+    """Rows of a histogram, whose last column ends where the tail begins."""
+    low_ns = float(latency_ns.min())
+    high_ns = float(np.quantile(latency_ns, TAIL_RATIO, method="higher"))
+    if high_ns <= low_ns:
+        return
+    counts, _ = np.histogram(latency_ns, columns, (low_ns, high_ns))
+    heights = np.where(counts > 0, counts.astype(np.float64), np.nan)
+    reach = f"{format_ns(low_ns)} .. {format_ns(high_ns)}"
+    if (highest_ns := float(latency_ns.max())) > high_ns:
+        reach += f", max {format_ns(highest_ns)}"
+    table.add_row("distribution", sparkline(heights, glyphs), reach)
+    scale = (columns - 1) / (high_ns - low_ns)
+    places = [(name, round((value - low_ns) * scale)) for name, value in marks if value <= high_ns]
+    table.add_row("", marks_line(places, columns), "")
+
+
+def _axis(series: RunSeries) -> tuple[float, float]:
+    """Begin and end of what is drawn, seconds."""
+    drawn = [span for span in series.spans if span.kind is SpanKind.WINDOW or span.name in _DRAWN]
+    times = [time_s for span in drawn for time_s in (span.begin_s, span.end_s)]
+    if series.latency is not None and len(series.latency.start_s):
+        times += [float(series.latency.start_s[0]), float(series.latency.start_s[-1])]
+    return (min(times), max(times)) if times else (0.0, 0.0)
+
+
+def _by_column(points: Points, edges_s: Floats) -> Floats:
+    """Mean of each column; one between two readings has the value of the earlier."""
+    mean = points.envelope(edges_s).mean
+    if len(points) < 2:
+        return mean
+    centre_s = (edges_s[:-1] + edges_s[1:]) / 2
+    before = np.searchsorted(points.time_s, centre_s, side="right") - 1
+    age_s = centre_s - points.time_s[np.maximum(before, 0)]
+    held_s = HELD_INTERVALS * float(np.median(np.diff(points.time_s)))
+    is_held = np.isnan(mean) & (before >= 0) & (age_s <= held_s)
+    return np.where(is_held, points.value[np.maximum(before, 0)], mean)
+
+
+def _hottest(series: RunSeries) -> tuple[str, Points] | None:
+    """The sensor with the highest temperature, by its name."""
+    sensors = {name: one for name, one in series.named("temp_c").items() if len(one)}
+    if not sensors:
+        return None
+    name = max(sensors, key=lambda name: float(sensors[name].value.max()))
+    return name.removesuffix(".temp_c").removeprefix("thermal."), sensors[name]
+
+
+def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
+    """The clock with the highest mean, of the most trusted kind: that of the busiest CPUs."""
+    for suffix in _CLOCKS:
+        clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
+        if clocks:
+            name = max(clocks, key=lambda name: float(clocks[name].value.mean()))
+            return name.rpartition(".")[0].removeprefix("cpufreq."), clocks[name]
+    return None
+
+
+def _throttled(series: RunSeries, edges_s: Floats, glyphs: str) -> Text:
+    """Columns in which the device throttled."""
+    is_throttled = np.zeros(len(edges_s) - 1, np.bool_)
+    for span in series.spans:
+        if span.kind is SpanKind.THROTTLED:
+            is_throttled |= (edges_s[:-1] < span.end_s) & (edges_s[1:] > span.begin_s)
+    return Text("".join(glyphs[-1] if one else " " for one in is_throttled), style="red")

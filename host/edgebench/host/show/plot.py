@@ -1,0 +1,126 @@
+"""A run over time, drawn with matplotlib: latency, power, temperature and clock on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from edgebench.host.result.run import Run
+from edgebench.host.series.envelope import Envelope, Floats, even_edges
+from edgebench.host.series.run_series import RunSeries, SpanKind
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.record import Phase
+from edgebench.protocol.text import printable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INSTALL = install_command("plot", HOST_DISTRIBUTION)
+COLUMNS = 1200
+"""Intervals of a trace: more than a figure of the usual size has pixels."""
+_SHADES: dict[object, str] = {SpanKind.THROTTLED: "tab:red", Phase.MEASURING.value: "tab:gray"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """Traces of one quantity."""
+
+    name: str
+    """The quantity with the unit that it is drawn in."""
+    scale: float
+    """Factor from the unit of the traces to that one."""
+    traces: Mapping[str, Callable[[Floats], Envelope]]
+    """Each trace by its label: its envelope over edges of intervals."""
+    span_s: tuple[float, float]
+    apart: str | None = None
+    """Why its axis of time is not that of the run; None: it is."""
+
+
+def plot_run(run: Run, series: RunSeries) -> Figure:
+    """The traces of a run, one below the other, with a common time axis and the verdict on top.
+
+    Bands reach from the lowest to the highest value, lines are means. The time in which inferences
+    were measured is grey, throttling is red. Power on a clock of its own has its own axis.
+
+    Raises:
+        UsageError: matplotlib is not installed, or nothing was recorded.
+    """
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as exc:
+        raise UsageError(f"matplotlib is not installed; to get it: {INSTALL}") from exc
+    panels = _panels(series)
+    if not panels:
+        raise UsageError(f"run {run.run_id} has no traces")
+    size = (10, 1 + 2 * len(panels))
+    figure, axes = pyplot.subplots(len(panels), squeeze=False, figsize=size, layout="constrained")
+    pyplot.close(figure)  # a notebook shows what a cell returns, and again what is open
+    shared: Any = None
+    for place, panel in zip(axes[:, 0], panels, strict=True):
+        edges_s = even_edges(*panel.span_s, COLUMNS)
+        for label, envelope_over in panel.traces.items():
+            _draw(place, envelope_over(edges_s), panel.scale, label)
+        place.set_ylabel(panel.name)
+        if len(panel.traces) > 1:
+            place.legend(loc="upper right", fontsize="small")
+        if panel.apart is not None:
+            place.set_xlabel(f"s from the meter's first sample: {printable(panel.apart)}")
+            continue
+        for span in series.spans:
+            if (colour := _SHADES.get(span.name, _SHADES.get(span.kind))) is not None:
+                place.axvspan(span.begin_s, span.end_s, color=colour, alpha=0.15, linewidth=0)
+        place.set_xlabel("s from the first inference that counts")
+        if shared is not None:
+            shared.set_xlabel("")
+            place.sharex(shared)
+        shared = place
+    figure.suptitle(_title(run))
+    return figure
+
+
+def _panels(series: RunSeries) -> list[_Panel]:
+    """What was recorded, in the order in which it is drawn; what has its own axis comes last."""
+    panels: list[_Panel] = []
+    power = {one.channel: one.envelope for one in series.power if len(one.begin_s)}
+    if series.latency is not None and len(series.latency.start_s):
+        latency = {"latency": series.latency.points.envelope}
+        panels.append(_Panel("latency, ms", 1e-6, latency, series.span_s))
+    if power and series.power_apart is None:
+        panels.append(_Panel("power, W", 1.0, power, series.span_s))
+    for suffix, name, scale in (
+        ("temp_c", "temperature, °C", 1.0),
+        ("freq_hz", "clock, GHz", 1e-9),
+    ):
+        sensors = {key: points.envelope for key, points in series.named(suffix).items()}
+        if sensors:
+            panels.append(_Panel(name, scale, sensors, series.span_s))
+    if power and series.power_apart is not None:
+        span_s = (
+            min(float(one.begin_s[0]) for one in series.power if len(one.begin_s)),
+            max(float(one.end_s[-1]) for one in series.power if len(one.begin_s)),
+        )
+        panels.append(_Panel("power, W", 1.0, power, span_s, series.power_apart))
+    return panels
+
+
+def _draw(place: Any, envelope: Envelope, scale: float, label: str) -> None:
+    """Draw a trace; where it is sparse, a line between its values."""
+    has_value = np.isfinite(envelope.mean)
+    middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
+    low, mean, high = (
+        one[has_value] * scale for one in (envelope.low, envelope.mean, envelope.high)
+    )
+    [line] = place.plot(middle_s, mean, linewidth=1, label=printable(label))
+    place.fill_between(middle_s, low, high, color=line.get_color(), alpha=0.3, linewidth=0)
+
+
+def _title(run: Run) -> str:
+    """What ran, and whether its numbers can be trusted; a dollar sign would begin a formula."""
+    kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
+    label = ", ".join([run.verdict.label, *kinds])
+    what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"
+    return printable(f"{what}: {label}").replace("$", r"\$")

@@ -1,0 +1,147 @@
+"""Verdicts for people: why a run is not valid, what would make it better, and its rules."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
+from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
+from edgebench.host.show.advice import advice
+from edgebench.host.show.sentences import sentence
+from edgebench.host.show.tables import plain_table, text, verdict_style
+from edgebench.protocol.text import printable
+
+_FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
+_STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
+_FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
+"""Outcomes of rules that a page leaves out, in words."""
+
+
+def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
+    """The verdict in a sentence, and what would make it better; rows of a table of facts."""
+    state = one.verdict.state
+    reasons = _reasons(one)
+    if reasons:
+        said = "; ".join(reasons.values())
+    elif one.verdict.unwatched:
+        said = (
+            f"no rule failed, but nobody could read {', '.join(one.verdict.unwatched)}: a change "
+            "would not have been noticed"
+        )
+    else:
+        said = "no rule failed"
+    label = ", ".join(
+        [state.value, *["simulated"] * one.first.simulated, *["emulated"] * one.first.emulated]
+    )
+    style = f"bold {verdict_style(state.value)}"
+    rows = [("verdict", Text.assemble((label, style), f": {printable(said)}"))]
+    return rows + [("to improve", text(line)) for line in advices(one)]
+
+
+def advices(one: RunSet) -> list[str]:
+    """What would make the verdict better, each once: of failed rules, then of what nobody saw."""
+    failed = _reasons(one)
+    unwatched = one.verdict.unwatched if not failed else ()
+    findings = [
+        *(rule for rule in one.verdict.rules if rule.id in failed and rule.outcome is _FAIL),
+        *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
+    ]
+    return list(dict.fromkeys(line for found in findings if (line := advice(found)) is not None))
+
+
+def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
+    """Whether something was not watched because of this finding."""
+    rule = BY_ID.get(finding.id)
+    if rule is None or rule.watches is None or finding.outcome is not _UNKNOWN:
+        return False
+    return rule.watches.value in unwatched
+
+
+def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
+    """Table of the rules that failed or that nobody could check, and a line for the others.
+
+    Args:
+        verdict: The verdict.
+        is_all: Put every rule into the table.
+    """
+    listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
+    parts: list[RenderableType] = []
+    if listed:
+        table = plain_table("rule", "outcome", "detail")
+        for rule in listed:
+            outcome = Text(rule.outcome.value, style=_STYLES.get(rule.outcome, "yellow"))
+            table.add_row(rule.id, outcome, text(sentence(rule)))
+        parts.append(table)
+    counts = Counter(rule.outcome for rule in verdict.rules)
+    folded = [f"{counts[one]} {words}" for one, words in _FOLDED.items() if counts[one]]
+    if folded and not is_all:
+        parts.append(f"rules: {', '.join(folded)} (--all lists them)")
+    return parts
+
+
+def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
+    """Why runs are not valid; nothing for valid ones. What several sets share is said once."""
+    sharing: dict[tuple[str, str], list[str]] = {}
+    is_of_several_devices = len({one.device for one in sets}) > 1
+    for one in sets:
+        where = f", {one.device}" if is_of_several_devices else ""
+        for reason in _reasons(one).values():
+            titles = sharing.setdefault((one.verdict.state.value, reason), [])
+            titles.append(f"{one.model} on {one.runtime}{where}")
+    reasons: dict[tuple[str, ...], list[str]] = {}
+    for (state, reason), titles in sharing.items():
+        reasons.setdefault((state, *titles), []).append(reason)
+    return [
+        printable(f"{state}: {_counted(titles)}: {'; '.join(shared)}", keep_lines=True)
+        for (state, *titles), shared in reasons.items()
+    ]
+
+
+def _counted(titles: Sequence[str]) -> str:
+    """Titles, each once.
+
+    >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
+    '2 × a on onnx and b on onnx'
+    >>> _counted(["a on onnx", "b on onnx", "c on onnx"])
+    'a on onnx, b on onnx and c on onnx'
+    """
+    counts = Counter(titles)
+    *others, last = (f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+    return " and ".join(filter(None, (", ".join(others), last)))
+
+
+def _reasons(one: RunSet) -> dict[str, str]:
+    """The rules that failed, by their names, as sentences: each cause once."""
+    lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is _FAIL}
+    refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
+    _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
+    for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
+        if rule in lines and milder is not None:
+            lines.pop(milder, None)
+    for cause in Cause:
+        first, *others = [
+            name for name in lines if name in BY_ID and BY_ID[name].cause is cause
+        ] or [""]
+        for name in others:
+            del lines[name]
+        if others:
+            lines[first] += f" (also: {', '.join(others)})"
+    return lines
+
+
+def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
+    """Say once why there is no energy: by the rule that the refusal follows from."""
+    if "energy" not in lines or energy is None or energy.refused is None:
+        return
+    refused_by = energy.refused_by or "energy"
+    why = lines.get(refused_by, energy.refused) if refused_by != "energy" else energy.refused
+    lines[refused_by] = f"energy refused: {why}"
+    if refused_by != "energy":
+        del lines["energy"]

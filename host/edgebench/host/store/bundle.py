@@ -1,0 +1,124 @@
+"""Stored runs written into one file; see `bundle_file` for what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.host.store.address import Address
+from edgebench.host.store.bundle_file import (
+    BUNDLE_VERSION,
+    MANIFEST_FILE,
+    RUNS,
+    SUFFIX,
+    fault_of_names,
+)
+from edgebench.host.store.index import stored_summary
+from edgebench.host.store.layout import ANNOTATIONS_FILE, EXPECTED_FILE, regular_files
+from edgebench.protocol.errors import StoreError, UsageError
+
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+"""Date of every file: of the runs' own dates, copies differ. Source: APPNOTE.TXT, 4.4.6."""
+_UNIX = 3
+"""System whose modes the files have; source: APPNOTE.TXT, 4.4.2.2."""
+_BLOCK_BYTES = 1 << 20
+
+
+def default_name(runs: Sequence[Address]) -> str:
+    """Name for the bundle of these runs: that of the run, of the set, or of the first of many."""
+    if len(runs) == 1:
+        return f"{runs[0].run_id}{SUFFIX}"
+    set_ids = {stored_summary(one.store, one.run_id).set_id for one in runs}
+    [set_id] = set_ids if len(set_ids) == 1 else [None]
+    return f"{set_id or f'{runs[0].run_id}-and-{len(runs) - 1}-more'}{SUFFIX}"
+
+
+def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = True) -> list[str]:
+    """Write runs into a new file, which appears when it is whole.
+
+    Args:
+        path: The file.
+        runs: The runs; one that is named twice is in it once.
+        is_annotated: With tags and notes.
+
+    Returns:
+        Ids of the runs, oldest first.
+
+    Raises:
+        UsageError: there is something already, runs with one id differ, or they do not fit.
+        StoreError: a run cannot be read, or the file cannot be written.
+    """
+    if os.path.lexists(path):
+        raise UsageError(f"there is a file already: {path}")
+    sources = _sources(_by_id(runs), is_annotated=is_annotated)
+    part = path.with_name(f".edgebench-bundle-{os.getpid()}.part")
+    try:
+        part.unlink(missing_ok=True)
+        with part.open("xb") as file:
+            with zipfile.ZipFile(file, "w") as archive:
+                digests = {name: _add(archive, name, source) for name, source in sources.items()}
+                manifest = {"bundle_version": BUNDLE_VERSION, "files": digests}
+                text = json.dumps(manifest, indent=1) + "\n"
+                archive.writestr(_entry(MANIFEST_FILE), text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        raise StoreError(f"bundle not written: {reason}: {exc.filename or path}") from exc
+    finally:  # after Ctrl-C as well
+        with suppress(OSError):
+            part.unlink()
+    return sorted({name.split("/")[1] for name in sources})
+
+
+def _by_id(runs: Sequence[Address]) -> dict[str, Address]:
+    found: dict[str, Address] = {}
+    for run in runs:
+        first = found.setdefault(run.run_id, run)
+        if first is not run and first.document() != run.document():
+            raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
+    return found
+
+
+def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:
+    """Files of the runs by their names in a bundle, in the order in which they are written."""
+    left_out = {EXPECTED_FILE, f".{ANNOTATIONS_FILE}"} | (
+        set() if is_annotated else {ANNOTATIONS_FILE}
+    )
+    sources: dict[str, Path] = {}
+    for run_id, run in sorted(runs.items()):
+        names = {
+            str(path.relative_to(run.directory)): path for path in regular_files(run.directory)
+        }
+        sources |= {
+            f"{RUNS}/{run_id}/{name}": names[name] for name in sorted(names) if name not in left_out
+        }
+    if fault := fault_of_names(sources):
+        raise UsageError(f"runs do not fit into one bundle: {fault}")
+    return sources
+
+
+def _add(archive: zipfile.ZipFile, name: str, source: Path) -> str:
+    """Write a file into the archive; its SHA-256."""
+    entry, digest = _entry(name), hashlib.sha256()
+    with source.open("rb") as file:
+        entry.file_size = os.fstat(file.fileno()).st_size  # a large one has a larger header
+        with archive.open(entry, "w") as target:
+            while block := file.read(_BLOCK_BYTES):
+                digest.update(block)
+                target.write(block)
+    return digest.hexdigest()
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _EARLIEST)
+    entry.create_system = _UNIX
+    entry.external_attr = (stat.S_IFREG | 0o644) << 16
+    return entry

@@ -1,0 +1,388 @@
+"""Runs in one file that somebody sent: what is in it, and how it comes out.
+
+    edgebench-bundle.json       version, and the SHA-256 of every other file
+    runs/<run-id>/…             directories of runs, as they are in a store
+
+Theory of operation. A bundle is a ZIP archive in which nothing is compressed. So the same runs make
+the same bytes everywhere, a file is as large inside as outside, and no archive unpacks to more than
+its own size. Unpacked by any program, it is a store.
+
+Anybody may have made it. What its directory of files says is checked as a whole before the first
+file is read: how many there are, that they are plain files within the archive, that their names
+lead nowhere else and differ on every file system, and that the manifest lists the very same ones. A
+file comes out only if it has the digest of the manifest. That shows damage; it is no signature:
+whoever changes a run may write another manifest.
+
+What is asked for is unpacked into a directory of this process, which goes when it ends: documents
+for a list of runs, a whole run for its traces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import unicodedata
+import weakref
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import NoReturn
+
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+from edgebench.protocol.errors import (
+    BundleNotUnpacked,
+    BundleRefused,
+    RunDamaged,
+    RunNewer,
+    UsageError,
+)
+from edgebench.protocol.record import RUN_ID
+
+MANIFEST_FILE = "edgebench-bundle.json"
+BUNDLE_VERSION = 1
+RUNS = "runs"
+"""Folder of the runs, as in a store."""
+SUFFIX = ".zip"
+MARK = "#"
+"""Between a bundle and one of its runs: sent.zip#20261123."""
+MAX_FILES = 50_000
+"""Files of a bundle: those of some 4,000 runs."""
+MAX_NAME_BYTES = 255
+"""Bytes of a file's name with its folders: what every file system takes."""
+MAX_MANIFEST_BYTES = 1 << 24
+MAX_DIRECTORY_BYTES = MAX_FILES * (46 + MAX_NAME_BYTES + 28)
+"""Size of the archive's directory: for each file a header, its name and large sizes. Source:
+APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
+_END = struct.Struct("<4s4H2LH")
+"""End of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
+_END_64 = struct.Struct("<4sQ2H2L4Q")
+"""The same of a large archive, before its locator; source: APPNOTE.TXT, 4.3.14."""
+_LOCATOR_BYTES = 20
+_IN_END_64 = 0xFFFFFFFF
+"""Stands for a size that only the end of a large archive tells."""
+_IS_ENCRYPTED = 0x1
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BLOCK_BYTES = 1 << 20
+
+
+def is_bundle(name: str) -> bool:
+    """Whether a name is the path of a file, which then is a bundle or nothing."""
+    return (name.lower().endswith(SUFFIX) or os.sep in name) and os.path.isfile(name)
+
+
+def split_name(name: str) -> tuple[Path, str] | None:
+    """A bundle and the name of a run in it, empty for all runs; None for any other name."""
+    if is_bundle(name):
+        return Path(name), ""
+    path, mark, run = name.rpartition(MARK)
+    return (Path(path), run) if mark and is_bundle(path) else None
+
+
+def open_store(path: Path | None) -> Store:
+    """The store in a directory, or in a bundle; None: that of this user.
+
+    Raises:
+        BundleRefused: it is a file, and no bundle.
+        RunNewer: it is a bundle of a later version.
+    """
+    return Store(path) if path is None or not os.path.isfile(path) else open_bundle(path)
+
+
+def open_bundle(path: Path) -> BundleStore:
+    """The runs of a bundle; while the file stays as it is, always the same object.
+
+    Raises:
+        BundleRefused: it is no bundle, is damaged, or breaks a limit.
+        RunNewer: it is of a later version.
+    """
+    try:
+        found = path.stat()
+    except OSError as exc:
+        raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
+    return _opened(path.absolute(), (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@cache
+def _opened(path: Path, stamp: tuple[int, int, int]) -> BundleStore:
+    del stamp  # another file has another one
+    return BundleStore(path)
+
+
+def fault_of_names(names: Iterable[str]) -> str | None:
+    """Why these files cannot be in one bundle; None if they can."""
+    listed = list(names)
+    if len(listed) > MAX_FILES:
+        return f"{len(listed)} files, at most {MAX_FILES}"
+    for name in listed:
+        if not _is_name(name):
+            return f"a name that is none of a run's: {name[:80]!r}"
+    plain = [unicodedata.normalize("NFC", name).casefold() for name in listed]
+    folders = {str(parent) for name in plain for parent in PurePosixPath(name).parents}
+    if len(set(plain)) < len(plain) or folders.intersection(plain):
+        return "two names that are the same on some file systems"
+    return None
+
+
+def _is_name(name: str) -> bool:
+    """Whether this is the name of a run's file: inside its directory, on every file system."""
+    parts = name.split("/")
+    return (
+        len(parts) > 2
+        and parts[0] == RUNS
+        and RUN_ID.fullmatch(parts[1]) is not None
+        and name.isprintable()
+        and not any(mark in name for mark in '\\:*?"<>|')
+        and not any(part in ("", ".", "..") for part in parts)
+        and len(name.encode(errors="surrogatepass")) <= MAX_NAME_BYTES
+    )
+
+
+class Bundle:
+    """A bundle that is open: its files, each by the run and its name there."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        size_bytes = _check_directory(path)
+        with self._refusing():
+            self._archive = zipfile.ZipFile(path)
+            infos = self._archive.infolist()
+        if fault := _fault_of_entries(infos, size_bytes):
+            self._refuse(fault)
+        self._digests = self._read_manifest({info.filename: info for info in infos})
+        self.files: dict[str, list[str]] = {}
+        """Names of the files of each run, by its id."""
+        for name in sorted(self._digests):
+            _, run_id, inside = name.split("/", 2)
+            self.files.setdefault(run_id, []).append(inside)
+        for run_id, names in self.files.items():
+            if RUN_FILE not in names:
+                self._refuse(f"run {run_id} has no {RUN_FILE}")
+
+    def unpack(self, run_id: str, name: str, directory: Path) -> None:
+        """Write a file of a run into the run's directory.
+
+        Raises:
+            RunDamaged: it is not what the manifest says.
+            BundleNotUnpacked: it cannot be written.
+        """
+        inside = f"{RUNS}/{run_id}/{name}"
+        target = directory / name
+        digest = hashlib.sha256()
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                for block in self._blocks(inside):
+                    digest.update(block)
+                    out.write(block)
+            if digest.hexdigest() != self._digests[inside]:
+                raise RunDamaged(f"bundle is damaged: {inside} has another SHA-256: {self.path}")
+        except OSError as exc:
+            reason = exc.strerror or str(exc)
+            raise BundleNotUnpacked(f"bundle not unpacked: {reason}: {directory}") from exc
+        except RunDamaged:
+            target.unlink()
+            raise
+
+    def size_bytes(self, run_id: str, names: Iterable[str]) -> int:
+        """Size of these files of a run."""
+        inside = (f"{RUNS}/{run_id}/{name}" for name in names)
+        return sum(self._archive.getinfo(name).file_size for name in inside)
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        """Content of a file of the archive, a part at a time.
+
+        Raises:
+            RunDamaged: it cannot be read.
+        """
+        try:
+            with self._archive.open(name) as file:
+                while block := file.read(_BLOCK_BYTES):
+                    yield block
+        except Exception as exc:  # zipfile raises a dozen kinds, and the file may be gone
+            raise RunDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
+
+    def _read_manifest(self, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
+        """SHA-256 of each file by its name, of the very files that the archive has."""
+        if MANIFEST_FILE not in infos:
+            self._refuse(f"it has no {MANIFEST_FILE}")
+        if (size := infos[MANIFEST_FILE].file_size) > MAX_MANIFEST_BYTES:
+            self._refuse(f"its manifest has {size} bytes, at most {MAX_MANIFEST_BYTES}")
+        with self._refusing():
+            manifest = json.loads(b"".join(self._blocks(MANIFEST_FILE)))
+            version, digests = manifest["bundle_version"], manifest["files"]
+            if type(version) is not int or version < 1:
+                raise ValueError(f"bundle_version is {version!r}")
+        if version > BUNDLE_VERSION:
+            known = f"this edgebench knows {BUNDLE_VERSION}"
+            raise RunNewer(f"bundle has version {version}, {known}: {self.path}")
+        if not isinstance(digests, dict) or not all(
+            isinstance(one, str) and _SHA256.fullmatch(one) for one in digests.values()
+        ):
+            self._refuse("its manifest has no digests")
+        if fault := fault_of_names(digests):
+            self._refuse(fault)
+        if differing := sorted((infos.keys() - {MANIFEST_FILE}) ^ digests.keys()):
+            self._refuse(f"a file is in it or in its manifest alone: {differing[0][:80]!r}")
+        return digests
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as exc:  # zipfile and json raise a dozen kinds, MemoryError among them
+            raise BundleRefused(
+                f"not a bundle of edgebench, or damaged: {exc}: {self.path}"
+            ) from exc
+
+    def _refuse(self, fault: str) -> NoReturn:
+        raise BundleRefused(f"not a bundle of edgebench: {fault}: {self.path}")
+
+
+class BundleStore(Store):
+    """The runs of a bundle as a store that is only read."""
+
+    def __init__(self, path: Path) -> None:
+        import tempfile  # only here: it is slow to load
+
+        self.bundle = Bundle(path)
+        self._unpacked: dict[str, set[str]] = {}
+        """Names of the files that are unpacked, by run."""
+        try:
+            root = Path(tempfile.mkdtemp(prefix="edgebench-bundle-"))
+        except OSError as exc:
+            raise BundleNotUnpacked(f"bundle not unpacked: {exc.strerror}: {path}") from exc
+        weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+        super().__init__(root)
+
+    @property
+    def place(self) -> str:
+        """Path of the bundle."""
+        return str(self.bundle.path)
+
+    @property
+    def runs(self) -> Path:
+        """Directory with the document of every run, and with what a person added to it.
+
+        A damaged document is an empty file, so that a list of runs has its run all the same.
+        """
+        for run_id in self.bundle.files:
+            try:
+                self.document_path(run_id)
+            except RunDamaged:
+                (self.root / RUNS / run_id / RUN_FILE).touch()
+        return self.root / RUNS
+
+    def run_ids(self) -> list[str]:
+        """Ids of all runs, oldest first."""
+        return sorted(self.bundle.files)
+
+    def has(self, name: str) -> bool:
+        """Whether this is the id of a run in the bundle."""
+        return name in self.bundle.files
+
+    def directory(self, run_id: str) -> Path:
+        """Directory of a run, with all of its files.
+
+        Raises:
+            StoreError: there is no such run, it is damaged, or there is no room to unpack it.
+        """
+        names = self.bundle.files.get(run_id, ())
+        size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
+        if size_bytes > (free_bytes := shutil.disk_usage(self.root).free):
+            raise BundleNotUnpacked(
+                f"bundle not unpacked: run {run_id} has {size_bytes} bytes, {free_bytes} are free: "
+                f"{self.root}"
+            )
+        return self._unpack(run_id, names)
+
+    def document_path(self, run_id: str) -> Path:
+        """File run.json of a run, with what a person added beside it, and maybe nothing else.
+
+        Raises:
+            StoreError: there is no such run, it is damaged, or there is no room to unpack it.
+        """
+        names = self.bundle.files.get(run_id, ())
+        wanted = [name for name in names if name in (RUN_FILE, ANNOTATIONS_FILE)]
+        return self._unpack(run_id, wanted) / RUN_FILE
+
+    def _unpack(self, run_id: str, names: Iterable[str]) -> Path:
+        if run_id not in self.bundle.files:
+            raise RunDamaged(f"no run {run_id[:80]!r} in {self.place}")
+        directory = self.root / RUNS / run_id
+        unpacked = self._unpacked.setdefault(run_id, set())
+        for name in names:
+            if name not in unpacked:
+                self.bundle.unpack(run_id, name, directory)
+                unpacked.add(name)
+        return directory
+
+    def copy_run(self, run_id: str, directory: Path) -> None:
+        """Write the files of a run into another directory.
+
+        Raises:
+            StoreError: the run is damaged, or cannot be written.
+        """
+        for name in self.bundle.files[run_id]:
+            self.bundle.unpack(run_id, name, directory)
+
+    def check_writable(self) -> None:
+        """Refuse to store anything.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"a bundle is only read: {self.place}")
+
+
+def _check_directory(path: Path) -> int:
+    """Size of an archive, whose directory is not too large to be read.
+
+    Raises:
+        BundleRefused: it is, or this is no archive of ours.
+    """
+    try:
+        with path.open("rb") as file:
+            size_bytes = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size_bytes - _END_64.size - _LOCATOR_BYTES - _END.size))
+            tail = file.read()
+    except OSError as exc:
+        raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
+    # No comment, which could hide another end. A locator leads to the end of a large archive.
+    if tail[-_END.size :][:4] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
+        raise BundleRefused(f"not a bundle of edgebench, or cut off: {path}")
+    most = _END.unpack(tail[-_END.size :])[5]
+    if tail[-_END.size - _LOCATOR_BYTES :][:4] == b"PK\x06\x07":
+        if tail[:4] != b"PK\x06\x06":
+            raise BundleRefused(f"not a bundle of edgebench: its directory has no end: {path}")
+        most = max(_END_64.unpack(tail[: _END_64.size])[8], most if most < _IN_END_64 else 0)
+    if most > MAX_DIRECTORY_BYTES:
+        limit = f"at most {MAX_DIRECTORY_BYTES}"
+        raise BundleRefused(
+            f"not a bundle of edgebench: a directory of {most} bytes, {limit}: {path}"
+        )
+    return size_bytes
+
+
+def _fault_of_entries(infos: list[zipfile.ZipInfo], size_bytes: int) -> str | None:
+    """Why these are not the files of a bundle of this size; None if they may be."""
+    for info in infos:
+        shown = repr(info.filename[:80])
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if info.flag_bits & _IS_ENCRYPTED:
+            return f"{shown} is encrypted"
+        if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
+            return f"{shown} is compressed"
+        if kind not in (0, stat.S_IFREG) or info.orig_filename != info.filename:
+            return f"{shown} is no plain file"
+    if len({info.filename for info in infos}) < len(infos):
+        return "two files have one name"
+    if sum(info.file_size for info in infos) > size_bytes:
+        return f"its files are larger than its {size_bytes} bytes"
+    return None

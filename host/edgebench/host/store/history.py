@@ -1,0 +1,108 @@
+"""Histories of a store: from the index where it has the number, from the documents where not.
+
+Ten thousand runs are in the index; their documents would take half a minute to read. One document
+is read for each set of conditions, to name what changed, and one for each history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from edgebench.host.analysis.compare.runs import find_metric
+from edgebench.host.analysis.history.conditions import conditions_of
+from edgebench.host.analysis.history.history import (
+    MAX_POINTS,
+    History,
+    HistoryRun,
+    HistorySubject,
+    find_history,
+)
+from edgebench.host.result.metrics import Metric, headline
+from edgebench.host.result.verdict import State
+from edgebench.host.store.index import RunFilter, RunSummary, list_runs
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import NoSuchRun
+
+_STATES = frozenset(state.value for state in State)
+_MEASUREMENT = "measurement"
+
+
+def read_histories(
+    store: Store,
+    wanted: RunFilter,
+    *,
+    metric: str | None = None,
+    margin_ratio: float | None = None,
+) -> list[History]:
+    """The histories of the runs that are wanted, in the order of their first runs.
+
+    Runs of one model, on one device, with the same settings are one history. Runs that failed, and
+    profiles, are in none.
+
+    Args:
+        store: Where the runs are.
+        wanted: Which of them.
+        metric: Path of a metric, or its short name; None: what each history is about.
+        margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+
+    Raises:
+        UsageError: nobody knows which direction of the metric is good.
+        NoSuchRun: no run is wanted.
+        StoreError: the store cannot be read.
+    """
+    given = None if metric is None else find_metric(metric)
+    groups: dict[tuple[str, str | None], list[RunSummary]] = {}
+    for row in list_runs(store, wanted):
+        if row.verdict in _STATES and row.kind.endswith(_MEASUREMENT):
+            groups.setdefault((row.model, row.settings_digest), []).append(row)
+    if not groups:
+        raise NoSuchRun(f"no such runs to make a history of in {store.root}")
+    return [_history(store, rows, given, margin_ratio) for rows in groups.values()]
+
+
+def _history(
+    store: Store, rows: Sequence[RunSummary], given: Metric | None, margin_ratio: float | None
+) -> History:
+    read = cache(store.run)
+    counted = [row for row in rows if row.verdict != State.INVALID.value]
+    newest = (counted or rows)[-1]
+    newest_run = read(newest.run_id)
+    metric = given or headline(newest_run)
+    kinds = {"simulated": newest_run.simulated, "emulated": newest_run.emulated}
+    commands: dict[tuple[str, str | None], list[RunSummary]] = {}
+    for row in counted:
+        command = row.set_id or row.comparison_id or row.run_id
+        commands.setdefault((command, row.conditions_digest), []).append(row)
+    recent = list(commands.values())[-MAX_POINTS:]
+    by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}
+    conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
+    column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
+
+    def seen(row: RunSummary) -> HistoryRun:
+        run = None if column else read(row.run_id)
+        return HistoryRun(
+            run_id=row.run_id,
+            created_utc=row.created_utc,
+            set_id=row.set_id,
+            is_suspect=row.verdict == State.SUSPECT.value,
+            value=metric.bounded_value(run) if run else getattr(row, column or ""),
+            conditions=conditions[row.conditions_digest],
+            run=run,
+        )
+
+    return find_history(
+        HistorySubject(
+            model=newest.model,
+            device=newest.device,
+            runtime=newest.runtime,
+            scenario=newest.scenario,
+            threads=newest.threads,
+            kind=" ".join(name for name, is_so in kinds.items() if is_so),
+        ),
+        [list(map(seen, group)) for group in recent],
+        metric,
+        margin_ratio=margin_ratio,
+        refused_count=len(rows) - len(counted),
+        earlier_count=len(commands) - len(recent),
+    )

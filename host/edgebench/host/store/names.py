@@ -1,0 +1,51 @@
+"""Names of the stored runs, for completion on the command line; read as they are, and at once.
+
+Nothing is brought up to date here, and nothing is imported that takes time: while somebody types,
+an old list is better than a slow one. What cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from edgebench.protocol.paths import user_paths
+
+INDEX_FILE = "index.sqlite"
+STORE_VARIABLE = "EDGEBENCH_STORE"
+MAX_NAMES = 200
+"""Newest runs whose names are offered."""
+_NEWEST = f"SELECT run_id, set_id, tags FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
+
+
+def default_root() -> Path:
+    """Store of this user: $EDGEBENCH_STORE, else the XDG data directory."""
+    given = os.environ.get(STORE_VARIABLE)
+    return Path(given) if given else Path(user_paths(os.environ).data)
+
+
+def run_names(root: Path) -> list[str]:
+    """Tags, sets and ids of the newest runs in the index of a store."""
+    rows = _rows(root, _NEWEST)
+    tags = [tag for row in rows for tag in str(row[2] or "").split()]
+    sets = [str(row[1]) for row in rows if row[1]]
+    return list(dict.fromkeys(["last", *tags, *sets, *(str(row[0]) for row in rows)]))
+
+
+def values_of(root: Path, column: str) -> list[str]:
+    """Different values of a column of the index, as `tags`."""
+    rows = _rows(root, f"SELECT DISTINCT {column} FROM runs LIMIT {MAX_NAMES}")
+    return list(dict.fromkeys(word for row in rows for word in str(row[0] or "").split()))
+
+
+def _rows(root: Path, query: str) -> list[tuple[object, ...]]:
+    path = root.absolute() / INDEX_FILE
+    if path.is_file():
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=0.1)) as index,
+        ):
+            return index.execute(query).fetchall()
+    return []

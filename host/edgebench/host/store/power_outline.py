@@ -1,0 +1,51 @@
+"""Outline of a stored recording of power, for pictures of recordings of any length."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from edgebench.host.analysis.energy.outline import OutlineBuilder, PowerOutline
+from edgebench.host.store.arrow import to_numpy
+from edgebench.host.store.files import read_table
+from edgebench.host.store.layout import POWER_OUTLINE_FILE
+from edgebench.host.store.power import OUTLINE_COLUMNS
+from edgebench.host.store.power_file import PowerFile
+from edgebench.protocol.errors import RunDamaged
+
+MAX_BLOCKS = 1 << 17
+"""Most blocks of an outline: many times as many as a screen has columns."""
+
+
+def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> PowerOutline:
+    """Outline of a channel; a short recording has a block for each piece of its line.
+
+    Args:
+        file: The recording.
+        channel: Name of the channel.
+        finest: Read the samples, and make at most so many blocks; None: as a picture needs them.
+
+    Raises:
+        RunDamaged: the recording cannot be read.
+    """
+    path = file.path.with_name(POWER_OUTLINE_FILE)
+    if path.exists() and finest is None:
+        names = [one.name for one in file.header.capability.channels]
+        return _stored(read_table(path), names.index(channel), path).coarser(MAX_BLOCKS)
+    # A short recording, or one of an older edgebench.
+    node_count = sum(group.node_count for group in file.facts.of(channel))
+    builder = OutlineBuilder(max(1, math.ceil(node_count / (finest or MAX_BLOCKS))))
+    for line in file.lines(channel):
+        builder.add(line)
+    return builder.outline()
+
+
+def _stored(table: Any, number: int, path: object) -> PowerOutline:
+    """Rows of a channel in the outline's file."""
+    try:
+        is_channel = to_numpy(table["channel"]) == number
+        columns = [to_numpy(table[name])[is_channel] for name in OUTLINE_COLUMNS]
+    except KeyError as exc:
+        raise RunDamaged(f"outline of the power is damaged: no column {exc}: {path}") from exc
+    begin_ns, end_ns, low_w, mean_w, high_w = columns
+    return PowerOutline(begin_ns, end_ns, low_w, mean_w, high_w)

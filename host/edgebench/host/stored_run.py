@@ -1,0 +1,214 @@
+"""A run in the store, for Python: its numbers, its traces, and what a person added."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgebench.host.result.document import Document
+from edgebench.host.result.run import Metrics, Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.store.annotations import Annotations, read_annotations
+from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
+from edgebench.protocol.device import DeviceDescription
+from edgebench.protocol.errors import StoreError
+from edgebench.protocol.record import ModelFacts
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from edgebench.host.series.run_series import RunSeries
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSet(RunSet):
+    """What runs of one model show together, which a notebook shows as a table."""
+
+    @classmethod
+    def of(cls, one: RunSet) -> StoredSet:
+        """A set, for Python."""
+        return cls(**{field.name: getattr(one, field.name) for field in fields(one)})
+
+    def __repr__(self) -> str:
+        return f"<StoredSet {self.set_id} of {len(self.runs)} runs: {self.verdict.state.value}>"
+
+    def _repr_html_(self) -> str:
+        """The set in a notebook: verdict, the headline with its interval, and each run."""
+        from edgebench.host.show.notebook import set_html
+
+        return set_html(self)
+
+
+class StoredRun:
+    """A run in the store, with its traces."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self.id = run_id
+
+    def __repr__(self) -> str:
+        return f"<StoredRun {self.id}: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """The run in a notebook: verdict, numbers with their intervals, and a picture."""
+        from edgebench.host.show.notebook import run_html
+
+        try:
+            return run_html(self.result, self.series.latency)
+        except StoreError as exc:  # the document alone is still worth showing
+            return run_html(self.result, None, missing=str(exc))
+
+    @property
+    def path(self) -> Path:
+        """Directory of the run; that of a run in a bundle goes when this process ends."""
+        return self._store.directory(self.id)
+
+    @cached_property
+    def result(self) -> Run:
+        """Everything that was computed, as attributes."""
+        return self._store.run(self.id)
+
+    @cached_property
+    def document(self) -> Document:
+        """The run.json, as it is stored."""
+        return self._store.document(self.id)
+
+    @property
+    def metrics(self) -> Metrics:
+        """The computed numbers."""
+        return self.result.metrics
+
+    @property
+    def verdict(self) -> str:
+        """valid, suspect or invalid."""
+        return self.result.verdict.state.value
+
+    @property
+    def model(self) -> ModelFacts:
+        """The model that ran."""
+        return self.result.model
+
+    @property
+    def device(self) -> DeviceDescription:
+        """The device that it ran on."""
+        return self.result.device
+
+    @property
+    def created(self) -> datetime:
+        """Time at which the run was made, UTC."""
+        return datetime.fromisoformat(self.result.created_utc).astimezone(timezone.utc)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags that a person gave the run, as they are now."""
+        return self._annotations().tags
+
+    @property
+    def note(self) -> str | None:
+        """Note that a person keeps with the run, as it is now."""
+        return self._annotations().note
+
+    def _annotations(self) -> Annotations:
+        return read_annotations(self._store.document_path(self.id).parent)
+
+    @cached_property
+    def queries(self) -> pd.DataFrame:
+        """One row per inference, the warm-up included; `latency_ns` is the invocation alone."""
+        frame = self._frame(QUERIES_FILE)
+        frame["latency_ns"] = frame["invoke_end_ns"] - frame["invoke_start_ns"]
+        frame["end_to_end_ns"] = frame["end_ns"] - frame["scheduled_ns"]
+        return frame
+
+    @cached_property
+    def telemetry(self) -> pd.DataFrame:
+        """Sensor readings: time_ns, sensor, value."""
+        return self._frame(TELEMETRY_FILE)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        from edgebench.host.store.files import read_table
+
+        frame: pd.DataFrame = read_table(self.path / name).to_pandas()
+        return frame
+
+    @cached_property
+    def series(self) -> RunSeries:
+        """Every trace of the run on one axis: seconds from the first inference that counts."""
+        from edgebench.host.series.run_series import read_series
+
+        return read_series(self.path, self.result)
+
+    @cached_property
+    def power(self) -> pd.DataFrame:
+        """Power over time: one row for each block of the meter's samples, of any recording.
+
+        Columns: `time_s`, the middle of the block on the axis of `series`; `duration_s`;
+        `channel`; `power_w`, the mean; `power_w_min` and `power_w_max` of the samples. Empty
+        without a meter. Where its clock was not aligned with the device's, the time is counted
+        from its first sample on, and `attrs["power_apart"]` says why.
+        """
+        import numpy as np
+        import pandas as pd
+
+        series = self.series
+        frames = [
+            pd.DataFrame(
+                {
+                    "time_s": (one.begin_s + one.end_s) / 2,
+                    "duration_s": one.end_s - one.begin_s,
+                    "channel": np.full(len(one.begin_s), one.channel, object),
+                    "power_w": one.mean_w,
+                    "power_w_min": one.low_w,
+                    "power_w_max": one.high_w,
+                }
+            )
+            for one in series.power
+        ]
+        columns = ["time_s", "duration_s", "channel", "power_w", "power_w_min", "power_w_max"]
+        frame = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+        frame.attrs["power_apart"] = series.power_apart
+        return frame
+
+    def plot(self) -> Figure:
+        """Latency, power, temperature and clock over time; needs matplotlib.
+
+        Raises:
+            UsageError: matplotlib is not installed, or the run has no traces.
+            StoreError: a trace cannot be read.
+        """
+        from edgebench.host.show.plot import plot_run
+
+        return plot_run(self.result, self.series)
+
+    def power_samples(
+        self, begin_s: float | None = None, end_s: float | None = None
+    ) -> pd.DataFrame:
+        """Every sample of the meter between two times: `time_s`, `channel`, `power_w`.
+
+        An hour of a fast meter has hundreds of millions: choose a part of it.
+
+        Args:
+            begin_s: First time, as in `power`; None: from the begin of the recording.
+            end_s: Last time; None: to its end.
+        """
+        import numpy as np
+        import pandas as pd
+
+        from edgebench.host.series.run_series import read_power_samples
+
+        found = read_power_samples(self.path, self.result, begin_s, end_s)
+        frames = [
+            pd.DataFrame(
+                {
+                    "time_s": points.time_s,
+                    "channel": np.full(len(points), channel, object),
+                    "power_w": points.value,
+                }
+            )
+            for channel, points in found.items()
+        ]
+        columns = ["time_s", "channel", "power_w"]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)

@@ -1,0 +1,129 @@
+"""bundle, and the commands that take a bundle for runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.commands import Run
+
+from edgebench.host.store.layout import Store
+
+RUNS = Path(__file__).parents[1] / "fixtures" / "runs" / "v7"
+METERED = "20261123-031049-420b03bc"
+
+
+@pytest.fixture
+def stored(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """The store of this host with runs of every kind; the working directory is empty."""
+    store = Store(host.folder / "data" / "edgebench")
+    shutil.copytree(RUNS, store.runs)
+    monkeypatch.chdir(tmp_path)
+    return store
+
+
+def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_path: Path) -> None:
+    """A colleague gets a file that nothing opens."""
+    made = edgebench("bundle", METERED)
+    assert made.code == 0
+    assert made.out.startswith("bundled: 1 run, ")
+    assert made.err == f"next: edgebench runs {METERED}.zip\n"
+    elsewhere = ("--store", str(tmp_path / "elsewhere"))
+    path = f"{METERED}.zip"
+    shown = edgebench("show", path, *elsewhere)
+    assert (shown.code, shown.err) == (0, "")
+    assert f"{path}#{METERED}" in shown.out.replace("\n", "")
+    document = json.loads(edgebench("show", path, "--json", *elsewhere).out)
+    assert document == stored.document(METERED)
+    [row] = json.loads(edgebench("runs", path, "--json", *elsewhere).out)["runs"]
+    assert row["run_id"] == METERED
+    verified = edgebench("verify", path, *elsewhere)
+    assert (verified.code, verified.out) == (
+        0,
+        f"verified: {METERED}: every number follows from the raw files\n",
+    )
+    merged = edgebench("store", "merge", path, *elsewhere)
+    assert merged.out.startswith("merged: 1 runs added, 0 were here already")
+
+
+def test_bundle_of_several_runs_is_listed_and_verified(
+    edgebench: Run, stored: Store, tmp_path: Path
+) -> None:
+    """One of ten runs stands for all."""
+    made = edgebench("bundle", *stored.run_ids(), "-o", "all.zip", "--json")
+    document = json.loads(made.out)
+    assert document["runs"] == stored.run_ids()
+    assert document["size_bytes"] == (tmp_path / "all.zip").stat().st_size
+    listed = json.loads(edgebench("runs", "all.zip", "--last", "2", "--json").out)["runs"]
+    assert [row["run_id"] for row in listed] == stored.run_ids()[-2:]
+    shown = edgebench("show", "all.zip")
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.count("digits_int8.tflite") >= 3, "a table"
+    compared = edgebench("compare", "all.zip#031112", "--against", "all.zip#031114")
+    assert (compared.code, compared.err) == (5, "")
+    verified = edgebench("verify", "all.zip", "--json")
+    document = json.loads(verified.out)
+    assert (verified.code, document["bundle"], document["planned_count"]) == (0, "all.zip", 10)
+    assert [one["differences"] for one in document["runs"]] == [[]] * 10
+
+
+def test_damaged_run_of_a_bundle_is_named_and_the_others_are_verified(
+    edgebench: Run, stored: Store, tmp_path: Path
+) -> None:
+    """One flipped bit makes a whole bundle useless, or goes unnoticed."""
+    del stored
+    edgebench("bundle", METERED, "20261123-031046", "-o", "two.zip")
+    data = (tmp_path / "two.zip").read_bytes()
+    place = data.index(b"meter.spool") + 2000
+    changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+    (tmp_path / "two.zip").write_bytes(changed)
+    said = edgebench("verify", "two.zip")
+    assert said.code == 1
+    assert f"run {METERED} does not verify: 1 difference" in said.err
+    assert "bundle is damaged: runs/" in said.out
+    assert "hint: see what is stored: edgebench show" in said.err
+    assert edgebench("verify", "two.zip#20261123-031046").code == 0
+
+
+@pytest.mark.parametrize("command", [("show",), ("verify",), ("runs",), ("store", "merge")])
+def test_file_that_is_no_bundle_is_one_line(
+    edgebench: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """A truncated download ends in a traceback."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 and then the line was cut")
+    said = edgebench(*command, "a.zip")
+    assert said.code == 2
+    assert said.err.startswith("error: not a bundle of edgebench, or cut off: ")
+    assert "hint: have it sent again" in said.err
+
+
+def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) -> None:
+    """A second bundle of other runs replaces the first without a word."""
+    del stored
+    Path("a.zip").write_text("mine")
+    said = edgebench("bundle", METERED, "-o", "a.zip")
+    assert (said.code, Path("a.zip").read_text()) == (2, "mine")
+    said = edgebench("bundle", METERED, "-o", "no/such/a.zip")
+    assert said.code == 1
+    assert "bundle not written: No such file or directory: no/such/" in said.err
+
+
+def test_nothing_stays_behind_in_the_directory_of_temporary_files(
+    host: Host, stored: Store, tmp_path: Path, edgebench: Run
+) -> None:
+    """Each look at a large bundle fills the disk a little more."""
+    del stored
+    edgebench("bundle", METERED, "-o", "a.zip")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {**os.environ, **host.environment, "TMPDIR": str(temporary)}
+    words = [sys.executable, "-m", "edgebench.host.cli", "show", "a.zip"]
+    subprocess.run(words, env=environment, check=True, capture_output=True, cwd=tmp_path)
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,140 @@
+"""Completion: what a shell is offered exists, and nothing that a shell would run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.commands import Run
+from support.tools import need_tool
+
+from edgebench.host.cli.main import COMMANDS
+
+STORED = Path(__file__).parents[1] / "fixtures" / "runs" / "v7"
+RUN_ID = "20261123-031046-26335d6d"
+DEVICES = ("pi5", "jetson", "$(reboot)")
+
+
+@pytest.fixture
+def known(host: Host, edgebench: Run) -> Host:
+    """A host with a tagged run and three devices, one of which has a hostile name."""
+    runs = host.folder / "data" / "edgebench" / "runs"
+    shutil.copytree(STORED / RUN_ID, runs / RUN_ID)
+    assert edgebench("tag", "last", "night").code == 0
+    assert edgebench("runs").code == 0  # brings the index up to date
+    host.config.mkdir(parents=True)
+    (host.config / "devices.json").write_text(json.dumps([{"name": name} for name in DEVICES]))
+    return host
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "some"),
+    [
+        (("",), "words", set(COMMANDS)),
+        (("be",), "words", {"bench"}),
+        (("bench", "--ru"), "words", {"--runtime", "--runs"}),
+        (("bench", "dig"), "files", {"digits_int8.tflite", "digits_fp32.onnx"}),
+        (("bench", "--runtime", "li"), "words", {"litert"}),
+        (("bench", "--runtime", "=", "li"), "words", {"litert"}),
+        (("bench", "--scenario", "s"), "words", {"single_stream", "server"}),
+        (("bench", "--on", ""), "words", {"local", "all", "pi5", "jetson"}),
+        (("bench", "m.tflite", "--on", "pi5,je"), "words", {"pi5,jetson"}),
+        (("bench", "--quick", "--on", "pi5", "--pr"), "words", {"--preset", "--priority"}),
+        (("bench", "--inputs", ""), "files", set()),
+        (("bench", "--threads", ""), "words", set()),
+        (("show", ""), "files", {"last", "night", RUN_ID}),
+        (("show", "last", "2026"), "files", {RUN_ID}),
+        (("compare", "last", "--against", "last", "ni"), "files", {"night"}),
+        (("compare", "--metric", "latency_ns.p9"), "words", {"latency_ns.p90", "latency_ns.p99"}),
+        (("meters", "rec"), "words", {"record"}),
+        (("meters", "record", "--dur"), "words", {"--duration"}),
+        (("runs", "--tag", ""), "words", {"night"}),
+        (("runs", "--device", ""), "words", set()),
+        (("completion", ""), "words", {"bash", "zsh", "fish"}),
+        (("no-command", ""), "words", set()),
+        (("campaign", "no-action", ""), "words", set()),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_words_that_fit_are_offered(
+    edgebench: Run, known: Host, words: tuple[str, ...], kind: str, some: set[str]
+) -> None:
+    """Tab offers nothing, or what the command refuses."""
+    del known
+    said = edgebench("completion", "--complete", *words)
+    assert (said.code, said.err) == (0, "")
+    first, *offered = said.out.splitlines()
+    assert first == kind
+    assert some <= set(offered)
+    assert len(offered) == len(set(offered))
+    begin = words[-1].rpartition(",")[2]
+    assert all(word.rpartition(",")[2].startswith(begin) for word in offered)
+    assert not any("$" in word for word in offered), "a shell would run that"
+
+
+def test_completion_loads_nothing_that_takes_time(known: Host) -> None:
+    """Whoever presses Tab waits for half a second."""
+    code = (
+        "import sys\n"
+        "from edgebench.host.cli.main import main\n"
+        "main(sys.argv[1:])\n"
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'rich', 'scipy', 'cryptography', 'cattrs'}\n"
+        "sys.exit(' '.join(heavy & set(sys.modules)) or 0)\n"
+    )
+    for words in (("bench", "--on", ""), ("show", "")):
+        command = [sys.executable, "-c", code, "completion", "--complete", *words]
+        result = subprocess.run(
+            command, env=os.environ | known.environment, capture_output=True, text=True
+        )
+        assert result.returncode == 0, f"loaded: {result.stderr}"
+
+
+def test_bash_asks_for_the_words(known: Host, tmp_path: Path) -> None:
+    """The script is no bash, or passes half of the line on."""
+    need_tool("bash")
+    (tmp_path / "model one.tflite").write_bytes(b"")
+    script = """
+eval "$(edgebench completion bash)"
+complete -p edgebench
+for words in "show 2026" "bench --on pi5,j" "bench model"; do
+    COMP_WORDS=(edgebench $words); COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _edgebench 2>/dev/null; printf '%s\\n' "${COMPREPLY[@]}"
+done
+"""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    result = subprocess.run(
+        ["bash", "-c", script],
+        env=os.environ | known.environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert result.stdout.splitlines() == [
+        "complete -F _edgebench edgebench",
+        RUN_ID,
+        "pi5,jetson",
+        "model one.tflite",
+    ]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_script_is_printed(edgebench: Run, shell: str) -> None:
+    """A script of another shell is printed, or an error."""
+    said = edgebench("completion", shell)
+    assert (said.code, said.err) == (0, "")
+    assert f"for {shell}: " in said.out.replace("\n#", " ")
+
+
+def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
+    """`completion tcsh` prints nothing."""
+    for words, said in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
+        result = edgebench("completion", *words)
+        assert result.code == 2
+        assert said in result.err

@@ -1,0 +1,102 @@
+"""`edgebench export`, `bench --export` and `Lab.export`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from support.agents import Host
+from support.commands import QUICK, Measured, Run
+
+from edgebench.host.export.registry import FORMATS
+from edgebench.host.lab import Lab
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "runs" / "v7"
+PLAIN = str(FIXTURES / "20261123-031046-26335d6d")
+INVALID = str(FIXTURES / "20261123-031049-420b03bc")
+
+
+def test_text_format_goes_to_standard_output(edgebench: Run) -> None:
+    """A table cannot be piped into another program."""
+    said = edgebench("export", PLAIN, INVALID, PLAIN, "--format", "csv")
+    assert (said.code, said.err) == (0, "")
+    header, *rows = said.out.splitlines()
+    assert header.startswith("run_id,created_utc,")
+    assert len(rows) == 2, "a run that is named twice is one row"
+
+
+def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> None:
+    """The user names the format twice."""
+    path = tmp_path / "runs.parquet"
+    said = edgebench("export", PLAIN, "-o", str(path))
+    assert (said.code, said.out) == (0, "")
+    assert said.err == f"1 run as parquet: {path}\n"
+    assert pd.read_parquet(path)["model"].tolist() == ["digits_int8.tflite"]
+    said = edgebench("export", PLAIN, "-o", str(tmp_path / "a"), "--format", "bmf", "--json")
+    assert json.loads(said.out) == {
+        "format": "bmf",
+        "file": str(tmp_path / "a"),
+        "run_ids": [Path(PLAIN).name],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "no format"),
+        (("--format", "excel"), "unknown format 'excel'"),
+        (("-o", "runs.json"), "several formats are JSON"),
+        (("--format", "csv", "--json"), "needs -o FILE"),
+        (("--format", "mlperf"), "needs -o DIRECTORY"),
+        (("--format", "mlperf", "-o", "logs"), "LoadGen did not issue the queries"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(edgebench: Run, words: tuple[str, ...], told: str) -> None:
+    """A mistake ends in a traceback, or in a file that nobody wanted."""
+    said = edgebench("export", PLAIN, *words)
+    assert said.code == 2
+    assert told in said.err
+
+
+def test_file_that_cannot_be_written_is_an_error_of_one_line(edgebench: Run) -> None:
+    """The user has to guess which file, and why."""
+    said = edgebench("export", PLAIN, "-o", "/nowhere/runs.csv")
+    assert said.code == 1
+    assert "file not writable: No such file or directory: /nowhere/runs.csv" in said.err
+    assert "edgebench export RUN" in said.err
+
+
+def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_path: Path) -> None:
+    """A full disk costs a measurement; or what was measured is not what was exported."""
+    table, lost = tmp_path / "runs.csv", "/nowhere/runs.xml"
+    store = tmp_path / "store"  # the one of the other tests has one run
+    words = ("bench", "digits_int8.tflite", "--runtime", "litert", *QUICK, "--json")
+    exports = ("--export", str(table), "--export", lost)
+    result = measured.host.run(*words, *exports, "--store", str(store))
+    [document] = json.loads(result.stdout)["runs"]
+    assert result.returncode == (3 if document["verdict"]["state"] == "invalid" else 1)
+    assert "error: not exported: file not writable" in result.stderr
+    assert f"exported: {table}" in result.stderr
+    [row] = pd.read_csv(table).to_dict("records")
+    assert row["run_id"] == document["run_id"]
+    assert row["verdict"] == document["verdict"]["state"]
+    again = tmp_path / "again.csv"
+    Lab(store).export(document["run_id"], file=again)
+    assert again.read_bytes() == table.read_bytes()
+
+
+def test_bench_refuses_an_unknown_end_before_it_measures(edgebench: Run, host: Host) -> None:
+    """An hour is measured before the user learns that a name was wrong."""
+    said = edgebench("bench", "--quick", "--export", "runs.json")
+    assert said.code == 2
+    assert "several formats are JSON" in said.err
+    assert not host.lab.store.runs.exists()
+
+
+def test_help_names_every_format(edgebench: Run) -> None:
+    """A format is there, and nobody finds it."""
+    words = re.findall(r"[\w-]+", edgebench("export", "--help").out)
+    assert {one.name for one in FORMATS} <= set(words)

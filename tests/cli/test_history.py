@@ -1,0 +1,97 @@
+"""`edgebench history`: the picture, the document, and the exit codes of a gate."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.commands import Run
+from support.records import store_run
+
+from edgebench.host.store.layout import RUN_FILE, Store
+
+
+def fill(host: Host, medians: list[int]) -> None:
+    """Store a run for each day of March, with these medians."""
+    store = Store(host.folder / "data" / "edgebench")
+    first = "20260301-000000-0123abcd"
+    store_run(store, first)
+    document = json.loads((store.directory(first) / RUN_FILE).read_text())
+    for day, p50 in enumerate(medians, start=1):
+        document["run_id"] = f"202603{day:02}-000000-0123abcd"
+        document["created_utc"] = f"2026-03-{day:02}T00:00:00+00:00"
+        document["metrics"]["latency_ns"]["p50"] = p50
+        folder = store.directory(document["run_id"])
+        folder.mkdir(exist_ok=True)
+        (folder / RUN_FILE).write_text(json.dumps(document))
+
+
+def level(us: int) -> list[int]:
+    """Ten medians around a value, nanoseconds."""
+    return [1000 * us + 500 * (number * 7 % 10) for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("medians", "code"),
+    [
+        ([*level(1000), *level(1100)], 4),
+        ([*level(1000), *level(1030)], 5),
+        ([*level(1000), *level(1010)], 0),
+        (level(1000), 0),
+        (level(1000)[:4], 5),
+    ],
+)
+def test_exit_code_is_the_answer(edgebench: Run, host: Host, medians: list[int], code: int) -> None:
+    """A nightly job passes a regression, or fails without one; without a gate it never fails."""
+    fill(host, medians)
+    assert edgebench("history", "--fail-on", "3%").code == code
+    assert edgebench("history").code == 0
+
+
+def test_page_shows_points_levels_and_the_change(edgebench: Run, host: Host) -> None:
+    """Somebody cannot see when it became slower, and by how much."""
+    fill(host, [*level(1000), *level(1100)])
+    said = edgebench("history", "--model", "digits*")
+    assert "digits.tflite on board, tflite, single_stream: latency_ns.p50" in said.out
+    assert "20 points, 2026-03-01 to 2026-03-20" in said.out
+    assert said.out.count("▲") == 2, "one in the picture, one in the legend"
+    assert "2026-03-11" in said.out
+    assert "+10.00 %" in said.out or "+9.9" in said.out
+    assert "worse: worse by" in said.out
+
+
+def test_document_has_the_numbers_of_the_page(edgebench: Run, host: Host) -> None:
+    """A script reads other numbers than a person."""
+    fill(host, [*level(1000), *level(1100)])
+    said = edgebench("history", "--json", "--fail-on", "3%")
+    assert said.code == 4
+    [found] = json.loads(said.out)["histories"]
+    assert found["outcome"] == "worse"
+    assert len(found["points"]) == 20
+    first, newest = found["levels"]
+    assert first["ratio"] is None
+    assert newest["first"] == 10
+    assert newest["ratio_interval"][0] < newest["ratio"] < newest["ratio_interval"][1]
+
+
+def test_many_histories_are_a_table(edgebench: Run, host: Host, tmp_path: Path) -> None:
+    """Fifty models fill the terminal with pictures."""
+    fill(host, level(1000))
+    store = Store(host.folder / "data" / "edgebench")
+    for number, folder in enumerate(sorted(store.runs.iterdir())):
+        document = json.loads((folder / RUN_FILE).read_text())
+        document["model"]["name"] = f"model-{number}.tflite"
+        (folder / RUN_FILE).write_text(json.dumps(document))
+    said = edgebench("history")
+    assert "model-9.tflite" in said.out
+    assert "┤" not in said.out
+    assert "choose at most four" in said.out
+
+
+def test_mistakes_are_one_line(edgebench: Run, host: Host) -> None:
+    """Somebody gets a traceback for a metric that does not exist."""
+    fill(host, level(1000))
+    assert edgebench("history", "--metric", "nonsense").code == 2
+    assert edgebench("history", "--model", "other").code == 2

@@ -1,0 +1,176 @@
+"""The pytest plugin: real sessions with real runs of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from copy import deepcopy
+from dataclasses import asdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from support.commands import Measured
+from support.onnx_bytes import addition
+
+from edgebench.host.store.annotations import Annotations
+from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
+
+pytest_plugins = ["pytester"]
+
+SETTINGS = (
+    'runtime="litert", preset="quick", runs=1, duration_s=0.1, min_query_count=50, '
+    "warmup_query_count=2"
+)
+"""Those of the shared run, which the baselines are made of."""
+MEASURES = f"""
+def test_measures(edgebench_bench):
+    result = edgebench_bench("digits_int8.tflite", {SETTINGS})
+    assert result.metrics["latency_ns.p50"].median > 0
+"""
+COPIES = 45
+"""Runs of a baseline: one run on the other side is enough then, by the exact test."""
+
+
+@pytest.fixture(scope="module")
+def baselines(measured: Measured, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with runs that are twenty times as fast, and as slow, by their tags."""
+    store = Store(tmp_path_factory.mktemp("baselines"))
+    for day, (tag, factor) in enumerate({"fast": 0.05, "slow": 20.0}.items(), start=1):
+        for number in range(COPIES):
+            document = deepcopy(measured.document)
+            document["run_id"] = f"2026010{day}-0000{number:02}-0123abcd"
+            latency = document["metrics"]["latency_ns"]
+            latency["p50"] = round(latency["p50"] * factor * (1 + number / 1000))
+            folder = store.directory(document["run_id"])
+            folder.mkdir(parents=True)
+            (folder / RUN_FILE).write_text(json.dumps(document))
+            tags = Annotations((tag,))
+            (folder / ANNOTATIONS_FILE).write_text(json.dumps(asdict(tags)))
+    return store.root
+
+
+@pytest.fixture
+def project(
+    pytester: pytest.Pytester, measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    """A project whose sessions use the agent of the shared run."""
+    for name, value in measured.host.environment.items():
+        monkeypatch.setenv(name, value)
+    for name in ("EDGEBENCH_STORE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+        monkeypatch.delenv(name, raising=False)
+    return pytester
+
+
+def test_measurement_is_judged_recorded_and_summed_up(
+    project: pytest.Pytester, baselines: Path
+) -> None:
+    """CI is green for a model that answers NaN, or its archive has no numbers."""
+    (project.path / "nan.onnx").write_bytes(addition(float("nan")))
+    project.makepyfile(
+        MEASURES
+        + f"""
+def test_invalid(edgebench_bench):
+    edgebench_bench("nan.onnx", {SETTINGS.replace('runtime="litert", ', "")})
+
+def test_missing(edgebench_bench):
+    edgebench_bench("none.tflite")
+"""
+    )
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(baselines), "--edgebench-baseline", "slow"),
+        *("--edgebench-suspect", "ignore", "--junitxml=junit.xml"),
+    )
+    result.assert_outcomes(passed=1, failed=2)
+    out = result.stdout.str()
+    assert "invalid: nan.onnx" in out
+    assert "hint: " in out
+    [line] = [line for line in out.splitlines() if "::test_measures" in line and "digits" in line]
+    assert "better -" in line
+    cases = {
+        case.get("name"): {one.get("name"): one.get("value") for one in case.iter("property")}
+        for case in ElementTree.parse(project.path / "junit.xml").iter("testcase")
+    }
+    measured = cases["test_measures"]
+    [run_id] = str(measured["edgebench.run_ids"]).split()
+    stored = Store(baselines).run(run_id)
+    assert stored.metrics.latency_ns is not None
+    assert float(str(measured["edgebench.value"])) == stored.metrics.latency_ns.p50
+    assert measured["edgebench.unit"] == "ns"
+    assert measured["edgebench.outcome"] == "better"
+    assert cases["test_invalid"]["edgebench.verdict"] == "invalid"
+    assert "edgebench.value" not in cases["test_invalid"]
+    assert cases["test_missing"] == {}
+
+
+def test_regression_and_a_baseline_without_the_model_fail(
+    project: pytest.Pytester, baselines: Path
+) -> None:
+    """A gate passes a slower model, or one that it never compared."""
+    project.makepyfile(
+        MEASURES
+        + f"""
+def test_other_model(edgebench_bench):
+    edgebench_bench("digits_fp32.tflite", {SETTINGS})
+"""
+    )
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(baselines), "--edgebench-baseline", "fast"),
+        *("--edgebench-fail-on", "3%", "--edgebench-suspect", "ignore"),
+    )
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*latency_ns.p50: digits_int8.tflite is worse (higher) than*", "*no run of digits_fp32*"]
+    )
+
+
+def test_workers_of_xdist_measure_in_turn(project: pytest.Pytester, baselines: Path) -> None:
+    """Two runs at the same time disturb each other, or the second fails for the lease."""
+    two_runs = MEASURES.replace("runs=1, duration_s=0.1", "runs=2, duration_s=0.2")
+    project.makepyfile(MEASURES + two_runs.replace("test_measures", "test_measures_too"))
+    result = project.runpytest_subprocess("-n", "2", "--edgebench-store", str(baselines))
+    result.assert_outcomes(passed=2)
+    out = result.stdout.str()
+    assert "DoubtfulMeasurement: suspect: digits_int8.tflite" in out, "two runs have no interval"
+    assert "::test_measures_too " in out
+    assert "one measurement at a time on a device" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--edgebench-fail-on", "3%"), "--edgebench-fail-on needs --edgebench-baseline"),
+        (("--edgebench-fail-on", "x", "--edgebench-baseline", "t"), "not a percentage"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    project: pytest.Pytester, words: tuple[str, ...], message: str
+) -> None:
+    """A gate without a baseline passes everything."""
+    result = project.runpytest_inprocess(*words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in result.stderr.str()
+
+
+def test_session_that_does_not_measure_imports_nothing(tmp_path: Path) -> None:
+    """Every project with edgebench in its environment waits for numpy before its first test."""
+    (tmp_path / "test_plain.py").write_text("def test_plain(): pass")
+    code = (
+        "import sys, pytest\n"
+        "assert pytest.main(['-q', '-p', 'no:cacheprovider']) == 0\n"
+        "print(sorted(name for name in sys.modules if name.startswith(('edgebench', 'numpy'))))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
+    )
+    loaded = result.stdout.splitlines()[-1]
+    assert "edgebench.host.pytest_plugin.plugin" in loaded
+    assert "edgebench.host.lab" not in loaded
+    assert "numpy" not in loaded

@@ -1,0 +1,86 @@
+"""Levels of a history: found where they are, and nowhere else."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgebench.host.analysis.history.levels import find_exact_starts, find_level_starts
+
+SPREAD = 0.01
+STEP = float(np.log(1.05))
+HISTORIES = 200
+
+
+def points(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Points that scatter by 1 %."""
+    return np.random.default_rng(seed).normal(0, SPREAD, count)
+
+
+@pytest.mark.parametrize("count", [7, 8, 30])
+def test_false_alarms_are_as_rare_as_promised(count: int) -> None:
+    """A nightly gate fails once a week while nothing changes."""
+    alarms = sum(bool(find_level_starts(points(seed, count))) for seed in range(HISTORIES))
+    assert alarms <= 16, "the upper binomial 97.5 % limit of 200 at 5 %"
+
+
+@pytest.mark.parametrize(("count", "step"), [(8, 4), (10, 5), (20, 17), (60, 30), (200, 198)])
+def test_step_is_found_where_it_is(count: int, step: int) -> None:
+    """A model that became slower by 5 % goes unnoticed, or another commit is blamed."""
+    found = 0
+    for seed in range(10):
+        values = points(seed, count)
+        values[step:] += STEP
+        found += any(abs(start - step) <= 1 for start in find_level_starts(values))
+    assert found >= 9
+
+
+def test_level_that_comes_and_goes_is_found() -> None:
+    """Two weeks of a slower kernel leave no trace in a year."""
+    values = points(1, 200)
+    values[90:100] += STEP
+    assert find_level_starts(values) == [90, 100]
+
+
+def test_outliers_are_no_levels_and_hide_none() -> None:
+    """One run beside a neighbour is called a change, or covers a real one."""
+    values = points(2, 60)
+    values[[5, 21, 44]] += 0.5
+    assert find_level_starts(values) == []
+    values[30:] += STEP
+    assert find_level_starts(values) == [30]
+
+
+def test_change_within_the_intervals_of_the_points_is_none() -> None:
+    """Points that agree by luck make the noise of their runs a change."""
+    values = np.repeat([0.0, 0.001], 6)
+    assert find_level_starts(values) == [6]
+    assert find_level_starts(values, errors=np.full(12, 0.01)) == []
+
+
+def test_fewer_than_five_points_show_nothing() -> None:
+    """Two points on each side of a step are called a trend."""
+    assert find_level_starts(np.array([0.0, 0.0, 1.0, 1.0])) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(-50, 50, allow_subnormal=False), max_size=12),
+    st.integers(0, 3),
+)
+def test_any_points_have_levels_of_at_least_two_points(values: list[float], seed: int) -> None:
+    """A history of odd values crashes the command, or gives a level without points."""
+    starts = find_level_starts(np.array(values), seed=seed)
+    edges = [0, *starts, len(values)]
+    assert not starts or all(after - before >= 2 for before, after in pairwise(edges))
+    assert find_level_starts(np.array(values), seed=seed) == starts
+
+
+def test_exact_counts_change_with_every_difference_beyond_the_resolution() -> None:
+    """An instruction more is lost in a test for scatter, or a tick of the counter is a change."""
+    counts = np.log(np.array([1000.0, 1000.5, 1002.0, 1002.0, 990.0]))
+    assert find_exact_starts(counts, resolution=np.log1p(0.001)) == [2, 4]

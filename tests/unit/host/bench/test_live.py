@@ -1,0 +1,100 @@
+"""The watcher that tells those who look on: what it writes of a run, and that it keeps nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.records import RUN_ID, store_run
+
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.live import told_live
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.store.layout import Store
+from edgebench.host.store.live import LiveDevice, LiveReader
+from edgebench.protocol.errors import EdgebenchError, LeaseHeld, LinkLost
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
+
+
+class Recorder(Watcher):
+    """Notes the names of what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def of(self, device: str, device_count: int) -> Watcher:
+        """It watches all devices by itself."""
+        del device, device_count
+        return self
+
+    def progress(self, progress: Progress) -> None:
+        """The run entered a phase."""
+        self.told.append(progress.phase.value)
+
+    def telemetry(self, telemetry: Telemetry) -> None:
+        """How the device is."""
+        self.told.append(f"{telemetry.temp_c}")
+
+    def pushed(self, done: int, total: int) -> None:
+        """Bytes of the model."""
+        self.told.append(f"{done} of {total}")
+
+    def device_failed(self, device: str, error: EdgebenchError) -> None:
+        """Nothing more is measured."""
+        self.told.append(f"{device}: {error}")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store."""
+    return Store(tmp_path)
+
+
+def now(store: Store) -> LiveDevice:
+    """How the only device is, as somebody reads it."""
+    reader = LiveReader(store)
+    reader.poll()
+    [source] = reader.sources.values()
+    [device] = source.devices.values()
+    return device
+
+
+def test_a_run_is_told_phase_by_phase(store: Store) -> None:
+    """The page shows another phase, or the temperature of a run that is over."""
+    store_run(store)
+    watcher, model = Recorder(), find_model("digits_int8.tflite")
+    with told_live(store, "bench", watcher) as told:
+        one = told.of("pi5", 1)
+        one.held("pi5", LeaseHeld("in use by desk"), 60.0)
+        assert (now(store).state, now(store).reason) == ("waiting", "in use by desk")
+        one.run("pi5", model, "litert", Place(2, 5, "threads 2"))
+        begun = now(store)
+        assert (begun.state, begun.reason, begun.phase) == ("measuring", "", None)
+        assert (begun.model, begun.number, begun.count) == (model.name, 2, 5)
+        one.pushed(1, 2)
+        one.notice(Progress("r1", Phase.MEASURING, 10.0))
+        one.notice(Telemetry("r1", 1, temp_c=61.5, freq_hz=1.5e9))
+        seen = now(store)
+        assert (seen.run_id, seen.phase, seen.expected_s) == ("r1", Phase.MEASURING, 10.0)
+        assert (seen.temp_c, seen.freq_hz) == (61.5, 1.5e9)
+        reached = PhaseProgress(3, 9, ProgressUnit.WINDOWS)
+        one.progress(Progress("r1", Phase.MEASURING, reached=reached))
+        assert (now(store).reached, now(store).phase_begun_utc) == (reached, seen.phase_begun_utc)
+        one.finished(store.run(RUN_ID))
+        ended = now(store)
+        assert (ended.state, ended.phase, ended.temp_c) == ("between_runs", None, None)
+        assert (ended.run_id, ended.stored_count) == (RUN_ID, 1)
+        one.run("pi5", model, "litert", Place(3, 5))
+        assert now(store).runs_left_s is not None
+        told.device_failed("pi5", LinkLost("cable"))
+        assert (now(store).state, now(store).reason) == ("failed", "cable")
+    assert watcher.told == ["1 of 2", "measuring", "61.5", "measuring", "pi5: cable"]
+
+
+def test_a_watcher_who_does_not_look_raises_as_before(store: Store) -> None:
+    """A failure that nobody watches ends nothing any more: a script takes it for a success."""
+    model = find_model("digits_int8.tflite")
+    with told_live(store, "bench", Watcher()) as told, pytest.raises(LinkLost):
+        told.of("pi5", 1).failed(model, "litert", LinkLost("cable"))
+    assert now(store).failed_count == 1

@@ -1,0 +1,103 @@
+"""JUnit XML: read by a library of others, and held against the rules of Jenkins' schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from junitparser import JUnitXml, TestSuite
+from support.exports import (
+    HOSTILE,
+    INVALID,
+    PLAIN,
+    Stored,
+    judged,
+    renamed,
+    written,
+)
+
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.result.run import Failure
+from edgebench.host.result.verdict import State
+
+ALLOWED = {
+    "testsuites": ({"testsuite"}, set(), {"name", "time", "tests", "failures", "errors"}),
+    "testsuite": (
+        {"testsuite", "properties", "testcase", "system-out", "system-err"},
+        {"name", "tests", "failures", "errors"},
+        {"group", "time", "skipped", "timestamp", "hostname", "id", "package", "file", "url"},
+    ),
+    "testcase": (
+        {"skipped", "error", "failure", "system-out", "system-err"},
+        {"name"},
+        {"time", "classname", "group"},
+    ),
+    "properties": ({"property"}, set(), set()),
+    "property": (set(), {"name", "value"}, set()),
+    "failure": (set(), set(), {"type", "message"}),
+    "error": (set(), set(), {"type", "message"}),
+    "system-out": (set(), set(), set()),
+}
+"""Children, required and optional attributes of each element, after junit-10.xsd."""
+
+
+def check(element: ElementTree.Element) -> None:
+    """Hold an element and all below it against the rules."""
+    children, required, optional = ALLOWED[element.tag]
+    assert {child.tag for child in element} <= children
+    assert required <= set(element.attrib) <= required | optional
+    for child in element:
+        check(child)
+
+
+def suites(data: bytes) -> list[TestSuite]:
+    """As a library reads it; after the rules of the schema."""
+    check(ElementTree.fromstring(data))
+    return list(JUnitXml.fromstring(data))
+
+
+def test_valid_and_suspect_runs_pass_and_invalid_ones_fail(stored: Stored) -> None:
+    """A pipeline is green with a number that was refused."""
+    [plain], [invalid] = stored(PLAIN), stored(INVALID)
+    failed = replace(
+        invalid,
+        run=replace(invalid.run, failure=Failure(code="worker_died", message="killed <by> 9")),
+    )
+    runs = [judged(plain, State.VALID), plain, invalid, failed]
+    found = suites(written("junit", runs))
+    assert [(one.tests, one.failures, one.errors) for one in found] == [
+        *[(1, 0, 0)] * 2,
+        (1, 1, 0),
+        (1, 0, 1),
+    ]
+    root = ElementTree.fromstring(written("junit", runs))
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["4", "1", "1"]
+    [failure] = next(iter(found[2])).result
+    assert failure.type == invalid.run.verdict.failures[0].id
+    assert all(rule.id in failure.text for rule in invalid.run.verdict.failures)
+    [error] = next(iter(found[3])).result
+    assert (error.type, error.message) == ("worker_died", "killed <by> 9")
+    assert "suspect" in next(iter(found[1])).system_out
+
+
+def test_numbers_are_properties_with_their_intervals(metered: ExportedRun) -> None:
+    """A dashboard of test results has no number to show."""
+    [suite] = suites(written("junit", [metered]))
+    found = {one.name: one.value for one in suite.properties()}
+    summary, energy = metered.run.metrics.latency_ns, metered.run.metrics.energy
+    assert summary is not None
+    assert energy is not None
+    assert float(found["latency_ns.p50"]) == summary.p50
+    assert found["latency_ns.p50.interval_95"] == "{} {}".format(*summary.p50_ci95 or ())
+    assert float(found["energy.gross_j_per_inference"]) == energy.gross_j_per_inference
+    assert "synthetic power" in found["label"]
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "]]></testcase>", "&lt;\ufffe\x00"])
+def test_hostile_name_is_text_in_xml(name: str, stored: Stored) -> None:
+    """A name closes an element, or no parser takes the file."""
+    [one] = [renamed(one, name) for one in stored(PLAIN)]
+    [suite] = suites(written("junit", [one]))
+    [case] = list(suite)
+    assert case.name.startswith(name.replace("\ufffe", "?").replace("\x00", "?"))

@@ -1,0 +1,113 @@
+"""Markdown for a pull request."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from support.changes import changed
+from support.exports import (
+    HOSTILE,
+    INVALID,
+    METERED,
+    PLAIN,
+    SET,
+    Stored,
+    judged,
+    renamed,
+    written,
+)
+
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.markdown import code_span
+from edgebench.host.result.facts import SetMember
+from edgebench.host.result.verdict import State
+
+
+def rows(data: bytes) -> list[dict[str, str]]:
+    """Rows of the table, by the titles of their columns."""
+    lines = [line for line in data.decode().splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line[2:-2].split(" | ")] for line in lines]
+    assert set(cells[1]) == {"---"}
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def test_row_has_value_interval_and_verdict(stored: Stored, metered: ExportedRun) -> None:
+    """A reviewer sees a number, and cannot tell whether it is one."""
+    row, short = rows(written("markdown", [metered, *stored(PLAIN)]))
+    assert row["model"] == "`digits.tflite`"
+    assert row["metric"] == "`latency_ns.p50`"
+    assert row["value"].split()[1] in ("µs", "ms")
+    assert " to " in row["95 % interval"]
+    assert " to " in row["energy per inference"]
+    assert short["95 % interval"] == "no interval"
+    assert short["verdict"].startswith("suspect")
+
+
+def set_of(one: ExportedRun, name: str, p50s_ns: tuple[int, ...]) -> list[ExportedRun]:
+    """Runs of a set with these medians."""
+    return [
+        replace(
+            one,
+            run=changed(
+                one.run,
+                {
+                    "run_id": f"20260102-030405-{name:0>7}{number}",
+                    "member": SetMember(f"set-{name}", number, len(p50s_ns)),
+                    "metrics.latency_ns.p50": p50_ns,
+                    "metrics.end_to_end_ns.p50": p50_ns,
+                    "model.name": name,
+                    "verdict.state": State.VALID,
+                },
+            ),
+        )
+        for number, p50_ns in enumerate(p50s_ns)
+    ]
+
+
+def test_several_sets_are_compared_with_the_first(stored: Stored) -> None:
+    """Two models are in the table, and the reader has to divide."""
+    [one] = stored(PLAIN)
+    fast = (1000, 1005, 1010, 1015, 1020)
+    runs = [*set_of(one, "a", fast), *set_of(one, "b", tuple(2 * value for value in fast))]
+    first, second, third = rows(written("markdown", [*runs, *stored(INVALID)]))
+    assert first["to the first"] == "—"
+    assert re.fullmatch(r"2\.00× slower ±[\d.]+ %", second["to the first"])
+    assert third["to the first"] == "—", "the number is refused"
+    assert third["value"] == "refused"
+    assert third["energy per inference"] == "refused"
+    assert third["verdict"].startswith("invalid")
+
+
+def test_sets_of_too_few_runs_have_no_ratio(stored: Stored) -> None:
+    """A ratio without an interval is no number."""
+    first, second = rows(written("markdown", [*stored(SET), *stored(METERED)]))
+    assert (first["to the first"], second["to the first"]) == ("—", "—")
+    assert "synthetic power" in second["verdict"]
+    assert second["energy per inference"] == "refused"
+
+
+def test_reasons_are_in_a_block_of_their_own(stored: Stored) -> None:
+    """A name in a sentence mentions somebody, or ends the block."""
+    [one] = [renamed(judged(one, State.INVALID), "```\n@all") for one in stored(INVALID)]
+    lines = written("markdown", [one]).decode().splitlines()
+    begin, end = lines.index("````text"), lines.index("````")
+    assert any(line.startswith("invalid: ") for line in lines[begin:end])
+    assert not any("@all" in re.sub("`.*`", "", line) for line in lines[:begin] + lines[end:])
+
+
+@pytest.mark.parametrize(
+    ("name", "span"),
+    [("a", "`a`"), ("a|b", "`a\\|b`"), ("``", "``` `` ```"), ("@all", "`@all`"), ("", "` `")],
+)
+def test_names_are_code_spans(name: str, span: str) -> None:
+    """A name ends the cell, or the span that it is in."""
+    assert code_span(name).replace("  ", " ") == span
+
+
+def test_hostile_name_stays_in_its_cell(stored: Stored) -> None:
+    """The columns of a row are those of another."""
+    [one] = map(renamed, stored(PLAIN))
+    [row] = rows(written("markdown", [one]))
+    assert row["model"] == row["device"] == code_span(HOSTILE)

@@ -1,0 +1,59 @@
+"""The list of formats: its names, its modules, the ends of file names, and its documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from edgebench.host.export.columns import FACT_COLUMNS, number_columns
+from edgebench.host.export.registry import FORMATS, ExportKind, format_of_file, named_format
+from edgebench.protocol.errors import UsageError
+
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "export.md"
+
+
+@pytest.mark.parametrize("name", [one.name for one in FORMATS])
+def test_every_format_has_a_function_that_writes_it(name: str) -> None:
+    """A format is in the list and the help, and ends in a traceback."""
+    assert callable(named_format(name).load())
+
+
+def test_documentation_has_every_format_with_its_ends() -> None:
+    """A format is added, and nobody learns of it; or an end means another format by now."""
+    rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]*) \|", DOCS.read_text(), re.MULTILINE)
+    told = {name: tuple(re.findall(r"`([^`]+)`", ends)) for name, ends in rows}
+    assert told == {one.name: one.suffixes for one in FORMATS}
+
+
+def test_documentation_has_every_column_in_its_order() -> None:
+    """A script reads a column that was renamed without a word."""
+    block = re.search(r"```columns\n(.*?)```", DOCS.read_text(), re.DOTALL)
+    assert block is not None
+    assert block[1].split() == [*(one.name for one in FACT_COLUMNS), *number_columns()]
+
+
+@pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.name)
+def test_end_of_a_file_name_means_its_format(one: object) -> None:
+    """Two formats have the same end, and the first one wins."""
+    assert one in FORMATS
+    form = next(other for other in FORMATS if other is one)
+    assert all(format_of_file(f"Results{end.upper()}") is form for end in form.suffixes)
+    assert form.suffixes or form.kind is ExportKind.DIRECTORY
+
+
+@pytest.mark.parametrize(
+    ("file_name", "told"),
+    [("results.json", r"\.chrome\.json, \.bmf\.json"), ("results", "no format"), ("a.xlsx", "no")],
+)
+def test_end_that_means_no_format_is_refused(file_name: str, told: str) -> None:
+    """A JSON file is written in whatever format comes first."""
+    with pytest.raises(UsageError, match=told):
+        format_of_file(file_name)
+
+
+def test_unknown_format_is_refused_with_the_known_ones() -> None:
+    """The user has to look into the documentation for the name."""
+    with pytest.raises(UsageError, match="unknown format 'excel'; known: csv, parquet"):
+        named_format("excel")

@@ -1,0 +1,123 @@
+"""CSV and Parquet, read by pandas."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.exports import (
+    ALL,
+    HOSTILE,
+    INVALID,
+    PLAIN,
+    PROFILE,
+    Stored,
+    renamed,
+    written,
+)
+
+from edgebench.host.export.columns import LOWER, UPPER, has_interval
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.store.layout import ANNOTATIONS_FILE
+
+
+def read_csv(data: bytes) -> pd.DataFrame:
+    """As a user does it."""
+    return pd.read_csv(io.BytesIO(data), float_precision="round_trip")
+
+
+def read_parquet(data: bytes) -> pd.DataFrame:
+    """As a user does it."""
+    return pd.read_parquet(io.BytesIO(data))
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_table_has_every_number_of_every_run(name: str, stored: Stored) -> None:
+    """A number is rounded, in the wrong column, or lost."""
+    runs = stored(ALL)
+    frame = (read_csv if name == "csv" else read_parquet)(written(name, runs))
+    assert list(frame["run_id"]) == [one.run.run_id for one in runs]
+    for one, (_, row) in zip(runs, frame.iterrows(), strict=True):
+        for metric in METRICS.values():
+            value = None if one.run.verdict.is_refused else metric.bounded_value(one.run)
+            assert row[metric.path] == value if value is not None else pd.isna(row[metric.path])
+            if value is not None and has_interval(metric):
+                bounds = metric.expanded_interval(one.run)
+                found = (row[metric.path + LOWER], row[metric.path + UPPER])
+                assert found == bounds if bounds else all(map(pd.isna, found))
+
+
+def test_every_interval_has_columns(stored: Stored, metered: ExportedRun) -> None:
+    """A metric gets an interval, which no table shows."""
+    known = {
+        metric.path
+        for one in (*stored(ALL), metered)
+        for metric in METRICS.values()
+        if metric.expanded_interval(one.run) is not None
+    }
+    assert {"latency_ns.p50", "accuracy.value", "energy.power_w_mean"} <= known
+    assert [path for path in known if not has_interval(METRICS[path])] == []
+
+
+def test_interval_of_an_energy_is_its_expanded_uncertainty(metered: ExportedRun) -> None:
+    """Joules without an uncertainty, or with that of something else."""
+    energy = metered.run.metrics.energy
+    assert energy is not None
+    assert energy.gross_j_per_inference
+    assert energy.u95_absolute_j
+    assert energy.power_w_mean
+    assert energy.power_w_mean_u95_absolute
+    for path, value, u95 in (
+        ("energy.gross_j_per_inference", energy.gross_j_per_inference, energy.u95_absolute_j),
+        ("energy.power_w_mean", energy.power_w_mean, energy.power_w_mean_u95_absolute),
+    ):
+        interval = METRICS[path].expanded_interval(metered.run)
+        assert interval == pytest.approx((value - u95, value + u95), rel=1e-6)
+
+
+def test_csv_has_no_text_that_a_spreadsheet_computes(stored: Stored) -> None:
+    """The name of a model starts a program on the machine of whoever opens the table."""
+    [one] = map(renamed, stored(PLAIN))
+    [row] = read_csv(written("csv", [one])).to_dict("records")
+    assert row["model"] == row["device"] == f"'{HOSTILE}"
+
+
+def test_parquet_has_the_latencies_that_count(stored: Stored) -> None:
+    """A percentile from the column differs from the one beside it; or the warm-up is in it."""
+    [one] = stored(PLAIN)
+    [row] = read_parquet(written("parquet", [one])).to_dict("records")
+    latency_ns = np.sort(row["inference_latency_ns"])
+    summary = one.run.metrics.latency_ns
+    assert summary is not None
+    assert len(latency_ns) == len(row["inference_start_s"]) == summary.count
+    assert latency_ns[0] == summary.min
+    assert latency_ns[-1] == summary.max
+    assert latency_ns.mean() == pytest.approx(summary.mean)
+    assert 0 <= row["inference_start_s"][0] < 1e-3
+
+
+@pytest.mark.parametrize("kind", [INVALID, PROFILE])
+def test_parquet_has_no_latencies_where_the_run_claims_none(kind: str, stored: Stored) -> None:
+    """Refused numbers, or those of a profiled model, are a column of a data frame."""
+    [row] = read_parquet(written("parquet", stored(kind))).to_dict("records")
+    assert row["inference_latency_ns"] is None
+
+
+def test_annotations_are_columns(stored: Stored, tmp_path: Path) -> None:
+    """A tag that a person gave a run is lost on the way to the notebook."""
+    [one] = stored(PLAIN)
+    shutil.copytree(one.directory, tmp_path / "run")
+    beside = {"tags": ["nightly", "=tag"], "note": "fan off"}
+    (tmp_path / "run" / ANNOTATIONS_FILE).write_text(json.dumps(beside))
+    copied = replace(one, directory=tmp_path / "run")
+    [row] = read_parquet(written("parquet", [copied])).to_dict("records")
+    assert (row["tags"], row["note"]) == ("=tag, nightly", "fan off")
+    [row] = read_csv(written("csv", [copied])).to_dict("records")
+    assert row["tags"] == "'=tag, nightly"

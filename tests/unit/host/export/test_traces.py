@@ -1,0 +1,337 @@
+"""Perfetto's and Chrome's traces: parsed back, and the run's numbers computed from them again."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from support.exports import (
+    HOSTILE,
+    INVALID,
+    METERED,
+    PLAIN,
+    PROFILE,
+    Stored,
+    judged,
+    renamed,
+    written,
+)
+from support.metered import LOAD_W, WORK_W
+
+from edgebench.host.export import run_trace
+from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.protobuf import padded_varints, varint
+from edgebench.host.export.run_trace import INFERENCE, WARM_UP, run_trace_of
+from edgebench.host.result.verdict import State
+from edgebench.host.series.run_series import read_series
+from edgebench.protocol.spec import Scenario
+
+
+@dataclass
+class Parsed:
+    """One run of a trace file, as the format's own schema reads it."""
+
+    title: str
+    facts: dict[str, str] = field(default_factory=dict)
+    slices: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """Name, begin and end of each slice, by the name of the track."""
+    counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def latencies_ns(self, name: str) -> list[int]:
+        """Durations of the slices of this name, ascending."""
+        found = self.slices["inferences"]
+        return sorted(end - begin for what, begin, end in found if what == name)
+
+
+def parse_perfetto(data: bytes) -> list[Parsed]:
+    """The runs of a trace; packets that nobody refers to are an error."""
+    trace = Trace()
+    trace.ParseFromString(data)
+    runs: dict[int, Parsed] = {}
+    tracks: dict[int, tuple[Parsed, str]] = {}
+    open_slices: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for packet in trace.packet:
+        assert packet.trusted_packet_sequence_id == 1
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            if track.HasField("process"):
+                runs[track.uuid] = Parsed(track.process.process_name)
+                assert track.process.pid == len(runs)
+                continue
+            run = runs[track.parent_uuid]
+            tracks[track.uuid] = (run, track.name)
+            if track.HasField("counter"):
+                run.counters[track.name] = []
+                run.units[track.name] = track.counter.unit_name
+            else:
+                run.slices[track.name] = []
+            continue
+        event = packet.track_event
+        run, name = tracks[event.track_uuid]
+        if event.type == TrackEvent.TYPE_COUNTER:
+            run.counters[name].append((packet.timestamp, event.double_counter_value))
+        elif event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            open_slices[event.track_uuid].append((event.name, packet.timestamp))
+            if name == "run":
+                run.facts = {one.name: one.string_value for one in event.debug_annotations}
+        else:
+            assert event.type == TrackEvent.TYPE_SLICE_END
+            what, begin_ns = open_slices[event.track_uuid].pop()
+            run.slices[name].append((what, begin_ns, packet.timestamp))
+    assert not any(open_slices.values())
+    return list(runs.values())
+
+
+def parse_chrome(data: bytes) -> list[Parsed]:
+    """The same of Chrome's JSON, whose events have the keys that the format requires."""
+    events: list[dict[str, Any]] = json.loads(data)["traceEvents"]
+    runs: dict[int, Parsed] = {}
+    names: dict[tuple[int, int], str] = {}
+    for event in events:
+        assert {"ph", "pid", "tid", "name"} <= set(event)
+        pid, tid = event["pid"], event["tid"]
+        if event["ph"] == "M":
+            name = event["args"]["name"]
+            if event["name"] == "process_name":
+                runs[pid] = Parsed(name)
+            else:
+                assert event["name"] == "thread_name"
+                names[pid, tid] = name
+                runs[pid].slices[name] = []
+            continue
+        begin_ns = round(event["ts"] * 1000)
+        if event["ph"] == "C":
+            [(unit, value)] = event["args"].items()
+            runs[pid].counters.setdefault(event["name"], []).append((begin_ns, value))
+            runs[pid].units[event["name"]] = unit
+            continue
+        assert event["ph"] == "X"
+        end_ns = round((event["ts"] + event["dur"]) * 1000)
+        name = names[pid, tid]
+        runs[pid].slices[name].append((event["name"], begin_ns, end_ns))
+        if name == "run":
+            runs[pid].facts = event["args"]
+    return list(runs.values())
+
+
+@pytest.fixture(params=["perfetto", "chrome"])
+def parsed(request: pytest.FixtureRequest, metered: ExportedRun) -> Parsed:
+    """That run in both formats."""
+    parse = parse_perfetto if request.param == "perfetto" else parse_chrome
+    [found] = parse(written(request.param, [metered]))
+    return found
+
+
+def test_numbers_of_the_run_are_computed_from_its_trace_again(
+    parsed: Parsed, metered: ExportedRun
+) -> None:
+    """Slices are rounded, of the wrong clock, or the warm-up is among them."""
+    summary, warmup = metered.run.metrics.latency_ns, metered.run.metrics.warmup
+    assert summary is not None
+    assert warmup is not None
+    assert summary.p50 is not None
+    latencies_ns = parsed.latencies_ns(INFERENCE)
+    assert len(latencies_ns) == summary.count
+    assert latencies_ns[(len(latencies_ns) - 1) // 2] <= summary.p50
+    assert latencies_ns[len(latencies_ns) // 2] >= summary.p50
+    assert (latencies_ns[0], latencies_ns[-1]) == (summary.min, summary.max)
+    assert len(parsed.latencies_ns(WARM_UP)) == warmup.query_count
+
+
+def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: ExportedRun) -> None:
+    """The power beside a query is that of another one, or its mean is not the run's."""
+    energy = metered.run.metrics.energy
+    assert energy is not None
+    times_ns, power_w = (
+        np.array(one) for one in zip(*parsed.counters["power synthetic"], strict=True)
+    )
+    counted = [times for name, *times in parsed.slices["inferences"] if name == INFERENCE]
+    begin_ns, end_ns = counted[0][0], counted[-1][1]
+    assert parsed.facts["first_query_ns"] == str(begin_ns)
+    held_s = np.diff(np.clip(times_ns, begin_ns, end_ns)) / 1e9
+    mean_w = float(held_s @ power_w[:-1] / held_s.sum())
+    assert mean_w == pytest.approx(energy.power_w_mean, rel=5e-3)
+    assert mean_w == pytest.approx(WORK_W, rel=5e-3)
+    assert mean_w != pytest.approx(LOAD_W, rel=0.1)
+    assert parsed.units["power synthetic"] == "W"
+
+
+def test_phases_and_facts_are_in_the_trace(parsed: Parsed, metered: ExportedRun) -> None:
+    """A trace on a screen tells neither what the device did nor whether its numbers count."""
+    phases = [name for name, *_ in parsed.slices["phases"]]
+    assert phases[:2] == ["idle", "starting"]
+    assert "measuring" in phases
+    [(title, begin_ns, end_ns)] = parsed.slices["run"]
+    assert title == parsed.title
+    every = [times for track in parsed.slices.values() for _, *times in track]
+    assert begin_ns == 0 == min(times[0] for times in every)
+    assert end_ns == max(times[1] for times in every)
+    assert parsed.facts["run_id"] == metered.run.run_id
+    assert metered.run.verdict.state.value in parsed.title
+    assert "95 %" in parsed.facts["latency_ns.p50"]
+    assert "blocks of 0.001 s" in parsed.facts["power"]
+
+
+def test_sensors_are_counters_with_units(parsed: Parsed, metered: ExportedRun) -> None:
+    """Temperature and clock are missing beside the latency."""
+    series = read_series(metered.directory, metered.run)
+    for name, points in series.sensors.items():
+        assert [value for _, value in parsed.counters[name]] == points.value.tolist()
+    assert parsed.units["thermal.cpu.0.temp_c"] == "°C"
+
+
+def test_both_formats_have_the_same_content(stored: Stored) -> None:
+    """One of them is forgotten when something is added."""
+    runs = [*stored(PLAIN), *stored(PROFILE), *stored(METERED), *stored(INVALID)]
+    pairs = zip(
+        parse_perfetto(written("perfetto", runs)),
+        parse_chrome(written("chrome", runs)),
+        strict=True,
+    )
+    for one, other in pairs:
+        assert one == replace(other, units=one.units)
+        assert {unit or "value" for unit in one.units.values()} == set(other.units.values())
+
+
+def test_invalid_run_has_no_slice_and_no_counter(stored: Stored) -> None:
+    """Numbers that were refused are read off the screen."""
+    [one] = stored(INVALID)
+    made = run_trace_of(one)
+    assert (made.slices, made.counters, made.end_ns) == ((), (), 0)
+    assert "invalid" in made.title
+    assert made.facts["reasons"]
+
+
+def test_queries_of_a_server_are_counted_while_they_wait(stored: Stored) -> None:
+    """A queue builds up, and the trace shows evenly fast inferences."""
+    [one] = [judged(one, State.SUSPECT) for one in stored(INVALID)]
+    summary = one.run.metrics.end_to_end_ns
+    assert summary is not None
+    counters = {counter.name: counter for counter in run_trace_of(one).counters}
+    waiting = counters["queries due and not done"]
+    assert waiting.value.min() == waiting.value[-1] == 0
+    # Little's law: the area under the count is the sum of all latencies.
+    area_ns = float(np.diff(waiting.time_ns) @ waiting.value[:-1])
+    assert area_ns == pytest.approx(summary.mean * summary.count, rel=1e-9)
+
+
+def test_queries_of_several_inferences_are_slices(stored: Stored) -> None:
+    """Eight inferences belong to one query, and nobody sees which."""
+    [one] = stored(PLAIN)
+    spec = replace(one.run.spec, scenario=Scenario.MULTI_STREAM, samples_per_query=4)
+    metrics = replace(one.run.metrics, end_to_end_ns=one.run.metrics.latency_ns)
+    grouped = replace(one, run=replace(one.run, spec=spec, metrics=metrics))
+    tracks = {track.name: track for track in run_trace_of(grouped).slices}
+    [queries], [_, inferences] = tracks["queries"].groups, tracks["inferences"].groups
+    assert len(queries.begin_ns) == len(inferences.begin_ns) // 4
+    last = inferences.end_ns[3::4][: len(queries.end_ns)]
+    assert (queries.begin_ns <= inferences.begin_ns[::4][: len(queries.begin_ns)]).all()
+    assert (queries.end_ns >= last).all()
+
+
+def test_throttled_stretches_are_slices(metered: ExportedRun) -> None:
+    """The device slows down, and the trace does not say when."""
+    run = metered.run
+    assert run.metrics.thermal is not None
+    thermal = replace(run.metrics.thermal, cause="thermal", throttled_spans_s=((0.1, 0.3),))
+    hot = replace(metered, run=replace(run, metrics=replace(run.metrics, thermal=thermal)))
+    tracks = {track.name: track for track in run_trace_of(hot).slices}
+    [group] = tracks["throttled"].groups
+    counted = tracks["inferences"].groups[-1]
+    assert group.name == "thermal"
+    assert int(group.begin_ns[0] - counted.begin_ns[0]) == 100_000_000
+    assert int(group.end_ns[0] - group.begin_ns[0]) == 200_000_000
+
+
+def test_operators_of_a_profile_are_laid_end_to_end(stored: Stored) -> None:
+    """A profile has no latency to claim, and its operators are nowhere."""
+    [one] = stored(PROFILE)
+    assert one.run.metrics.profile is not None
+    tracks = {track.name: track for track in run_trace_of(one).slices}
+    assert "inferences" not in tracks
+    groups = tracks["operators, medians laid end to end"].groups
+    operators = one.run.metrics.profile.operators
+    assert [group.name for group in groups] == [one.operator for one in operators]
+    for group, following in pairwise(groups):
+        assert group.end_ns == following.begin_ns
+    took_ns = [int(group.end_ns[0] - group.begin_ns[0]) for group in groups]
+    assert took_ns == [round(one.typical_ns) for one in operators]
+
+
+def test_power_without_a_place_on_the_clock_is_left_out(metered: ExportedRun) -> None:
+    """A trace shows the power of one moment beside the inference of another."""
+    run = metered.run
+    assert run.metrics.energy is not None
+    energy = replace(run.metrics.energy, sync=None, refused="no marks")
+    apart = replace(metered, run=replace(run, metrics=replace(run.metrics, energy=energy)))
+    made = run_trace_of(apart)
+    assert not any(counter.name.startswith("power") for counter in made.counters)
+    assert made.facts["power"].endswith("no marks")
+
+
+def test_power_is_thinned_by_blocks_with_their_extremes(
+    metered: ExportedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long recording fills the memory; or its peaks are gone, or its mean is another one."""
+    whole = {one.name: one for one in run_trace_of(metered).counters}
+    monkeypatch.setattr(run_trace, "MAX_RATE_HZ", 100.0)
+    thin = {one.name: one for one in run_trace_of(metered).counters}
+    assert len(thin["power synthetic"].value) * 9 < len(whole["power synthetic"].value)
+    names = ["power synthetic, lowest", "power synthetic", "power synthetic, highest"]
+    low, mean, high = (thin[name].value for name in names)
+    assert (low <= mean).all()
+    assert (mean <= high).all()
+    assert high.max() == whole["power synthetic"].value.max()
+    energies_j = [
+        float(np.diff(one["power synthetic"].time_ns) @ one["power synthetic"].value[:-1]) / 1e9
+        for one in (whole, thin)
+    ]
+    assert energies_j[0] == pytest.approx(energies_j[1], rel=1e-6)
+
+
+def test_runs_are_processes_of_one_trace(stored: Stored) -> None:
+    """Two runs lie on top of each other."""
+    runs = [*stored(PLAIN), *stored(METERED)]
+    found = parse_perfetto(written("perfetto", runs))
+    assert [one.facts["run_id"] for one in found] == [one.run.run_id for one in runs]
+
+
+def test_hostile_name_is_text_in_a_trace(stored: Stored) -> None:
+    """A name ends a field of the encoding."""
+    [found] = parse_perfetto(written("perfetto", list(map(renamed, stored(PLAIN)))))
+    assert found.title.startswith(f"{HOSTILE} on {HOSTILE}: ")
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 2**40 + 5, 2**56 - 1])
+def test_padded_number_is_the_same_number(value: int) -> None:
+    """A long trace has its last hour at its beginning."""
+    packed = bytes(padded_varints(np.array([value]))[0])
+    assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(packed)) == value
+    assert all(byte & 0x80 for byte in packed[:-1])
+    assert not packed[-1] & 0x80
+    bare = varint(value)
+    assert sum((byte & 0x7F) << 7 * place for place, byte in enumerate(bare)) == value
+
+
+def test_file_is_whole_or_not_there(tmp_path: Path, stored: Stored) -> None:
+    """A disk runs full, and half a trace looks like a short run."""
+    from edgebench.host.export.files import export_runs
+    from edgebench.host.export.registry import named_format
+    from edgebench.protocol.errors import RunDamaged
+
+    [one] = stored(METERED)
+    lost = replace(one, directory=tmp_path / "nothing")
+    path = tmp_path / "run.pftrace"
+    path.write_bytes(b"before")
+    with pytest.raises(RunDamaged):
+        export_runs([one, lost], named_format("perfetto"), path)
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]

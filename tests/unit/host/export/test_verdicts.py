@@ -1,0 +1,118 @@
+"""What all formats keep to: no number of an invalid run, labels, and names as text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from support.exports import (
+    HOSTILE,
+    INVALID,
+    PLAIN,
+    SET,
+    Stored,
+    judged,
+    renamed,
+    written,
+)
+
+from edgebench.host.export.exported import (
+    ExportedRun,
+    benchmark_names,
+    label,
+    mark,
+    run_numbers,
+    sets_of,
+)
+from edgebench.host.export.registry import FORMATS, ExportKind
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.verdict import State
+
+TEXTS = [one.name for one in FORMATS if one.kind is ExportKind.TEXT]
+WRITTEN = [one.name for one in FORMATS if one.kind is not ExportKind.DIRECTORY]
+
+
+def test_invalid_run_has_no_number(stored: Stored) -> None:
+    """A number that nobody should trust is in somebody's dashboard."""
+    [one] = stored(INVALID)
+    assert one.run.metrics.latency_ns is not None
+    assert run_numbers(one.run) == []
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_invalid_run_is_written_without_any_of_its_numbers(name: str, stored: Stored) -> None:
+    """A format takes a number from elsewhere than the others do."""
+    [one] = stored(INVALID)
+    text = written(name, [one]).decode()
+    values = [metric.value(one.run) for metric in METRICS.values()]
+    telling = {str(value) for value in values if value is not None and len(str(value)) > 5}
+    assert len(telling) > 10
+    assert [value for value in telling if value in text] == []
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_run_at_all_is_written_too(name: str) -> None:
+    """`bench --export` fails a second time where nothing could be measured."""
+    assert written(name, []) is not None
+
+
+@pytest.mark.parametrize("state", [State.SUSPECT, State.VALID])
+@pytest.mark.parametrize("name", TEXTS)
+def test_suspect_run_carries_its_label(name: str, state: State, stored: Stored) -> None:
+    """A suspect number looks like any other; or every number looks suspect."""
+    [one] = [judged(one, state) for one in stored(PLAIN)]
+    valid = replace(one.run.verdict, rules=())
+    one = replace(one, run=replace(one.run, verdict=valid))
+    words = re.findall(r"\w+", written(name, [one]).decode())
+    assert ("suspect" in words) == (state is State.SUSPECT)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_simulated_run_is_called_that(name: str, stored: Stored) -> None:
+    """Times of a simulated board are compared with those of a real one."""
+    [one] = stored(PLAIN)
+    simulated = replace(one, run=replace(one.run, simulated=True))
+    label_of = label(simulated.run.verdict, simulated.run)
+    assert label_of.endswith(", simulated")
+    assert b"simulated" in written(name, [simulated])
+
+
+def test_synthetic_power_is_called_that(metered: ExportedRun) -> None:
+    """Joules that nobody measured are handed on as measured ones."""
+    assert "synthetic power" in label(metered.run.verdict, metered.run)
+    assert "synthetic power" in mark(sets_of([metered])[0])
+
+
+@pytest.mark.parametrize("name", ["bmf", "github-smaller", "chrome"])
+def test_hostile_name_is_text_in_json(name: str, stored: Stored) -> None:
+    """A quote in a name ends the text, and what follows is taken for a key."""
+    [one] = map(renamed, stored(PLAIN))
+    texts: list[str] = []
+
+    def collect(found: object) -> None:
+        if isinstance(found, dict):
+            texts.extend(found)
+            list(map(collect, found.values()))
+        elif isinstance(found, list):
+            list(map(collect, found))
+        elif isinstance(found, str):
+            texts.append(found)
+
+    collect(json.loads(written(name, [one])))
+    assert any(HOSTILE in text for text in texts)
+
+
+def test_names_of_benchmarks_are_the_same_every_time_and_of_one_set_each(
+    stored: Stored,
+) -> None:
+    """A series breaks off with every run, or two of them are one."""
+    runs = stored(PLAIN)
+    assert benchmark_names(sets_of(runs)) == benchmark_names(sets_of(runs))
+    first, second = benchmark_names(sets_of([*runs, *runs]))
+    assert second == f"{first} #2"
+    [of_set] = benchmark_names(sets_of(stored(SET)))
+    assert of_set.startswith("digits_int8.tflite/board/")
+    valid = [judged(one, State.VALID) for one in runs]
+    assert benchmark_names(sets_of(valid))[0] + " [suspect]" == first

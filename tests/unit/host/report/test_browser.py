@@ -1,0 +1,137 @@
+"""Reports in a browser: they draw, ask for nothing, and zoom together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from support.browser import Scheme, opened_page, started_browser
+from support.reported import (
+    BASELINE,
+    CANDIDATE,
+    INVALID,
+    METERED,
+    PROFILE,
+    campaign_facts,
+    campaign_sets,
+    reported,
+    runs_of_set,
+    stored_run,
+)
+
+from edgebench.host.report.page import campaign_report, run_report
+from edgebench.host.report.subject import ReportedRun
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One for all pages: it takes a second to start."""
+    with started_browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of each kind."""
+    folder = tmp_path_factory.mktemp("pages")
+    members = runs_of_set(stored_run(METERED))
+    texts = {
+        "run": run_report(reported(METERED)),
+        "invalid": run_report(reported(INVALID)),
+        "profile": run_report(reported(PROFILE)),
+        "set": run_report([ReportedRun(run, reported(METERED)[0].directory) for run in members]),
+        "side by side": run_report(reported(BASELINE, CANDIDATE)),
+        "campaign": campaign_report(campaign_facts(campaign_sets())),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+def ranges(page: Page) -> set[tuple[str | None, str | None]]:
+    """Begin and end of every panel of the first time chart."""
+    panels = page.locator("figure[data-chart^=time]").first.locator("svg[data-panel]")
+    return {
+        (one.get_attribute("data-begin"), one.get_attribute("data-end")) for one in panels.all()
+    }
+
+
+@pytest.mark.parametrize("name", ["run", "invalid", "profile", "set", "side by side", "campaign"])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_page_draws_and_asks_for_nothing(
+    browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: Scheme
+) -> None:
+    """A page that calls home, or is empty where somebody has no network."""
+    with opened_page(browser, pages[name], width=width, scheme=scheme) as watched:
+        page = watched.page
+        page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        for figure in page.locator("figure").all():
+            figure.locator("svg").first.wait_for(state="attached")
+        assert watched.complaints == []
+        assert watched.requests == [pages[name].as_uri()]
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= width, "the page itself never scrolls sideways"
+
+
+def test_panels_zoom_together(browser: Browser, pages: dict[str, Path]) -> None:
+    """Power beside latencies of another time."""
+    with opened_page(browser, pages["run"]) as watched:
+        page = watched.page
+        page.wait_for_selector("svg[data-panel=Power]")
+        [full] = ranges(page)
+        page.locator("svg[data-panel=Power]").scroll_into_view_if_needed()
+        box = page.locator("svg[data-panel=Power]").bounding_box()
+        assert box is not None
+        middle = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + 400, middle)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 600, middle)
+        page.mouse.up()
+        [zoomed] = ranges(page)
+        assert float(zoomed[0] or 0) > float(full[0] or 0)
+        assert float(zoomed[1] or 0) < float(full[1] or 0)
+        figure = page.locator("figure[data-chart^=time]").first
+        figure.focus()
+        page.keyboard.press("ArrowRight")
+        [panned] = ranges(page)
+        assert float(panned[0] or 0) > float(zoomed[0] or 0)
+        page.keyboard.press("0")
+        assert ranges(page) == {full}
+        page.get_by_label("Zoom in").first.click()
+        assert ranges(page) != {full}
+        page.mouse.dblclick(box["x"] + 300, middle)
+        assert ranges(page) == {full}
+        page.mouse.move(box["x"] + 500, middle)
+        power = page.locator("svg[data-panel=Power] tspan").text_content() or ""
+        assert re.fullmatch(r"500 mW \(500 mW to 500 mW\)", power), "it is constant"
+        assert watched.complaints == []
+
+
+def test_theme_can_be_changed(browser: Browser, pages: dict[str, Path]) -> None:
+    """Somebody prints a dark page on a beamer."""
+    with opened_page(browser, pages["run"]) as watched:
+        page, colour = watched.page, "getComputedStyle(document.body).backgroundColor"
+        before = page.evaluate(colour)
+        page.locator("#theme").click()
+        assert page.evaluate(colour) != before
+        page.locator("#theme").click()
+        assert page.evaluate(colour) == before
+        assert watched.complaints == []
+
+
+def test_print_shows_what_is_folded(browser: Browser, pages: dict[str, Path]) -> None:
+    """A printed page without the tables of its charts."""
+    with opened_page(browser, pages["run"]) as watched:
+        page = watched.page
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.locator("details:not([open])").count() == 0
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator("details:not([open])").count() > 0

@@ -1,0 +1,211 @@
+"""The page of a run: its numbers are those of run.json, and nothing in it is more than text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.reported import (
+    BASELINE,
+    CANDIDATE,
+    INVALID,
+    METERED,
+    PLAIN,
+    PROFILE,
+    campaign_facts,
+    campaign_sets,
+    numbers_on,
+    reported,
+    runs_of_set,
+    stored_run,
+    with_energy,
+)
+
+from edgebench.host.cli import report
+from edgebench.host.lab import Lab
+from edgebench.host.report.page import campaign_report, name_of, run_report, write_report
+from edgebench.host.report.subject import ReportedRun
+from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.run import Failure
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.store.annotations import Annotations
+from edgebench.protocol.errors import NoSuchRun, UsageError
+from edgebench.protocol.exit_code import ExitCode
+
+HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=alert(2)>"
+
+
+@pytest.mark.parametrize("name", [PLAIN, METERED, PROFILE, BASELINE])
+def test_numbers_are_those_of_the_run(name: str) -> None:
+    """A page with a number of its own making."""
+    run = stored_run(name)
+    found = numbers_on(run_report(reported(name)))
+    expected = {
+        path: {float(value)}
+        for path, metric in METRICS.items()
+        if (value := metric.bounded_value(run)) is not None
+    }
+    assert len(found) > 5
+    assert found == expected
+
+
+def test_invalid_run_has_reasons_and_traces_and_no_number() -> None:
+    """A refused number that somebody quotes."""
+    page = run_report(reported(INVALID))
+    assert numbers_on(page) == {}
+    assert "cannot be trusted and are not shown" in page
+    assert 'id="time-1-1-1"' in page
+    assert 'id="distribution-1"' not in page
+    assert "What would make it better" in page
+
+
+def test_failed_run_says_why() -> None:
+    """A page without anything, and no word why."""
+    run = stored_run(PLAIN)
+    failed = replace(run, failure=Failure(code="worker_died", message="killed by signal 9"))
+    page = run_report([ReportedRun(failed, None)])
+    assert "The run failed: killed by signal 9 (worker_died)" in page
+
+
+def test_page_of_a_damaged_run_has_its_numbers(tmp_path: Path) -> None:
+    """A trace that is lost takes the result with it."""
+    page = run_report([ReportedRun(stored_run(PLAIN), tmp_path)])
+    assert "traces left out" in page
+    assert len(numbers_on(page)) > 5
+
+
+def test_names_are_text() -> None:
+    """Who names a model writes a script into the page of everybody who compares with it."""
+    run = stored_run(METERED)
+    named = replace(
+        run,
+        model=replace(run.model, name=HOSTILE),
+        device=replace(run.device, name=HOSTILE, soc=HOSTILE),
+    )
+    page = run_report([ReportedRun(named, None, Annotations(note=HOSTILE)), *reported(PLAIN)])
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 3
+
+
+def test_nothing_but_its_own_script_and_style_may_run() -> None:
+    """A browser that refuses the page's own script, or runs another one."""
+    page = run_report(reported(PLAIN))
+    [policy] = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert "default-src &#39;none&#39;" in policy
+    for tag in ("style", "script"):
+        [text] = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src &#39;sha256-{digest}&#39;" in policy
+    assert not re.search(r"(?:src|href)=", page)
+    assert "http://www.w3.org/2000/svg" in page, "the only address, which nobody asks for"
+    assert set(re.findall(r"https?://[^\"'\s]+", page)) == {"http://www.w3.org/2000/svg"}
+
+
+def test_runs_side_by_side_have_a_ratio_or_a_reason() -> None:
+    """Two columns, and nobody says whether they may be compared."""
+    page = run_report(reported(BASELINE, CANDIDATE))
+    assert re.search(r'data-ratio="latency_ns.p50" data-value="[0-9.]+"', page)
+    page = run_report(reported(BASELINE, PLAIN))
+    assert "runs cannot be compared, they differ in" in page
+    assert 'class="different"' in page
+    page = run_report(reported(BASELINE, INVALID))
+    assert "is invalid" in page
+
+
+def test_set_has_the_interval_between_its_runs() -> None:
+    """The page of five runs shows the interval within one of them."""
+    runs = runs_of_set(stored_run(PLAIN))
+    page = run_report([ReportedRun(run, None) for run in runs])
+    assert "95 % CI between 5 runs" in page
+    assert "From run to run" in page
+    medians = [METRICS["latency_ns.p50"].value(run) or 0 for run in runs]
+    assert numbers_on(page)["latency_ns.p50"] == {float(np.median(medians))}
+
+
+def test_energy_has_its_budget() -> None:
+    """An energy without what its uncertainty is made of."""
+    page = run_report([ReportedRun(with_energy(stored_run(METERED)), None)])
+    assert "Where the uncertainty comes from" in page
+    assert "edges of the window" in page
+    assert "synthetic power" in page, "nobody measured it"
+    [(low, high)] = re.findall(
+        r'data-path="energy.gross_j_per_inference" data-value="[^"]*" data-low="([^"]*)" '
+        r'data-high="([^"]*)"',
+        page,
+    )
+    assert float(high) - float(low) == pytest.approx(2 * 4.1990906915983985e-05)
+
+
+def test_campaign_has_all_its_pictures() -> None:
+    """A kind of picture is left out as soon as a campaign is real."""
+    page = campaign_report(campaign_facts(campaign_sets()))
+    for title in ("By cell", "Devices and models", "Ratios", "Which cells nothing beats", "factor"):
+        assert title in page
+    assert "pi5: digits_int8.onnx, onnx, threads 1" in page
+    assert page.count("heat-0") > 2
+    assert page.count("synthetic power") > 10, "beside every number"
+
+
+def test_best_cells_are_those_that_nothing_beats() -> None:
+    """A cell that is slower and needs more energy is recommended."""
+    sets: list[RunSet] = campaign_sets()
+    page = campaign_report(campaign_facts(sets))
+    rows = re.findall(r'<th scope="row">([^<]+)</th>(?:<td>[^<]*</td>){3}<td>(yes|no)</td>', page)
+    assert dict(rows) == {
+        f"{name}, onnx, threads 1, synthetic power": is_best
+        for name, is_best in (
+            ("pi5: digits_int8.onnx", "no"),
+            ("pi5: digits_fp32.onnx", "no"),
+            ("jetson: digits_int8.onnx", "no"),
+            ("jetson: digits_fp32.onnx", "yes"),
+        )
+    }
+
+
+def test_command_writes_a_report_and_replaces_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong -o destroys a file."""
+    monkeypatch.chdir(tmp_path)
+    lab = Lab(tmp_path / "store", config=tmp_path)
+    stored = str(reported(PLAIN)[0].directory)
+    path = lab.report(stored)
+    assert path == tmp_path / f"edgebench-{PLAIN}.html"
+    before = path.read_bytes()
+    assert lab.report(stored, output=path) == path
+    assert path.read_bytes() == before, "the same run makes the same page"
+    other = tmp_path / "thesis.html"
+    other.write_text("<html>years of work</html>")
+    with pytest.raises(UsageError, match="no report of edgebench"):
+        write_report(other, "page")
+    with pytest.raises(UsageError, match="report not written"):
+        write_report(tmp_path, "page")
+    assert other.read_text() == "<html>years of work</html>"
+    with pytest.raises(NoSuchRun):
+        lab.report("nothing")
+    names = {one.name for one in tmp_path.iterdir()}
+    assert names == {path.name, "thesis.html", *({"store"} & names)}
+
+
+def test_command_says_where_the_file_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A script that has to guess the name."""
+    output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
+    options = report.parser().parse_args([stored, "-o", str(output), "--json"])
+    assert report.run(options) is ExitCode.DONE, "written, whatever the verdict"
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"file": str(output), "size_bytes": output.stat().st_size}
+
+
+def test_file_is_named_after_its_runs() -> None:
+    """Reports of two sets replace each other."""
+    assert name_of(reported(PLAIN)) == PLAIN
+    assert name_of(reported(PLAIN, METERED)) == f"{PLAIN}-and-1-more"
+    members = [ReportedRun(run, None) for run in runs_of_set(stored_run(PLAIN))]
+    assert name_of(members) == "set-0a1b2c3d"

@@ -1,0 +1,161 @@
+"""Pictures in the terminal: what they show is in the run, on one axis, and as wide as they say."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console, RenderableType
+
+from edgebench.host.result.document import from_document
+from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
+from edgebench.host.series.envelope import Points
+from edgebench.host.series.run_series import (
+    LatencySeries,
+    RunSeries,
+    Span,
+    SpanKind,
+    read_series,
+)
+from edgebench.host.show.pictures import (
+    BLOCKS,
+    LEAST_WIDTH,
+    PLAIN,
+    marks_line,
+    run_picture,
+    sparkline,
+)
+from edgebench.host.store.layout import QUERIES_FILE
+from edgebench.protocol.errors import StoreError
+
+STORED = Path(__file__).parents[3] / "fixtures" / "runs" / "v7"
+PLAIN_RUN, METERED_RUN = "20261123-031046-26335d6d", "20261123-031057-10023550"
+
+
+def stored(name: str) -> Run:
+    """A stored run."""
+    return from_document(json.loads((STORED / name / "run.json").read_text()))
+
+
+def printed(what: list[RenderableType], width: int = 100) -> list[str]:
+    """Lines that a terminal of this width gets."""
+    out = Console(file=StringIO(), width=width, color_system=None)
+    for one in what:
+        out.print(one)
+    assert isinstance(out.file, StringIO)
+    return [line.rstrip() for line in out.file.getvalue().splitlines()]
+
+
+def lines_of(
+    series: RunSeries, run: Run, width: int = 100, *, has_unicode: bool = True
+) -> dict[str, str]:
+    """Lines of a picture by their names."""
+    found = printed([*run_picture(series, run, width, has_unicode=has_unicode)], width)
+    assert all(len(line) <= width for line in found)
+    return {line[:12].strip(): line for line in found}
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+@pytest.mark.parametrize("has_unicode", [True, False])
+def test_stored_run_has_its_latencies_and_its_power(width: int, has_unicode: bool) -> None:
+    """A line is missing, is too wide, or a serial console gets question marks."""
+    run = stored(METERED_RUN)
+    lines = lines_of(read_series(STORED / METERED_RUN, run), run, width, has_unicode=has_unicode)
+    assert {"distribution", "latency", "time"} <= lines.keys()
+    shown = "".join(lines.values())
+    assert bool(set(shown) & set(BLOCKS)) == has_unicode
+    assert re.search(r"\d \S?s( \.\. .* \S?s)?$", lines["latency"])
+
+
+def test_invalid_run_shows_no_number_of_its_own() -> None:
+    """A latency that cannot be trusted is read from its picture."""
+    run = stored(PLAIN_RUN)
+    invalid = replace(run, verdict=replace(run.verdict, state=State.INVALID))
+    lines = lines_of(made_series(), invalid)
+    assert lines.keys() == {"temperature", "clock", "throttled", "time"}
+
+
+def made_series() -> RunSeries:
+    """A run of 10 s, which is twice as slow from its middle on, when the clock falls."""
+    start_s = np.arange(0.0, 10.0, 0.01)
+    is_slow = start_s >= 5
+    sensor_s = np.arange(0.0, 10.0, 0.5)
+    return RunSeries(
+        latency=LatencySeries(start_s, np.where(is_slow, 2e6, 1e6), 10),
+        sensors={
+            "thermal.cpu.temp_c": Points(sensor_s, np.linspace(40.0, 80.0, 20)),
+            "thermal.gpu.temp_c": Points(sensor_s, np.full(20, 30.0)),
+            "cpufreq.policy0.freq_hz": Points(sensor_s, np.where(sensor_s < 5, 2e9, 1e9)),
+        },
+        spans=(
+            Span(SpanKind.PHASE, "measuring", 0.0, 10.0),
+            Span(SpanKind.PHASE, "cooling", -600.0, 0.0),
+            Span(SpanKind.THROTTLED, "thermal", 5.0, 10.0),
+        ),
+    )
+
+
+def test_everything_has_one_axis() -> None:
+    """The clock falls in one line, and the latency rises somewhere else."""
+    lines = lines_of(made_series(), stored(PLAIN_RUN), 120)
+    columns = 120 - 48
+    begin = lines["time"].index("0 s")
+    drawn = {name: line[begin : begin + columns] for name, line in lines.items()}
+    half = columns // 2
+    assert drawn["latency"] == "▁" * half + "█" * half
+    assert drawn["clock"] == "█" * half + "▁" * half
+    assert drawn["throttled"] == " " * half + "█" * half
+    assert drawn["time"].split() == ["0", "s", "10", "s"]
+    assert drawn["temperature"][0] == "▁"
+    assert drawn["temperature"][-1] == "█"
+    assert "1.00 ms .. 2.00 ms" in lines["latency"]
+    assert "1.00 GHz .. 2.00 GHz, policy0" in lines["clock"]
+    assert "40.0 °C .. 80.0 °C, cpu" in lines["temperature"], "the hottest one"
+
+
+def test_gap_is_no_value() -> None:
+    """A sensor that fell silent seems to have gone on."""
+    sensor_s = np.concatenate([np.arange(0.0, 2.0, 0.1), np.arange(8.0, 10.0, 0.1)])
+    series = replace(
+        made_series(), sensors={"x.temp_c": Points(sensor_s, np.full(sensor_s.size, 50.0))}
+    )
+    lines = lines_of(series, stored(PLAIN_RUN))
+    begin = lines["time"].index("0 s")
+    drawn = lines["temperature"][begin : begin + 52]
+    assert re.fullmatch(r"▁{10,13} {28,32}▁{10,12}", drawn), drawn
+
+
+def test_narrow_terminal_has_a_picture_of_the_least_width() -> None:
+    """On 40 columns, the command ends in a traceback."""
+    found = run_picture(made_series(), stored(PLAIN_RUN), 40, has_unicode=True)
+    assert LEAST_WIDTH <= 40
+    assert printed([*found], 40)
+
+
+def test_missing_trace_is_told_as_one_line(tmp_path: Path) -> None:
+    """A run whose traces are gone cannot be shown any more."""
+    copied = tmp_path / PLAIN_RUN
+    shutil.copytree(STORED / PLAIN_RUN, copied)
+    (copied / QUERIES_FILE).write_bytes(b"no parquet")
+    with pytest.raises(StoreError, match=r"queries\.parquet"):
+        read_series(copied, stored(PLAIN_RUN))
+
+
+def test_marks_do_not_touch() -> None:
+    """Two names in one place read as one."""
+    assert marks_line([("p50", 3), ("p90", 5), ("p99", 9)], 30) == "   ^p50  ^p99"
+    assert marks_line([("p50", 28)], 30) == " " * 25 + "p50^"
+
+
+def test_constant_and_empty_values_have_a_line() -> None:
+    """A division by zero ends the command."""
+    assert sparkline(np.full(3, 7.0)) == "▁▁▁"
+    assert sparkline(np.full(3, np.nan)) == "   "
+    assert sparkline(np.array([0.0, 1.0]), PLAIN) == "_#"

@@ -1,0 +1,134 @@
+"""Ratios in tables: with an interval between runs, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import pytest
+from support.changes import changed
+from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis.compare.ratios import ratio_of_sets
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run_set import find_set
+from edgebench.host.result.facts import SetMember
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import State, Verdict
+from edgebench.host.show.ratios import ratio_to_first, slower_int8_lines
+from edgebench.host.show.units import ABSENT
+from edgebench.protocol.spec import Scenario
+
+RUN = analyse_run(
+    run_record(worker_record(latencies())),
+    traces_of(latencies()),
+    created_utc=CREATED_UTC,
+    clock=None,
+)
+FAST = (1000, 1005, 1010, 1015, 1020)
+SLOW = tuple(2 * value for value in FAST)
+
+
+def made(
+    p50s_ns: Sequence[int],
+    name: str = "m_fp32.tflite",
+    precision: str = "fp32",
+    changes: Mapping[str, object] | None = None,
+    state: State = State.VALID,
+) -> RunSet:
+    """A set whose runs have these medians."""
+    runs = [
+        changed(
+            RUN,
+            {
+                "run_id": f"20260102-030405-{number:08d}",
+                "member": SetMember(f"set-{name}", number, len(p50s_ns)),
+                "metrics.latency_ns.p50": p50,
+                "metrics.end_to_end_ns.p50": p50,
+                "metrics.latency_ns.p50_ci95": (p50 - 1, p50 + 1),
+                "model.name": name,
+                "model.precision": precision,
+                "verdict": Verdict(state=state, rules=()),
+                **(changes or {}),
+            },
+        )
+        for number, p50 in enumerate(p50s_ns)
+    ]
+    return find_set(runs)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (SLOW, "2.00× slower ±1.2 %"),
+        ([value // 4 for value in FAST], "4.00× faster ±1.3 %"),
+        (FAST, "1.00× ±"),
+    ],
+)
+def test_ratio_is_that_of_the_runs(other: Sequence[int], said: str) -> None:
+    """The sides are swapped, or a difference is claimed that there is not."""
+    cell = ratio_to_first([made(FAST), made(other)], made(other))
+    assert cell.startswith(said[:8]), cell
+    assert re.fullmatch(r"[\d.]+× (faster |slower )?±[\d.]+ %", cell)
+    assert ("er" in cell) == ("er" in said)
+
+
+def test_ratio_lies_in_its_interval() -> None:
+    """The interval is that of the other direction."""
+    found = ratio_of_sets(made(FAST), made(SLOW))
+    assert found is not None
+    assert found.interval[0] < found.times < found.interval[1]
+    assert found.times == pytest.approx(0.5, rel=0.01)
+    swapped = ratio_of_sets(made(SLOW), made(FAST))
+    assert swapped is not None
+    assert swapped.times == pytest.approx(1 / found.times)
+    assert swapped.interval == pytest.approx((1 / found.interval[1], 1 / found.interval[0]))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        made(FAST, state=State.INVALID),
+        made(FAST[:2]),
+        made(FAST, changes={"simulated": True}),
+        made(FAST, changes={"spec.scenario": Scenario.OFFLINE}),
+    ],
+    ids=["invalid", "two runs", "simulated", "another scenario"],
+)
+def test_no_ratio_without_an_interval(other: RunSet) -> None:
+    """A factor is shown that nobody can rely on."""
+    first = made(FAST[: len(other.runs)])
+    assert ratio_of_sets(first, other) is None
+    assert ratio_to_first([first, other], other) == ABSENT
+
+
+def test_first_set_has_no_ratio_to_itself() -> None:
+    """The first row is as fast as itself."""
+    one = made(FAST)
+    assert ratio_to_first([one, made(SLOW)], one) == ABSENT
+
+
+def test_int8_model_that_is_slower_than_its_sibling_is_told() -> None:
+    """Somebody ships a quantised model that is slower, and no line says so."""
+    sibling, quantized = made(FAST), made(SLOW, "m_int8.tflite", "int8")
+    [line] = slower_int8_lines([quantized, sibling])
+    assert line.startswith("warning: m_int8.tflite is 2.0")
+    assert "slower ±" in line
+    assert " than m_fp32.tflite on " in line
+    assert slower_int8_lines([sibling]) == []
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [made(SLOW), made(FAST, "m_int8.tflite", "int8")],
+        [made(FAST), made(SLOW, "other_int8.tflite", "int8")],
+        [made(FAST), made(SLOW, "m_int8.tflite", "int8", {"runtime.name": "litert"})],
+        [made(FAST), made(SLOW, "m_int8.tflite", "int8", {"spec.threads": 4})],
+        [made(FAST), made(FAST, "m_int8.tflite", "int8")],
+    ],
+    ids=["faster", "another model", "another runtime", "threads", "no clear difference"],
+)
+def test_no_warning_where_it_would_be_wrong(sets: list[RunSet]) -> None:
+    """A warning about two models that have nothing to do with each other."""
+    assert slower_int8_lines(sets) == []

@@ -1,0 +1,136 @@
+"""Histories of a store: which runs are together, and what is read for them."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.records import RUN_ID, store_run
+
+from edgebench.host.analysis.history.history import HistoryOutcome
+from edgebench.host.result.run import Run
+from edgebench.host.store.history import read_histories
+from edgebench.host.store.index import RunFilter
+from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.protocol.errors import NoSuchRun, UsageError
+
+Change = dict[str, Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An empty store with one document to make others of, which is not a run of it."""
+    made = Store(tmp_path / "store")
+    store_run(made, RUN_ID)
+    (made.directory(RUN_ID) / RUN_FILE).rename(tmp_path / RUN_FILE)
+    return made
+
+
+def add(store: Store, day: int, p50: int, *, number: int = 0, set_id: str | None = None) -> Change:
+    """Store a run of a day of March; the document, to be changed and written again."""
+    document: Change = deepcopy(json.loads((store.root.parent / RUN_FILE).read_text()))
+    document["run_id"] = f"202603{day:02}-00000{number}-0123abcd"
+    document["created_utc"] = f"2026-03-{day:02}T00:00:0{number}+00:00"
+    document["metrics"]["latency_ns"]["p50"] = p50
+    document["set"] = set_id and {"set_id": set_id, "number": number, "count": 5}
+    write(store, document)
+    return document
+
+
+def write(store: Store, document: Change) -> None:
+    """Write the document of a run."""
+    folder = store.directory(document["run_id"])
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / RUN_FILE).write_text(json.dumps(document))
+
+
+def level(store: Store, first_day: int, p50: int) -> None:
+    """Eight days at about this median."""
+    for day in range(first_day, first_day + 8):
+        add(store, day, p50 + day % 4)
+
+
+def test_step_is_found_from_the_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A history of ten thousand runs reads as many documents."""
+    level(store, 1, 1000)
+    level(store, 9, 1100)
+    read_histories(store, RunFilter(), metric="latency_ns.p50")  # makes the index
+    read: list[str] = []
+    load = Store.run
+
+    def noted(self: Store, run_id: str) -> Run:
+        read.append(run_id)
+        return load(self, run_id)
+
+    monkeypatch.setattr(Store, "run", noted)
+    [found] = read_histories(store, RunFilter(), metric="latency_ns.p50", margin_ratio=0.03)
+    assert found.outcome is HistoryOutcome.WORSE
+    assert found.levels[-1].first == 8
+    assert len(read) == 1, "one document for the conditions"
+
+
+def test_runs_of_a_set_are_one_point(store: Store) -> None:
+    """Five runs of one command are five days."""
+    for day in (1, 2):
+        for number in range(5):
+            add(store, day, 1000 + number, number=number, set_id=f"set-{day}")
+    [found] = read_histories(store, RunFilter())
+    assert [point.set_id for point in found.points] == ["set-1", "set-2"]
+    assert found.points[0].ci95 == (1000.0, 1004.0)
+
+
+def test_other_settings_are_another_history_and_other_conditions_are_marked(store: Store) -> None:
+    """Two threads and four are mixed, or a new governor ends a history."""
+    add(store, 1, 1000)
+    document = add(store, 2, 1000)
+    document["spec"]["threads"] = 2
+    write(store, document)
+    document = add(store, 3, 1000)
+    document["conditions"]["before"]["governors"] = ["powersave"]
+    write(store, document)
+    one, other = read_histories(store, RunFilter())
+    assert [len(found.points) for found in (one, other)] == [2, 1]
+    assert one.points[-1].changed == {"governor": ("performance", "powersave")}
+
+
+def test_simulated_device_is_labelled(store: Store) -> None:
+    """The numbers of a simulation look like those of a board."""
+    document = add(store, 1, 1000)
+    write(store, document | {"simulated": True})
+    [found] = read_histories(store, RunFilter())
+    assert found.subject.kind == "simulated"
+
+
+def test_invalid_and_failed_runs_are_no_points(store: Store) -> None:
+    """A refused number is drawn."""
+    add(store, 1, 1000)
+    document = add(store, 2, 5000)
+    document["verdict"]["state"] = "invalid"
+    write(store, document)
+    document = add(store, 3, 5000)
+    document["failure"] = {"code": "worker_died", "message": "killed", "phase": None}
+    write(store, document)
+    [found] = read_histories(store, RunFilter())
+    assert [point.value for point in found.points] == [1000.0]
+    assert found.refused_count == 1
+
+
+def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store) -> None:
+    """Only what a table shows has a history."""
+    level(store, 1, 1000)
+    [found] = read_histories(store, RunFilter(), metric="cold_start_ns.load")
+    assert len(found.points) == 8
+    assert {point.value for point in found.points} == {2_000_000.0}
+    assert found.outcome is HistoryOutcome.STEADY
+
+
+def test_nothing_to_tell_is_an_error(store: Store) -> None:
+    """An empty page looks like a history without a change."""
+    with pytest.raises(NoSuchRun, match="no such runs"):
+        read_histories(store, RunFilter(model="other"))
+    add(store, 1, 1000)
+    with pytest.raises(UsageError, match="no better or worse"):
+        read_histories(store, RunFilter(), metric="warmup.query_count")

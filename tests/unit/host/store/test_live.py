@@ -1,0 +1,220 @@
+"""Live files: whoever measures appends, whoever looks on reads, and neither disturbs the other."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.disks import fill, small_disk
+from support.tools import need_root
+
+from edgebench.host.store import live
+from edgebench.host.store.layout import Store
+from edgebench.host.store.live import LiveDevice, LiveFile, LiveReader, LiveSource
+from edgebench.protocol.record import Phase
+
+NAME = "1-20261124T000000-000000.jsonl"
+"""Name of a file that a test writes by itself."""
+COMMAND = {"name": "bench", "host": "desk", "pid": 1, "begun_utc": "2026-11-24T00:00:00+00:00"}
+
+
+def state(device: str = "pi5", temp_c: float | None = None, reason: str = "") -> LiveDevice:
+    """A device that is being measured."""
+    return LiveDevice(
+        device=device,
+        at_utc="2026-11-24T00:00:00+00:00",
+        state="measuring",
+        reason=reason,
+        phase=Phase.MEASURING,
+        temp_c=temp_c,
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store in which nothing was ever measured."""
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def file(store: Store) -> Iterator[LiveFile]:
+    """The file of a command."""
+    made = LiveFile(store, "bench")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def reader(store: Store) -> LiveReader:
+    """Somebody who looks on."""
+    return LiveReader(store)
+
+
+def only(reader: LiveReader) -> LiveSource:
+    """The only command that there is."""
+    [source] = reader.sources.values()
+    return source
+
+
+def write(store: Store, *lines: bytes, name: str = NAME) -> Path:
+    """A file that is not ours."""
+    path = store.root / "live" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def test_what_is_told_is_read_and_a_later_line_takes_the_place_of_an_earlier_one(
+    file: LiveFile, reader: LiveReader
+) -> None:
+    """The page shows a device as it was, or twice."""
+    assert not reader.poll()
+    file.put(state(temp_c=50.0))
+    file.put(state("jetson"))
+    assert reader.poll()
+    file.put(state(temp_c=51.5))
+    assert reader.poll()
+    assert only(reader).devices == {"pi5": state(temp_c=51.5), "jetson": state("jetson")}
+    assert not reader.poll()
+
+
+def test_a_command_that_tells_nothing_leaves_no_file(file: LiveFile, store: Store) -> None:
+    """A command that was mistyped makes a store."""
+    file.close()
+    assert not store.root.exists()
+
+
+def test_the_end_of_a_command_is_seen_however_it_ends(file: LiveFile, reader: LiveReader) -> None:
+    """A command that was killed measures for ever."""
+    file.put(state())
+    reader.poll()
+    assert not only(reader).is_over
+    file.close()  # as the kernel does for a process that is killed
+    assert reader.poll()
+    assert only(reader).is_over
+
+
+def test_a_long_file_is_written_again_and_read_on(
+    file: LiveFile, reader: LiveReader, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign of a week fills the disk, or whoever looks on loses it or takes it for ended."""
+    monkeypatch.setattr(live, "FILE_BYTES", 5000)
+    file.put(state("jetson"))
+    inodes = set()
+    for number in range(100):
+        file.put(state(temp_c=float(number)))
+        assert reader.poll()
+        assert not only(reader).is_over
+        assert only(reader).devices["pi5"].temp_c == number
+        [path] = (store.root / "live").iterdir()
+        inodes.add(path.stat().st_ino)
+        assert path.stat().st_size <= 5000
+    assert len(inodes) > 1
+    assert only(reader).devices["jetson"] == state("jetson")
+
+
+def test_torn_and_foreign_lines_are_left_out(store: Store, reader: LiveReader) -> None:
+    """A process that was killed, or a stranger's line, ends the page."""
+    good = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
+    write(
+        store,
+        json.dumps(COMMAND).encode(),
+        *(b"{", b"[]", b"null", b"\xff\x00", b"[" * 3000, b"x" * 5000, good[:20]),
+        good,
+        b'{"device": 3, "at_utc": "", "state": ""}',
+    )
+    assert reader.poll()
+    assert list(only(reader).devices) == ["pi5"]
+
+
+def test_a_line_is_read_once_it_is_whole(store: Store, reader: LiveReader) -> None:
+    """Half of a line is taken for damage, and its other half, too."""
+    path = write(store, json.dumps(COMMAND).encode())
+    line = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
+    with path.open("ab") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        opened.write(line[:25])
+        opened.flush()
+        reader.poll()
+        assert only(reader).devices == {}
+        opened.write(line[25:] + b"\n")
+        opened.flush()
+        reader.poll()
+        assert list(only(reader).devices) == ["pi5"]
+
+
+def test_only_files_of_commands_are_opened(store: Store, reader: LiveReader) -> None:
+    """A pipe hangs whoever looks on, and a link leads out of the store."""
+    outside = write(store, json.dumps(COMMAND).encode(), name="note.txt")
+    (outside.parent / NAME).symlink_to(outside)
+    os.mkfifo(outside.parent / NAME.replace("1-", "2-"))
+    (outside.parent / NAME.replace("1-", "3-")).mkdir()
+    assert not reader.poll()
+    assert reader.sources == {}
+
+
+def test_devices_and_files_are_bounded(
+    store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of a million names fills the memory of whoever looks on."""
+    monkeypatch.setattr(live, "MAX_DEVICES", 3)
+    monkeypatch.setattr(live, "MAX_FILES", 2)
+    names = [json.dumps({"device": str(n), "at_utc": "", "state": ""}).encode() for n in range(9)]
+    for number in range(4):
+        write(store, json.dumps(COMMAND).encode(), *names, name=NAME.replace("1-", f"{number}-"))
+    reader.poll()
+    assert [len(one.devices) for one in reader.sources.values()] == [3, 3]
+
+
+def test_old_files_go_and_those_of_running_commands_stay(
+    file: LiveFile, store: Store, reader: LiveReader
+) -> None:
+    """Files pile up; or a command of two days loses its own."""
+    other = LiveFile(store, "campaign")
+    other.put(state())
+    path = write(store, json.dumps(COMMAND).encode())
+    foreign = write(store, b"mine", name="note.txt")
+    for one in path.parent.iterdir():
+        os.utime(one, (time.time() - 2 * live.KEPT_S,) * 2)
+    file.put(state())
+    assert not path.exists()
+    assert foreign.exists()
+    reader.poll()
+    assert sorted(one.command.name for one in reader.sources.values() if one.command) == [
+        "bench",
+        "campaign",
+    ]
+    other.close()
+
+
+def test_a_full_disk_and_a_lost_directory_stop_nobody(tmp_path: Path) -> None:
+    """A command fails because nobody could look on."""
+    need_root()
+    with small_disk(tmp_path / "disk", 2**20) as disk:
+        store = Store(disk)
+        file, reader = LiveFile(store, "bench"), LiveReader(store)
+        file.put(state())
+        filler = fill(disk)
+        for number in range(50):
+            file.put(state(temp_c=float(number)))
+        filler.unlink()
+        file.put(state(temp_c=99.0))
+        reader.poll()
+        assert only(reader).devices["pi5"].temp_c == 99.0
+        file.close()
+
+
+def test_a_store_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+    """Its directory is a file; root may write into any directory."""
+    (tmp_path / "live").write_text("mine")
+    file = LiveFile(Store(tmp_path), "bench")
+    file.put(state())
+    file.close()
+    assert stat.S_ISREG((tmp_path / "live").stat().st_mode)
+    assert not LiveReader(Store(tmp_path)).poll()

@@ -1,0 +1,99 @@
+"""Progress of a measurement in a notebook, and without one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edgebench.host import Lab, NotebookProgress
+from edgebench.host.bench.builtin import find_model
+from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.protocol.errors import WorkerDied
+from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.record import Phase
+
+RUNS = Path(__file__).parents[2] / "fixtures" / "runs" / "v7"
+PLAIN = RUNS / "20261123-031046-26335d6d"
+
+
+class Page:
+    """The part of IPython's display that is used; keeps what the page shows."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def HTML(self, text: str) -> str:  # noqa: N802
+        """Text as it is."""
+        return text
+
+    def display(self, text: str, *, display_id: bool) -> Page:
+        """A place on the page."""
+        assert display_id
+        self.shown.append(text)
+        return self
+
+    def update(self, text: str) -> None:
+        """Replace what is there."""
+        self.shown[-1] = text
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    """A notebook, as far as it is looked at."""
+    made = Page()
+    shell: Any = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setitem(sys.modules, "IPython.display", made)
+    return made
+
+
+def measure(watcher: Watcher, tmp_path: Path) -> None:
+    """Tell of a run from its begin to its end."""
+    seen = watcher.of("board", 1)
+    seen.run("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
+    seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
+    seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
+    seen.finished(Lab(tmp_path).run(str(PLAIN)).result)
+
+
+def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None:
+    """A page of a thousand lines, or one that shows nothing for an hour."""
+    progress = NotebookProgress()
+    seen = progress.of("board", 1)
+    seen.run("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
+    seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
+    seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
+    assert page.shown == [
+        "<pre>board: 1/5 digits_int8.tflite on litert: warming up, for about 0:00:02, 41.2 °C, "
+        "2.40 GHz</pre>"
+    ]
+    progress.say("<b>\x1b[2J")
+    assert page.shown[0].startswith("<pre>&lt;b&gt;")
+    assert "\x1b" not in page.shown[0]
+    measure(progress, tmp_path)
+    assert len(page.shown) == 1
+    assert "board: 1/5 digits_int8.tflite on litert: p50 " in page.shown[0]
+    assert "warming up" not in page.shown[0]
+
+
+def test_elsewhere_a_run_is_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A script prints objects of IPython, or imports it."""
+    measure(NotebookProgress(), tmp_path)
+    said = capsys.readouterr()
+    assert said.out == ""
+    [line] = said.err.splitlines()
+    assert line.startswith("board: 1/5 digits_int8.tflite on litert: p50 ")
+    assert "IPython" not in sys.modules
+
+
+def test_failure_is_raised_as_without_it(page: Page) -> None:
+    """A cell ends well, and its results are not there."""
+    del page
+    with pytest.raises(WorkerDied):
+        NotebookProgress().of("board", 1).failed(
+            find_model("digits_int8.tflite"), "litert", WorkerDied("killed")
+        )
