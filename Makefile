@@ -36,13 +36,18 @@ benchmarks: $(VENV)/.dev
 collect: $(VENV)/.dev
 	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
+# What fails beside others, or beside a neighbour of this machine, is told, and runs once more by
+# itself: what is wrong fails twice. TEST_OPTIONS may choose no test: pytest then ends with 5.
+tests = $(BIN)/python -m pytest --cache-clear $(1) $(TEST_OPTIONS) || case $$? in \
+	1) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TEST_OPTIONS) ;; \
+	5) ;; \
+	*) exit 1 ;; esac
+
 # Six at a time, as most of them wait, then the ones that need the machine for themselves. A file
-# stays on one process, so that its agent is started once. TEST_OPTIONS may choose none of a half:
-# pytest then ends with 5.
+# stays on one process, so that its agent is started once.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder -m "not alone" \
-		$(TEST_OPTIONS) || [ $$? -eq 5 ]
-	$(BIN)/python -m pytest -m alone $(TEST_OPTIONS) || [ $$? -eq 5 ]
+	$(call tests,-n 6 --dist loadfile --no-loadscope-reorder -m "not alone")
+	$(call tests,-m alone)
 
 # A campaign over a farm in network namespaces, on which everything fails; by hand, as root: about
 # five minutes on a machine that does nothing else.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.agents import Host, end_local_agent
 from support.commands import Measured, Run
 from support.instrument_files import course_of, sampled, truth_j
 from support.tools import need_runtime
+from support.undisturbed import undisturbed
 
+from edgebench.host.power.metering import CHIP_S
+from edgebench.host.store.files import read_record
 from edgebench.host.store.layout import Store
 
 MODEL = "digits_int8.tflite"
@@ -23,13 +26,30 @@ SHORT = (
 
 
 @pytest.fixture(scope="module")
-def coded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
-    """One run of this machine that played the load code; its local agent is ended afterwards."""
+def coded(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+    """One run of this machine that played the load code."""
     need_runtime("ai-edge-litert")
-    host = Host(tmp_path_factory.mktemp("coded"))
-    result = host.run("bench", MODEL, *SHORT, "--sync", "coded_load", "--json")
-    yield Measured(host, result.stdout, result.stderr, result.returncode)
-    end_local_agent(host)
+
+    def attempt() -> Measured:
+        host = Host(tmp_path_factory.mktemp("coded"))
+        result = host.run("bench", MODEL, *SHORT, "--sync", "coded_load", "--json")
+        end_local_agent(host)
+        return Measured(host, result.stdout, result.stderr, result.returncode)
+
+    return undisturbed(attempt, _disturbance)
+
+
+def _disturbance(measured: Measured) -> str | None:
+    """Neighbours that spoil the run, or take the CPU for so many chips that few changes are left."""
+    if measured.code == 3:
+        return "the run is invalid"
+    assert measured.code == 0, measured.err
+    directory = Store(measured.host.folder / "data" / "edgebench").directory(measured.run_id)
+    worker = read_record(directory).worker
+    assert worker is not None
+    chips_s = np.concatenate([np.diff(code.edges_ns) / 1e9 for code in worker.sync.codes])
+    late_count = int((np.abs(chips_s - CHIP_S) > 0.2 * CHIP_S).sum())
+    return f"{late_count} of {len(chips_s)} chips were late" if late_count > 5 else None
 
 
 @pytest.fixture
@@ -48,7 +68,6 @@ def recording(coded: Measured, tmp_path: Path) -> Path:
 
 def test_run_plays_the_code_and_is_idle_around_it(coded: Measured) -> None:
     """An instrument's file cannot be aligned, or there is no idle power for a net energy."""
-    assert coded.code == 0, coded.err
     document = coded.document
     assert document["spec"]["load_code_chip_s"] == pytest.approx(0.02)
     assert document["spec"]["idle_duration_s"] == pytest.approx(2.0)
