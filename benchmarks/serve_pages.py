@@ -1,0 +1,380 @@
+"""Delay from an event of a farm to the pages of `edgebench serve`, and what the server takes.
+
+    python benchmarks/serve_pages.py [--pages 5] [--streams 45] [--devices 20] [--events 40] ...
+
+A farm of files: each device tells its temperature once a second, as commands that measure do. Some
+of these lines have a mark: half are a reading of a device, half the end of a run, whose directory
+is stored in the moment before. The delay of a mark is the time from the call that appends it until
+it is in the document of a page, or parsed by a program that reads the same event stream.
+
+The viewers are pages of Chromium, each with a cache and connections of its own, and streams. Fifty
+pages of Chromium on the machine of the server would be the load themselves: each takes a process,
+and draws. A stream takes from the server what a page takes, and does what a page does before it
+draws: it parses each message. The two kinds are reported apart. One page alone is the other side;
+both look at the same server in turn, in an order drawn anew for each round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from common import (
+    Spread,
+    add_patience,
+    claim,
+    claims_table,
+    end,
+    interleave,
+    machine,
+    parse,
+    report,
+    spread,
+)
+from store_scale import fill
+
+from edgebench.host.result.document import RUN_ID_TIME
+from edgebench.host.store.index import as_created_utc
+from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.host.store.live import LiveDevice, LiveFile, utc_now
+from edgebench.protocol.record import Phase
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+DELAY_BAR_S = 1.0
+"""Bar of the issue about results: on the page within a second, with 50 browsers."""
+RUN_COUNT = 100
+"""Runs in the store at the beginning."""
+MARK = re.compile(r"mark-\d+")
+WAIT_S = 30.0
+"""Longest wait for the last mark."""
+CHROMIUM_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+WATCH = """
+window.marks = {};
+new MutationObserver((changes) => {
+  const now = Date.now() / 1000;
+  for (const change of changes) for (const node of change.addedNodes) {
+    for (const [mark] of node.textContent.matchAll(/mark-\\d+/g)) window.marks[mark] ??= now;
+  }
+}).observe(document.body, { childList: true, subtree: true });
+"""
+"""Notes when a mark appears in a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """What the viewers of one round saw."""
+
+    page_s: list[float]
+    """Delay of each mark on each page."""
+    stream_s: list[float]
+    """Delay of each mark in each stream."""
+    cpu_ratio: float
+    """CPU time of the server for a second."""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pages", type=int, default=5, help="pages of Chromium")
+    parser.add_argument("--streams", type=int, default=45, help="event streams beside them")
+    parser.add_argument("--devices", type=int, default=20)
+    parser.add_argument("--events", type=int, default=40, help="marks of a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--read", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    add_patience(parser)
+    options = parse(parser, events=12, rounds=2)
+    if options.read:
+        asyncio.run(read_streams(options.read, options.streams))
+        return
+    began = machine()
+    with (
+        tempfile.TemporaryDirectory(prefix="edgebench-serve-") as folder,
+        ServedStore(Store(Path(folder)), options.devices) as served,
+        started_chromium() as browser,
+    ):
+        unwatched = served.cpu_ratio(lambda: time.sleep(5.0))
+        sides = interleave(
+            {
+                "one": lambda: served.viewed(browser, 1, 0, options.events),
+                "all": lambda: served.viewed(
+                    browser, options.pages, options.streams, options.events
+                ),
+            },
+            options.rounds,
+            patience_s=options.patience,
+        )
+        peak_mb = served.peak_mb()
+    one, everybody = sides["one"], sides["all"]
+    count = options.pages + options.streams
+    rows = [
+        *delays("a page alone", [delay_s for each in one for delay_s in each.page_s]),
+        *delays(
+            f"{count} viewers, pages", [delay_s for each in everybody for delay_s in each.page_s]
+        ),
+        *delays(
+            f"{count} viewers, streams",
+            [delay_s for each in everybody for delay_s in each.stream_s],
+        ),
+        claim("CPU of the server, nobody looks on, % of a core", f"{unwatched:.2%}"[:-1]),
+        claim("CPU with one page, % of a core", cpu(one).text(1, 100)),
+        claim(f"CPU with {count} viewers, % of a core", cpu(everybody).text(1, 100)),
+        claim("peak memory of the server, MB", f"{peak_mb:.0f}"),
+    ]
+    title = f"The live page of {options.devices} devices, {options.events} marks a round"
+    report(title, [claims_table(rows)], began)
+
+
+def delays(who: str, delays_s: Sequence[float]) -> list[list[str]]:
+    """Rows about delays, of which the 99th percentile and the maximum are held to the bar."""
+    if not delays_s:
+        return []
+    found = spread(delays_s)
+    rows = [claim(f"delay of a mark, {who}, s", found.text())]
+    for name, value in (
+        ("p99", statistics.quantiles(delays_s, n=100, method="inclusive")[98]),
+        ("max", max(delays_s)),
+    ):
+        is_met = value <= DELAY_BAR_S
+        rows.append(claim(f"{name} of it, s", f"{value:.2f}", f"≤ {DELAY_BAR_S:g}", is_met))
+    return rows
+
+
+def cpu(rounds: Sequence[Viewed]) -> Spread:
+    """CPU time of the server for a second."""
+    return spread([each.cpu_ratio for each in rounds])
+
+
+@dataclass
+class ServedStore:
+    """A store with runs and a farm, and `edgebench serve` over it."""
+
+    store: Store
+    device_count: int
+    port: int = 0
+    _process: subprocess.Popen[bytes] = field(init=False)
+    _file: LiveFile = field(init=False)
+    _devices: list[LiveDevice] = field(init=False)
+    _telling: threading.Thread = field(init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_over: threading.Event = field(default_factory=threading.Event)
+    _marked: dict[str, float] = field(default_factory=dict)
+    """When each mark was told."""
+    _document: dict[str, object] = field(init=False)
+
+    def __enter__(self) -> ServedStore:
+        ids = fill(self.store, RUN_COUNT)
+        self._document = json.loads((self.store.directory(ids[0]) / RUN_FILE).read_text())
+        self._file = LiveFile(self.store, "campaign run")
+        self._devices = [
+            LiveDevice(
+                device=f"board-{number}",
+                at_utc=utc_now(),
+                state="measuring",
+                model="model.tflite",
+                runtime="litert",
+                number=1,
+                count=100,
+                phase=Phase.MEASURING,
+                phase_begun_utc=utc_now(),
+                expected_s=60.0,
+                freq_hz=1.8e9,
+            )
+            for number in range(self.device_count)
+        ]
+        words = ["serve", "--port", "0", "--json", "--store", str(self.store.root)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "edgebench.host.cli", *words], stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        self.port = json.loads(self._process.stdout.readline())["port"]
+        self._telling = threading.Thread(target=self._tell)
+        self._telling.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._telling.join()
+        self._file.close()
+        end(self._process)
+
+    def cpu_ratio(self, act: object) -> float:
+        """CPU time of the server for each second in which something is done."""
+        assert callable(act)
+        before_s, begin_s = self._cpu_s(), time.monotonic()
+        act()
+        return (self._cpu_s() - before_s) / (time.monotonic() - begin_s)
+
+    def peak_mb(self) -> float:
+        """Peak resident memory of the server. Source: proc(5), VmHWM."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found is not None
+        return int(found[1]) * 1024 / 1e6
+
+    def viewed(self, browser: Browser, pages: int, streams: int, events: int) -> Viewed:
+        """Let so many look on, and tell them so many marks."""
+        with ExitStack() as looking:
+            reader = looking.enter_context(self._reader(streams)) if streams else None
+            opened = [looking.enter_context(self._page(browser)) for _ in range(pages)]
+            first = len(self._marked)
+            ratio = self.cpu_ratio(lambda: self._mark(events))
+            marks = dict(list(self._marked.items())[first:])
+            for one in opened:
+                one.wait_for_function(f"Object.keys(marks).length >= {events}")
+            page_s = [
+                seen_s - marks[mark]
+                for one in opened
+                for mark, seen_s in one.evaluate("window.marks").items()
+                if mark in marks
+            ]
+            seen = [] if reader is None else json.loads(reader.communicate(timeout=WAIT_S)[0])
+        stream_s = [seen_s - marks[mark] for mark, seen_s in seen if mark in marks]
+        assert len(page_s) == pages * events
+        assert len(stream_s) == streams * events
+        return Viewed(page_s, stream_s, ratio)
+
+    def _mark(self, events: int) -> None:
+        """Tell so many marks, at times that have nothing to do with those of the server."""
+        draw = random.Random(len(self._marked))
+        for number in range(events):
+            time.sleep(draw.uniform(0.3, 0.8))
+            mark = f"mark-{len(self._marked)}"
+            place = draw.randrange(self.device_count)
+            with self._lock:
+                before = self._devices[place]
+                if number % 2:
+                    self._store_run(mark)
+                    told = replace(before, stored_count=before.stored_count + 1)
+                else:
+                    told = replace(before, settings=mark)
+                self._marked[mark] = time.time()
+                self._put(place, told)
+        time.sleep(1.0)  # the CPU time of the last one is that of this round
+
+    def _tell(self) -> None:
+        """Each device tells its temperature once a second, one after another."""
+        draw = random.Random(1)
+        while not self._is_over.is_set():
+            for place in range(self.device_count):
+                with self._lock:
+                    told = replace(self._devices[place], temp_c=draw.uniform(40.0, 80.0))
+                    self._put(place, told)
+                if self._is_over.wait(1.0 / self.device_count):
+                    return
+
+    def _put(self, place: int, told: LiveDevice) -> None:
+        self._devices[place] = replace(told, at_utc=utc_now())
+        self._file.put(self._devices[place])
+
+    def _store_run(self, mark: str) -> None:
+        """Store a run of a model that is named like the mark, whole under its final name."""
+        now = datetime.now(timezone.utc)
+        run_id = f"{now.strftime(RUN_ID_TIME)}-{len(self._marked):08x}"
+        model = {**self._model(), "name": mark}
+        changes = {"run_id": run_id, "created_utc": as_created_utc(now), "model": model}
+        part = self.store.root / f".{run_id}"
+        part.mkdir()
+        (part / RUN_FILE).write_text(json.dumps({**self._document, **changes}))
+        part.rename(self.store.directory(run_id))
+
+    def _model(self) -> dict[str, object]:
+        model = self._document["model"]
+        assert isinstance(model, dict)
+        return model
+
+    def _cpu_s(self) -> float:
+        """CPU time of the server so far. Source: proc(5), /proc/pid/stat, utime and stime."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @contextmanager
+    def _page(self, browser: Browser) -> Iterator[Page]:
+        """A page that notes marks, once it has everything."""
+        with browser.new_context() as context:
+            page = context.new_page()
+            page.goto(f"http://127.0.0.1:{self.port}/")
+            page.locator("#runs tr").first.wait_for()
+            page.evaluate(WATCH)
+            yield page
+
+    @contextmanager
+    def _reader(self, streams: int) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that reads so many streams until this is over, and then tells the marks."""
+        words = ["--read", str(self.port), "--streams", str(streams)]
+        process = subprocess.Popen(
+            [sys.executable, __file__, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            end(process)
+
+
+async def read_streams(port: int, count: int) -> None:
+    """Read streams until standard input ends; tell each mark of each stream with its time."""
+    seen: list[tuple[str, float]] = []
+    joined = asyncio.Semaphore(0)
+
+    async def look_on() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+        writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        known: set[str] = set()
+        while True:
+            line = await reader.readline()
+            if not line.startswith(b"data: "):
+                continue
+            message = json.loads(line[6:])
+            marks = set(MARK.findall(json.dumps(message["sections"])))
+            if message["is_whole"]:
+                joined.release()
+            else:
+                seen.extend((mark, time.time()) for mark in marks - known)
+            known |= marks
+
+    tasks = [asyncio.create_task(look_on()) for _ in range(count)]
+    for _ in tasks:
+        await joined.acquire()
+    print("ready", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    for task in tasks:
+        task.cancel()
+    print(json.dumps(seen))
+
+
+@contextmanager
+def started_chromium() -> Iterator[Browser]:
+    """Chromium without a window."""
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium")
+    if path is None:
+        raise SystemExit("no chromium on this machine")
+    with sync_playwright() as playwright:
+        options = [*CHROMIUM_OPTIONS]
+        with playwright.chromium.launch(executable_path=path, args=options) as browser:
+            yield browser
+
+
+if __name__ == "__main__":
+    main()
