@@ -223,8 +223,9 @@ def test_tester_that_is_pulled_out_ends_the_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_no_tester_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_tester_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A keyboard or a silent port is waited for for ever, or recorded."""
+    monkeypatch.setattr(transport, "_QUIET_S", 1.0)  # as below
     with FnirsiEmulator(faults=Faults(is_mute=True)) as emulator:
         assert "no FNIRSI tester answers: 0 bytes" in reason(emulator)
     with FnirsiEmulator(waveform=lambda _: (5.0, -0.5)) as emulator:
