@@ -40,7 +40,7 @@ def coded(tmp_path_factory: pytest.TempPathFactory) -> Measured:
 
 
 def _disturbance(measured: Measured) -> str | None:
-    """Neighbours that spoil the run, or take the CPU for so many chips that few changes are left."""
+    """What spoils the run, or so many chips that too few changes are left to align by."""
     if measured.code == 3:
         return "the run is invalid"
     assert measured.code == 0, measured.err
