@@ -22,7 +22,7 @@ BENCHMARK_OPTIONS ?= --short
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: bench benchmarks collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
+.PHONY: environment bench benchmarks collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
@@ -31,6 +31,8 @@ bench: $(VENV)/.bench
 benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
+
+environment: $(VENV)/.dev
 
 # Rewrites the assertions of the tests once, which else each of their processes does for itself.
 collect: $(VENV)/.dev
@@ -43,11 +45,11 @@ tests = $(BIN)/python -m pytest --cache-clear $(1) $(TEST_OPTIONS) || case $$? i
 	5) ;; \
 	*) exit 1 ;; esac
 
-# Six at a time, as most of them wait, then the ones that need the machine for themselves. A file
-# stays on one process, so that its agent is started once.
+# Six at a time, as most of them wait, then the ones that others would disturb, two at a time. A
+# file stays on one process, so that its agent is started once.
 test: $(VENV)/.dev
 	$(call tests,-n 6 --dist loadfile --no-loadscope-reorder -m "not alone")
-	$(call tests,-m alone)
+	$(call tests,-n 2 -m alone)
 
 # A campaign over a farm in network namespaces, on which everything fails; by hand, as root: about
 # five minutes on a machine that does nothing else.

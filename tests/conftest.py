@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import signal
 from collections.abc import Iterator
@@ -35,6 +36,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 # Started in the background of a script, this process and its children would ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _apart(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Two tests that run alone may run at the same time, but none beside an exclusive one."""
+    mark: pytest.Mark | None = request.node.get_closest_marker("alone")
+    if mark is None:
+        yield
+        return
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if hasattr(request.config, "workerinput") else base
+    with (shared / "alone.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX if mark.kwargs.get("is_exclusive") else fcntl.LOCK_SH)
+        yield
 
 
 @pytest.fixture

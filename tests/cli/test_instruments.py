@@ -90,7 +90,7 @@ def test_run_has_the_energy_of_the_instrument(
     assert energy["gross_j_per_inference"] == pytest.approx(power_w / throughput, rel=0.2)
 
 
-@pytest.mark.alone
+@pytest.mark.alone(is_exclusive=True)  # its power follows every worker of this machine
 def test_run_without_a_meter_looks_like_one_with_it_and_says_that_it_is_none(host: Host) -> None:
     """The first run of a newcomer ends in a riddle, or its numbers are published."""
     document = measured(host, "synthetic")
@@ -135,7 +135,7 @@ class CpuTrace:
         return [float(one) for one in 0.1 + 0.2 * np.diff(busy_s) / np.diff(edges_s)]
 
 
-@pytest.mark.alone
+@pytest.mark.alone(is_exclusive=True)  # its power follows every worker of this machine
 def test_run_with_a_unit_that_has_a_clock_of_its_own_is_aligned(host: Host) -> None:
     """The energy of an Otii is not a number, or is that of another moment."""
     with CpuTrace() as trace, OtiiEmulator(rate_hz=20_000, currents=trace.currents) as server:
