@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from edgebench.host.cli.main import COMMANDS
 STORED = Path(__file__).parents[1] / "fixtures" / "runs" / "v7"
 RUN_ID = "20261123-031046-26335d6d"
 DEVICES = ("pi5", "jetson", "$(reboot)")
+SHELL_TIMEOUT_S = 30.0
 
 
 @pytest.fixture
@@ -95,6 +99,12 @@ def test_completion_loads_nothing_that_takes_time(known: Host) -> None:
         assert result.returncode == 0, f"loaded: {result.stderr}"
 
 
+def shell_environment(known: Host) -> dict[str, str]:
+    """Variables of a shell that has the command on its path."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return os.environ | known.environment | {"PATH": path, "TERM": "dumb"}
+
+
 def test_bash_asks_for_the_words(known: Host, tmp_path: Path) -> None:
     """The script is no bash, or passes half of the line on."""
     need_tool("bash")
@@ -107,10 +117,9 @@ for words in "show 2026" "bench --on pi5,j" "bench model"; do
     _edgebench 2>/dev/null; printf '%s\\n' "${COMPREPLY[@]}"
 done
 """
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     result = subprocess.run(
         ["bash", "-c", script],
-        env=os.environ | known.environment | {"PATH": path},
+        env=shell_environment(known),
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -122,6 +131,61 @@ done
         "pi5,jetson",
         "model one.tflite",
     ]
+
+
+def test_fish_asks_for_the_words(known: Host, tmp_path: Path) -> None:
+    """The script is no fish, or passes half of the line on."""
+    need_tool("fish")
+    (tmp_path / "model one.tflite").write_bytes(b"")
+    script = "edgebench completion fish | source\n"
+    for line in ("edgebench ben", "edgebench show 2026", "edgebench bench --on pi5,j"):
+        script += f"complete -C '{line}'\n"
+    script += "complete -C 'edgebench bench mod'\n"
+    result = subprocess.run(
+        ["fish", "--no-config", "-c", script],
+        env=shell_environment(known),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    assert result.stdout.splitlines() == ["bench", RUN_ID, "pi5,jetson", "model one.tflite"]
+
+
+def test_zsh_completes_what_is_typed(known: Host, tmp_path: Path) -> None:
+    """The script is no zsh, or Tab in a terminal changes nothing."""
+    need_tool("zsh")
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=shell_environment(known),
+        cwd=tmp_path,
+        start_new_session=True,
+    ) as shell:
+        os.close(theirs)
+        try:
+            # What was typed is echoed: quotes keep it from looking like what is printed.
+            typed(ours, "autoload -U compinit; compinit -u -D; echo lo''aded\n", "loaded\r")
+            typed(ours, "eval \"$(edgebench completion zsh)\"; echo re''ady\n", "ready\r")
+            typed(ours, "edgebench bundl\t", "bundle ")
+            typed(ours, "2026\t", RUN_ID)
+        finally:
+            shell.kill()
+            os.close(ours)
+
+
+def typed(terminal: int, text: str, awaited: str) -> None:
+    """Type into a shell, and wait for what it then shows; control characters are left out."""
+    os.write(terminal, text.encode())
+    shown, end_s = "", time.monotonic() + SHELL_TIMEOUT_S
+    while awaited not in shown:
+        left_s = max(0.0, end_s - time.monotonic())
+        assert select.select([terminal], [], [], left_s)[0], f"it shows {shown!r}"
+        part = os.read(terminal, 4096).decode(errors="replace")
+        shown += part.replace("\a", "").replace("\b", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -14,15 +14,38 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 AGENT_LIMIT_BYTES = 60_000_000
 """Largest agent without a runtime, pip not counted."""
+MAX_REPORT_BYTES = 3_000_000
+EXPORTS = (
+    "csv",
+    "parquet",
+    "pftrace",
+    "chrome.json",
+    "bmf.json",
+    "smaller.json",
+    "xml",
+    "md",
+    "prom",
+)
+"""Ends of the names of exported files; see docs/export.md."""
+SHELLS = {
+    "bash": 'eval "$(edgebench completion bash)"; COMP_WORDS=(edgebench bundl); COMP_CWORD=1; '
+    "_edgebench 2>/dev/null; echo ${COMPREPLY[@]}",
+    "fish": "edgebench completion fish | source; complete -C 'edgebench bundl'",
+    "zsh": 'autoload -U compinit; compinit -u -D; eval "$(edgebench completion zsh)"; '
+    "whence -w _edgebench; edgebench completion --complete bundl",
+}
+"""For each shell a script that prints the command that `bundl` begins."""
 QUICK = ("--quick", "--runs=1", "--duration", "0.5s", "--min-queries", "64")
 
 
@@ -124,6 +147,8 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     environment.command("edgebench", "bench", "digits_int8.onnx", *QUICK, codes=(0, 3))
     print("  " + environment.command("edgebench", "show", "last").splitlines()[0])
     environment.command("edgebench", "verify", "last")
+    check_results(environment)
+    check_shells(environment)
     environment.pip("uninstall", "--yes", "--quiet", "edgebench")
     environment.command("edgebench-agent", "status")
     require(not (environment.folder / "bin/edgebench").exists(), "the host is still there")
@@ -135,6 +160,40 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     require("edgebench-agent is not installed" in refused, refused)
     environment.install(str(agent))
     environment.command("edgebench", "runs")
+
+
+def check_results(environment: Environment) -> None:
+    """A result becomes a report, a bundle that is opened elsewhere, and files of other tools."""
+    folder = environment.folder
+    environment.command("edgebench", "report", "last", "-o", "report.html", "--anonymous")
+    report = (folder / "report.html").read_text("utf-8")
+    require(report.lower().startswith("<!doctype html>"), f"no page: {report[:80]!r}")
+    require(len(report.encode()) <= MAX_REPORT_BYTES, f"a report of {len(report)} characters")
+    require(str(folder) not in report, "an anonymous report names a directory of its user")
+    environment.command("edgebench", "bundle", "last", "-o", "run.zip")
+    require(zipfile.is_zipfile(folder / "run.zip"), "the bundle is no .zip")
+    empty = ("--store", str(folder / "colleague"))
+    shown = environment.command("edgebench", "show", "run.zip", *empty)
+    require("digits_int8.onnx" in shown, f"not the run: {shown[:200]!r}")
+    environment.command("edgebench", "verify", "run.zip", *empty)
+    environment.command("edgebench", "report", "run.zip", "-o", "colleague.html", *empty)
+    for end in EXPORTS:
+        environment.command("edgebench", "export", "last", "-o", f"run.{end}")
+        require((folder / f"run.{end}").stat().st_size > 0, f"nothing in run.{end}")
+    print(f"  report of {len(report) / 1e6:.2f} MB, bundle opened in another store, exports")
+
+
+def check_shells(environment: Environment) -> None:
+    """The shells of this machine complete the command."""
+    path = f"{environment.folder / 'bin'}:{os.environ['PATH']}"
+    for shell, script in SHELLS.items():
+        if shutil.which(shell) is None:
+            print(f"  {shell}: not on this machine")
+            continue
+        variables = environment.variables | {"PATH": path}
+        said = run([shell, "-c", script], environment.folder, env=variables)
+        require("bundle" in said.split(), f"{shell} completes bundl to {said!r}")
+        print(f"  {shell}: completes")
 
 
 def check_sdists(environment: Environment, folder: Path) -> None:

@@ -117,7 +117,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.failure import kind_of, report_failure, wants_json
-    from edgebench.host.cli.starting import say_starting
+    from edgebench.host.cli.starting import say_starting, say_waiting
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
     as_json, typed = wants_json(words), command
@@ -131,6 +131,8 @@ def _run(command: str, words: list[str]) -> ExitCode:
         typed = " ".join(filter(None, (command, getattr(options, "action", None))))
         if typed in _MEASURING:
             say_starting(options.on if command == "bench" else ["all"])
+        elif command == "report":
+            say_waiting("making the report…")
         for name in _LOADED.get(command, ()):
             import_module(name)
         raise_when_interrupted()

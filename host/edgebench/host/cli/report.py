@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.exit_code import ExitCode
 
 
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         allowed=options.allow or (),
         is_anonymous=options.anonymous,
     )
+    end_starting()
     if options.json:
         print(json.dumps({"file": str(path), "size_bytes": path.stat().st_size}, indent=1))
     else:

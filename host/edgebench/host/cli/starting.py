@@ -1,4 +1,4 @@
-"""A line on the terminal while a command that measures loads: it takes a part of a second.
+"""A line on the terminal while a command that has much to do loads: that takes a part of a second.
 
 Nothing else is imported here. The line goes away when there is something else to say.
 """
@@ -21,11 +21,16 @@ def say_starting(devices: Sequence[str] | None) -> None:
     Args:
         devices: Words that choose the devices; None: this machine.
     """
+    is_here = all(word.startswith(THIS_MACHINE) for word in devices or ())
+    say_waiting("starting agent…" if is_here else "connecting to devices…")
+
+
+def say_waiting(text: str) -> None:
+    """Say something that `end_starting` erases, if somebody looks."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
-    is_here = all(word.startswith(THIS_MACHINE) for word in devices or ())
-    _shown.append("starting agent…" if is_here else "connecting to devices…")
-    sys.stderr.write(_shown[-1])
+    _shown.append(text)
+    sys.stderr.write(text)
     sys.stderr.flush()
 
 
