@@ -149,6 +149,7 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     environment.command("edgebench", "verify", "last")
     check_results(environment)
     check_shells(environment)
+    environment.command("edgebench", "devices")  # the agent may have ended, with nothing to do
     environment.pip("uninstall", "--yes", "--quiet", "edgebench")
     environment.command("edgebench-agent", "status")
     require(not (environment.folder / "bin/edgebench").exists(), "the host is still there")
