@@ -136,18 +136,18 @@ def _facts(run: Run) -> dict[str, str]:
         "label": label(run.verdict, run),
         "reasons": "; ".join(reasons(run.verdict)),
         "created_utc": run.created_utc,
-        "model": printable(run.model.name),
+        "model": run.model.name,
         "model_sha256": run.model.sha256 or "",
-        "device": printable(f"{run.device.name}, {run.device.soc}, {run.device.os}"),
-        "runtime": printable(f"{run.runtime.name} {run.runtime.version}"),
-        "delegates_used": printable(", ".join(run.runtime.delegates_used)),
+        "device": f"{run.device.name}, {run.device.soc}, {run.device.os}",
+        "runtime": f"{run.runtime.name} {run.runtime.version}",
+        "delegates_used": ", ".join(run.runtime.delegates_used),
         "scenario": f"{run.spec.scenario.value}, {run.spec.threads} thread(s)",
     }
     for number in run_numbers(run):
         bounds = "" if number.interval is None else f", 95 %: {number.interval[0]:.6g}"
         bounds += "" if number.interval is None else f" to {number.interval[1]:.6g}"
         facts[number.metric.path] = f"{number.value:.9g}{bounds}"
-    return facts
+    return {name: printable(text) for name, text in facts.items()}
 
 
 def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
