@@ -95,6 +95,8 @@ class PowerSeries:
     low_w: Floats
     mean_w: Floats
     high_w: Floats
+    gaps_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    """Begin and end of each stretch without a sample, shape (g, 2): the blocks go through it."""
 
     def envelope(self, edges_s: Floats) -> Envelope:
         """Lowest, mean and highest power of each interval, for a picture.
@@ -362,7 +364,8 @@ def _power(
     outlines = [
         (name, read_outline(file, name, _finest(file, name, detail))) for name in axis.channels
     ]
-    return tuple(_power_series(name, one, axis) for name, one in outlines), axis.apart
+    made = (_power_series(name, one, axis, file.gaps_ns(name)) for name, one in outlines)
+    return tuple(made), axis.apart
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
@@ -373,7 +376,9 @@ def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | 
     return max(1, min(detail.count, int((end_ns - begin_ns) / 1e9 * detail.rate_hz)))
 
 
-def _power_series(name: str, outline: PowerOutline, axis: MeterAxis) -> PowerSeries:
+def _power_series(
+    name: str, outline: PowerOutline, axis: MeterAxis, gaps_ns: NDArray[np.int64]
+) -> PowerSeries:
     return PowerSeries(
         name,
         axis.seconds(outline.begin_ns),
@@ -381,4 +386,5 @@ def _power_series(name: str, outline: PowerOutline, axis: MeterAxis) -> PowerSer
         outline.low_w,
         outline.mean_w,
         outline.high_w,
+        axis.seconds(gaps_ns),
     )
