@@ -200,7 +200,9 @@ def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
     tracks: list[SliceTrack] = []
     for kind, name in _TRACKS.items():
         groups = [
-            SliceGroup.single(printable(span.name), clock.at(span.begin_s), clock.at(span.end_s))
+            SliceGroup.single(
+                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
+            )
             for span in sorted(spans, key=lambda span: span.begin_s)
             if span.kind is kind
         ]

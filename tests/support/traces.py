@@ -1,0 +1,105 @@
+"""Traces in Perfetto's and Chrome's formats, read back by Perfetto's own schema and by JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+
+@dataclass
+class Parsed:
+    """One run of a trace file, as the format's own schema reads it."""
+
+    title: str
+    facts: dict[str, str] = field(default_factory=dict)
+    slices: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
+    """Name, begin and end of each slice, by the name of the track."""
+    windows: list[dict[str, str]] = field(default_factory=list)
+    """Arguments of the slices of windows."""
+    counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=dict)
+
+    def latencies_ns(self, name: str) -> list[int]:
+        """Durations of the slices of this name, ascending."""
+        found = self.slices["inferences"]
+        return sorted(end - begin for what, begin, end in found if what == name)
+
+
+def parse_perfetto(data: bytes) -> list[Parsed]:
+    """The runs of a trace; packets that nobody refers to are an error."""
+    trace = Trace()
+    trace.ParseFromString(data)
+    runs: dict[int, Parsed] = {}
+    tracks: dict[int, tuple[Parsed, str]] = {}
+    open_slices: dict[int, list[tuple[str, int]]] = defaultdict(list)
+    for packet in trace.packet:
+        assert packet.trusted_packet_sequence_id == 1
+        if packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            if track.HasField("process"):
+                runs[track.uuid] = Parsed(track.process.process_name)
+                assert track.process.pid == len(runs)
+                continue
+            run = runs[track.parent_uuid]
+            tracks[track.uuid] = (run, track.name)
+            if track.HasField("counter"):
+                run.counters[track.name] = []
+                run.units[track.name] = track.counter.unit_name
+            else:
+                run.slices[track.name] = []
+            continue
+        event = packet.track_event
+        run, name = tracks[event.track_uuid]
+        if event.type == TrackEvent.TYPE_COUNTER:
+            run.counters[name].append((packet.timestamp, event.double_counter_value))
+        elif event.type == TrackEvent.TYPE_SLICE_BEGIN:
+            open_slices[event.track_uuid].append((event.name, packet.timestamp))
+            facts = {one.name: one.string_value for one in event.debug_annotations}
+            if name == "run":
+                run.facts = facts
+            if name == "windows":
+                run.windows.append(facts)
+        else:
+            assert event.type == TrackEvent.TYPE_SLICE_END
+            what, begin_ns = open_slices[event.track_uuid].pop()
+            run.slices[name].append((what, begin_ns, packet.timestamp))
+    assert not any(open_slices.values())
+    return list(runs.values())
+
+
+def parse_chrome(data: bytes) -> list[Parsed]:
+    """The same of Chrome's JSON, whose events have the keys that the format requires."""
+    events: list[dict[str, Any]] = json.loads(data)["traceEvents"]
+    runs: dict[int, Parsed] = {}
+    names: dict[tuple[int, int], str] = {}
+    for event in events:
+        assert {"ph", "pid", "tid", "name"} <= set(event)
+        pid, tid = event["pid"], event["tid"]
+        if event["ph"] == "M":
+            name = event["args"]["name"]
+            if event["name"] == "process_name":
+                runs[pid] = Parsed(name)
+            else:
+                assert event["name"] == "thread_name"
+                names[pid, tid] = name
+                runs[pid].slices[name] = []
+            continue
+        begin_ns = round(event["ts"] * 1000)
+        if event["ph"] == "C":
+            [(unit, value)] = event["args"].items()
+            runs[pid].counters.setdefault(event["name"], []).append((begin_ns, value))
+            runs[pid].units[event["name"]] = unit
+            continue
+        assert event["ph"] == "X"
+        end_ns = round((event["ts"] + event["dur"]) * 1000)
+        name = names[pid, tid]
+        runs[pid].slices[name].append((event["name"], begin_ns, end_ns))
+        if name == "run":
+            runs[pid].facts = event["args"]
+        if name == "windows":
+            runs[pid].windows.append(event["args"])
+    return list(runs.values())
