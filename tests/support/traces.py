@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+
+from edgebench.host.export.run_trace import INFERENCE
 
 
 @dataclass
@@ -103,3 +107,25 @@ def parse_chrome(data: bytes) -> list[Parsed]:
         if name == "windows":
             runs[pid].windows.append(event["args"])
     return list(runs.values())
+
+
+def mean_power_w(run: Parsed, counter: str) -> float:
+    """Mean of a counter from the first inference that counts to the end of the last one."""
+    times_ns, power_w = (np.array(one) for one in zip(*run.counters[counter], strict=True))
+    counted = [times for name, *times in run.slices["inferences"] if name == INFERENCE]
+    begin_ns, end_ns = counted[0][0], counted[-1][1]
+    assert run.facts["first_query_ns"] == str(begin_ns)
+    held_s = np.diff(np.clip(times_ns, begin_ns, end_ns)) / 1e9
+    return float(held_s @ power_w[:-1] / held_s.sum())
+
+
+def window_ns(facts: Mapping[str, str]) -> float:
+    """Length of a window by the counter of its device."""
+    return int(facts["ticks"]) / float(facts["tick_rate_hz"]) * 1e9
+
+
+def instructions(facts: Mapping[str, str]) -> list[float]:
+    """Instructions of each inference of a window of an emulated device."""
+    tick_ns = 1e9 / float(facts["inference_tick_rate_hz"])
+    each_ns = [round(int(ticks) * tick_ns) for ticks in facts["inference_ticks"].split()]
+    return [one_ns / float(facts["instruction_ns"]) for one_ns in each_ns]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.board_runs import stored_board_run
 from support.exports import (
     HOSTILE,
     INVALID,
@@ -19,23 +20,37 @@ from support.exports import (
     renamed,
     written,
 )
-from support.metered import LOAD_W, WORK_W
-from support.traces import Parsed, parse_chrome, parse_perfetto
+from support.metered import BEGIN_NS, LOAD_W, WORK_W, store_coded_run, write_trace_csv
+from support.records import RUN_ID
+from support.traces import Parsed, mean_power_w, parse_chrome, parse_perfetto, window_ns
 
+from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.export import run_trace
-from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.exported import ExportedRun, find_exported
 from edgebench.host.export.protobuf import padded_varints, varint
-from edgebench.host.export.run_trace import INFERENCE, WARM_UP, run_trace_of
+from edgebench.host.export.run_trace import INFERENCE, NO_READING, WARM_UP, run_trace_of
+from edgebench.host.result.facts import ImportOptions
 from edgebench.host.result.verdict import State
+from edgebench.host.series.envelope import Points
 from edgebench.host.series.run_series import read_series
+from edgebench.host.store.files import read_queries
+from edgebench.host.store.layout import Store
 from edgebench.protocol.spec import Scenario
 
+STATED = TraceOptions(columns=ImportOptions(is_averaging=True), gain_ratio=0.01)
+PARSERS = {"perfetto": parse_perfetto, "chrome": parse_chrome}
 
-@pytest.fixture(params=["perfetto", "chrome"])
+
+def first_counted_ns(one: ExportedRun) -> int:
+    """Start of the first query that counts, on the device's clock."""
+    assert one.run.metrics.warmup is not None
+    return int(read_queries(one.directory).start_ns[one.run.metrics.warmup.query_count])
+
+
+@pytest.fixture(params=PARSERS)
 def parsed(request: pytest.FixtureRequest, metered: ExportedRun) -> Parsed:
     """That run in both formats."""
-    parse = parse_perfetto if request.param == "perfetto" else parse_chrome
-    [found] = parse(written(request.param, [metered]))
+    [found] = PARSERS[request.param](written(request.param, [metered]))
     return found
 
 
@@ -59,14 +74,7 @@ def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: Export
     """The power beside a query is that of another one, or its mean is not the run's."""
     energy = metered.run.metrics.energy
     assert energy is not None
-    times_ns, power_w = (
-        np.array(one) for one in zip(*parsed.counters["power synthetic"], strict=True)
-    )
-    counted = [times for name, *times in parsed.slices["inferences"] if name == INFERENCE]
-    begin_ns, end_ns = counted[0][0], counted[-1][1]
-    assert parsed.facts["first_query_ns"] == str(begin_ns)
-    held_s = np.diff(np.clip(times_ns, begin_ns, end_ns)) / 1e9
-    mean_w = float(held_s @ power_w[:-1] / held_s.sum())
+    mean_w = mean_power_w(parsed, "power synthetic")
     assert mean_w == pytest.approx(energy.power_w_mean, rel=5e-3)
     assert mean_w == pytest.approx(WORK_W, rel=5e-3)
     assert mean_w != pytest.approx(LOAD_W, rel=0.1)
@@ -244,3 +252,63 @@ def test_file_is_whole_or_not_there(tmp_path: Path, stored: Stored) -> None:
         export_runs([one, lost], named_format("perfetto"), path)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_lost_samples_of_power_are_a_gap_of_the_trace(parse: str, tmp_path: Path) -> None:
+    """A counter keeps its value over a gap, and nobody sees that nothing was measured."""
+    store, path = Store(tmp_path / "store"), tmp_path / "trace.csv"
+    store_coded_run(store)
+    write_trace_csv(path)
+    head, *rows = path.read_text().splitlines()
+    lost = range(4430, 4435)  # milliseconds of the file; more, or elsewhere, is refused
+    path.write_text("\n".join([head, *(row for n, row in enumerate(rows) if n not in lost)]))
+    add_energy(store, RUN_ID, path, STATED)
+    [one] = find_exported(store, [RUN_ID])
+    [found] = PARSERS[parse](written(parse, [one]))
+    counter = min((name for name in found.counters if name.startswith("power ")), key=len)
+    [(name, begin_ns, end_ns)] = found.slices[f"{counter}, gaps"]
+    assert name == NO_READING
+    assert end_ns - begin_ns == pytest.approx(6e6, abs=2e4)
+    # The file's clock begins when the device's showed one second.
+    behind_ns = begin_ns - int(found.facts["first_query_ns"])
+    assert behind_ns == pytest.approx(4.429e9 + BEGIN_NS - first_counted_ns(one), abs=2e6)
+    times_ns = [time_ns for time_ns, _ in found.counters[counter]]
+    assert times_ns[0] < begin_ns < end_ns < times_ns[-1]
+
+
+def test_sensor_that_was_not_read_for_long_has_a_gap(metered: ExportedRun) -> None:
+    """The temperature stands still on the screen while nobody read it."""
+    name = "thermal.cpu.0.temp_c"
+    whole = read_series(metered.directory, metered.run)
+    points = whole.sensors[name]
+    is_kept = np.ones(len(points), bool)
+    is_kept[5:15] = False
+    sensors = {name: Points(points.time_s[is_kept], points.value[is_kept])}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_trace, "read_series", lambda *_: replace(whole, sensors=sensors))
+        tracks = {track.name: track for track in run_trace_of(metered).slices}
+    [group] = tracks[f"{name}, gaps"].groups
+    length_ns = int(group.end_ns[0] - group.begin_ns[0])
+    assert length_ns == round(1e9 * (points.time_s[15] - points.time_s[4]))
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_numbers_of_a_board_are_computed_from_its_trace_again(parse: str, tmp_path: Path) -> None:
+    """What a microcontroller timed is missing, or was timed by another counter."""
+    one = stored_board_run(tmp_path / "run")
+    [found] = PARSERS[parse](written(parse, [one]))
+    summary, windows = one.run.metrics.latency_ns, one.run.metrics.windows
+    assert summary is not None
+    assert windows is not None
+    latencies_ns = found.latencies_ns(INFERENCE)
+    assert len(latencies_ns) == summary.count == windows.inference_count
+    assert (latencies_ns[0], latencies_ns[-1]) == (summary.min, summary.max)
+    each_ns = [window_ns(facts) / int(facts["inferences"]) for facts in found.windows]
+    assert float(np.median(each_ns)) == pytest.approx(windows.duration_ns_per_inference)
+    assert 1e9 / float(np.median(each_ns)) == pytest.approx(one.run.metrics.throughput_per_s)
+    spans = found.slices["windows"]
+    assert [name for name, *_ in spans] == ["1", "2", "3", "4", "5"]
+    assert all(begin < end for _, begin, end in spans)
+    for _, begin_ns, end_ns in found.slices["inferences"]:
+        assert any(begin <= begin_ns and end_ns <= end for _, begin, end in spans)

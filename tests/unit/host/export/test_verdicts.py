@@ -133,7 +133,7 @@ def test_what_is_no_number_is_absent(name: str, value: float, stored: Stored) ->
     [one] = stored(PLAIN)
     latency = one.run.metrics.latency_ns
     assert latency is not None
-    latency = replace(latency, p50_ci95=(latency.p50, value))
+    latency = replace(latency, mean_ci95=(latency.mean, value))
     metrics = replace(one.run.metrics, throughput_per_s=value, latency_ns=latency)
     text = written(name, [replace(one, run=replace(one.run, metrics=metrics))]).decode()
     if name in ("bmf", "github-smaller", "github-bigger", "chrome"):
@@ -146,10 +146,10 @@ def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -
     [one] = stored(PLAIN)
     latency = one.run.metrics.latency_ns
     assert latency is not None
-    bounded = replace(latency, p50_ci95=(latency.p50, float("inf")))
+    bounded = replace(latency, mean_ci95=(latency.mean, float("inf")))
     run = replace(one.run, metrics=replace(one.run.metrics, latency_ns=bounded))
-    [number] = [one for one in run_numbers(run) if one.metric.path == "latency_ns.p50"]
-    assert (number.value, number.interval) == (latency.p50, None)
+    [number] = [one for one in run_numbers(run) if one.metric.path == "latency_ns.mean"]
+    assert (number.value, number.interval) == (latency.mean, None)
 
 
 UNPRINTABLE = "a\x00\x1b[2J\u202eb\udcff\r\t\ufffe\x85\u2028c" + "x" * 5000
