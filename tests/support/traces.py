@@ -6,12 +6,17 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
+from edgebench.host.export import perfetto
+from edgebench.host.export.exported import ExportedRun, label
 from edgebench.host.export.run_trace import INFERENCE
+from edgebench.host.result.latency import LatencySummary
 
 
 @dataclass
@@ -129,3 +134,47 @@ def instructions(facts: Mapping[str, str]) -> list[float]:
     tick_ns = 1e9 / float(facts["inference_tick_rate_hz"])
     each_ns = [round(int(ticks) * tick_ns) for ticks in facts["inference_ticks"].split()]
     return [one_ns / float(facts["instruction_ns"]) for one_ns in each_ns]
+
+
+def assert_is_read_back(one: ExportedRun) -> Parsed:
+    """What the run says of itself is computed from its Perfetto trace again."""
+    out = BytesIO()
+    perfetto.write([one], out)
+    [found] = parse_perfetto(out.getvalue())
+    metrics = one.run.metrics
+    assert found.facts["run_id"] == one.run.run_id
+    assert found.title.endswith(label(one.run.verdict, one.run))
+    if one.run.verdict.is_refused:
+        assert list(found.slices) == ["run"]
+        assert found.counters == {}
+        return found
+    if (summary := metrics.latency_ns) is not None:
+        _assert_latencies(found, summary)
+    if (windows := metrics.windows) is not None and found.windows[0].get("ticks"):
+        each_ns = [window_ns(facts) / int(facts["inferences"]) for facts in found.windows]
+        assert windows.duration_ns_per_inference is not None
+        assert np.isclose(np.median(each_ns), windows.duration_ns_per_inference)
+    if (counted := metrics.instructions_per_inference) is not None:
+        each = [one for facts in found.windows for one in instructions(facts)]
+        assert np.isclose(np.median(each), counted, rtol=1e-12)
+    spans_s = metrics.thermal.throttled_spans_s if metrics.thermal else ()
+    first_ns = int(found.facts["first_query_ns"])
+    throttled = [
+        ((begin_ns - first_ns) / 1e9, (end_ns - first_ns) / 1e9)
+        for _, begin_ns, end_ns in found.slices.get("throttled", ())
+    ]
+    assert np.allclose(np.array(throttled), np.array(spans_s), rtol=0, atol=1e-8)
+    for _, begin_ns, end_ns in chain.from_iterable(found.slices.values()):
+        assert 0 <= begin_ns <= end_ns <= found.slices["run"][0][2]
+    return found
+
+
+def _assert_latencies(found: Parsed, summary: LatencySummary) -> None:
+    """Slices are rounded, of another counter, or the warm-up is among them."""
+    latencies_ns = found.latencies_ns(INFERENCE)
+    assert len(latencies_ns) == summary.count
+    assert (latencies_ns[0], latencies_ns[-1]) == (summary.min, summary.max)
+    assert np.isclose(np.mean(latencies_ns), summary.mean)
+    if summary.p50 is not None:
+        middle = (len(latencies_ns) - 1) // 2, len(latencies_ns) // 2
+        assert latencies_ns[middle[0]] <= summary.p50 <= latencies_ns[middle[1]]

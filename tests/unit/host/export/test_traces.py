@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.board_runs import stored_board_run
 from support.exports import (
+    ALL,
     HOSTILE,
     INVALID,
     METERED,
@@ -22,7 +23,14 @@ from support.exports import (
 )
 from support.metered import BEGIN_NS, LOAD_W, WORK_W, store_coded_run, write_trace_csv
 from support.records import RUN_ID
-from support.traces import Parsed, mean_power_w, parse_chrome, parse_perfetto, window_ns
+from support.traces import (
+    Parsed,
+    assert_is_read_back,
+    mean_power_w,
+    parse_chrome,
+    parse_perfetto,
+    window_ns,
+)
 
 from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.export import run_trace
@@ -68,6 +76,14 @@ def test_numbers_of_the_run_are_computed_from_its_trace_again(
     assert latencies_ns[len(latencies_ns) // 2] >= summary.p50
     assert (latencies_ns[0], latencies_ns[-1]) == (summary.min, summary.max)
     assert len(parsed.latencies_ns(WARM_UP)) == warmup.query_count
+
+
+def test_numbers_of_runs_of_every_kind_are_computed_again(stored: Stored) -> None:
+    """Only the kind of run that somebody thought of has a trace that agrees with it."""
+    runs = stored(ALL)
+    assert len(runs) == 10
+    kinds = [set(assert_is_read_back(one).slices) for one in runs]
+    assert {"run"} in kinds, "one of them is invalid"
 
 
 def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: ExportedRun) -> None:
