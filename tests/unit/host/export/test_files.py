@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from support.disks import small_disk
 from support.exports import PLAIN, Stored
+from support.tools import need_root
 
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.files import export_runs
@@ -19,13 +20,12 @@ from edgebench.protocol.errors import FileNotWritten
 from edgebench.protocol.traces import LOADGEN_FILES
 
 WRITTEN = [one.name for one in FORMATS if one.kind is not ExportKind.DIRECTORY]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
 
 
-@needs_root
 @pytest.mark.parametrize("name", WRITTEN)
 def test_full_disk_leaves_what_was_there(name: str, stored: Stored, tmp_path: Path) -> None:
     """Half a table looks like a whole one, and the last good one is gone."""
+    need_root()
     with small_disk(tmp_path / "disk", 4096) as disk:  # one page
         path = disk / "runs"
         path.write_bytes(b"before")
@@ -35,9 +35,9 @@ def test_full_disk_leaves_what_was_there(name: str, stored: Stored, tmp_path: Pa
         assert list(disk.iterdir()) == [path]
 
 
-@needs_root
 def test_full_disk_leaves_no_half_of_the_logs(stored: Stored, tmp_path: Path) -> None:
     """The summary of LoadGen is there without its details, and without the verdict."""
+    need_root()
     [one] = stored(PLAIN)
     run, (first, second) = tmp_path / "run", LOADGEN_FILES
     (run / RAW_DIRECTORY).mkdir(parents=True)
