@@ -12,7 +12,7 @@ of the run say how long the blocks are. A trace of an invalid run has its facts,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +99,8 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
     if run.verdict.is_refused:
         return RunTrace(title, facts, 0)
     series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
+    # A channel with less than two samples has no stretch with a power.
+    series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
     queries, waiting = _queries(series.queries, clock)

@@ -328,3 +328,18 @@ def test_numbers_of_a_board_are_computed_from_its_trace_again(parse: str, tmp_pa
     assert all(begin < end for _, begin, end in spans)
     for _, begin_ns, end_ns in found.slices["inferences"]:
         assert any(begin <= begin_ns and end_ns <= end for _, begin, end in spans)
+
+
+def test_channel_with_a_single_sample_makes_no_trace_fail(metered: ExportedRun) -> None:
+    """A meter that broke off at once costs the trace of a whole run."""
+    whole = read_series(metered.directory, metered.run)
+    empty = [
+        replace(one, begin_s=none, end_s=none, low_w=none, mean_w=none, high_w=none)
+        for one in whole.power
+        for none in [np.zeros(0)]
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_trace, "read_series", lambda *_: replace(whole, power=tuple(empty)))
+        made = run_trace_of(metered)
+    assert [one.name for one in made.counters if one.name.startswith("power")] == []
+    assert "power" not in made.facts
