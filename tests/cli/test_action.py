@@ -36,8 +36,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def carry_out(measured: Measured, folder: Path, **inputs: str) -> Step:
-    """Carry out the step that measures, as a runner does: with its shell, and inputs by default."""
+def carry_out(
+    measured: Measured, folder: Path, first: Path = Path(sys.executable).parent, **inputs: str
+) -> Step:
+    """Carry out the step that measures, as a runner does: with its shell, and inputs by default.
+
+    Args:
+        measured: Host on which it measures.
+        folder: Directory of the job.
+        first: Directory whose `edgebench` is found first.
+        **inputs: Inputs of the action.
+    """
     action = yaml.safe_load(ACTION.read_text())
     [step] = [step for step in action["runs"]["steps"] if step.get("id") == "measure"]
     given = {name: facts.get("default", "") for name, facts in action["inputs"].items()} | inputs
@@ -48,7 +57,7 @@ def carry_out(measured: Measured, folder: Path, **inputs: str) -> Step:
     (folder / "step.sh").write_text(step["run"])
     environment = os.environ | measured.host.environment | variables
     environment |= {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{first}:{os.environ['PATH']}",
         "RUNNER_TEMP": str(folder),
         "GITHUB_OUTPUT": str(folder / "output"),
         "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
@@ -133,3 +142,17 @@ def test_examples_give_inputs_that_the_action_has() -> None:
     assert len(given) == len(WORKFLOWS)
     # YAML 1.1 has `on` as a truth value; GitHub reads YAML 1.2.
     assert all({"on" if key is True else key for key in one} <= inputs for one in given)
+
+
+def test_measurement_that_is_killed_is_told(measured: Measured, folder: Path) -> None:
+    """The job ends in a traceback, and the summary does not say that nothing was measured."""
+    folder.joinpath("bin").mkdir()
+    killed = folder / "bin" / "edgebench"
+    killed.write_text("#!/bin/sh\nkill -KILL $$\n")
+    killed.chmod(0o755)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    step = carry_out(measured, folder, first=folder / "bin", model="digits_int8.tflite")
+    assert step.code == 137
+    assert step.outputs == {"verdict": "", "exit-code": "137", "bundle": ""}
+    assert "edgebench: exit code 137" in step.summary
+    assert "Traceback" not in step.err

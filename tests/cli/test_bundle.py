@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 from support.agents import Host
 from support.commands import Run
+from support.disks import read_only
+from support.tools import need_root
 
+from edgebench.host.lab import Lab
 from edgebench.host.store.layout import Store
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs" / "v7"
@@ -127,3 +130,52 @@ def test_nothing_stays_behind_in_the_directory_of_temporary_files(
     words = [sys.executable, "-m", "edgebench.host.cli", "show", "a.zip"]
     subprocess.run(words, env=environment, check=True, capture_output=True, cwd=tmp_path)
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["bundle", "store", "directory"])
+def test_runs_of_others_open_where_nothing_can_be_written(
+    edgebench: Run, stored: Store, tmp_path: Path, place: str
+) -> None:
+    """A file on a colleague's share has to be copied before anything opens it."""
+    need_root()
+    share, mine = tmp_path / "share", tmp_path / "mine"
+    share.mkdir()
+    mine.mkdir()
+    shutil.copytree(stored.runs, share / "theirs" / "runs")
+    edgebench("bundle", *stored.run_ids(), "-o", str(share / "all.zip"))
+    name, where = {
+        "bundle": (f"{share}/all.zip#{METERED}", ()),
+        "store": (METERED, ("--store", str(share / "theirs"))),
+        "directory": (str(share / "theirs" / "runs" / METERED), ()),
+    }[place]
+    with read_only(share):
+        for words in (
+            ("show", name),
+            ("verify", name),
+            ("report", name, "-o", str(mine / "run.html")),
+            ("export", name, "-o", str(mine / "run.parquet")),
+            ("export", name, "-o", str(mine / "run.pftrace")),
+            ("bundle", name, "-o", str(mine / "again.zip")),
+        ):
+            said = edgebench(*words, *where)
+            assert said.code == 0, (words, said.err)
+        assert METERED in (mine / "run.html").read_text()
+        said = edgebench("bundle", name, "-o", str(share / "again.zip"), *where)
+        assert (said.code, said.out) == (1, "")
+        assert "bundle not written: Read-only file system" in said.err
+
+
+def test_lab_and_compare_read_a_bundle_where_nothing_can_be_written(
+    edgebench: Run, stored: Store, tmp_path: Path
+) -> None:
+    """Only the commands that look at one run open what a colleague shares."""
+    need_root()
+    share = tmp_path / "share"
+    share.mkdir()
+    edgebench("bundle", *stored.run_ids(), "-o", str(share / "all.zip"))
+    with read_only(share):
+        words = ("compare", f"{share}/all.zip#031112", "--against", f"{share}/all.zip#031114")
+        assert edgebench(*words).code == 5
+        lab = Lab(share / "all.zip")
+        assert lab.run(METERED).result == stored.run(METERED)
+        assert set(lab.runs()["run_id"]) == set(stored.run_ids())

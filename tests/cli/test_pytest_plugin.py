@@ -174,3 +174,53 @@ def test_session_that_does_not_measure_imports_nothing(tmp_path: Path) -> None:
     assert "edgebench.host.pytest_plugin.plugin" in loaded
     assert "edgebench.host.lab" not in loaded
     assert "numpy" not in loaded
+
+
+def test_baseline_that_is_not_there_costs_no_measurement(
+    project: pytest.Pytester, baselines: Path
+) -> None:
+    """An hour is measured before the user learns that a tag was wrong."""
+    project.makepyfile(MEASURES)
+    known = Store(baselines).run_ids()
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(baselines), "--edgebench-baseline", "gone")
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*no run matches 'gone'*", "hint: *"])
+    assert Store(baselines).run_ids() == known
+
+
+def test_last_run_as_a_baseline_is_none_of_the_new_ones(
+    project: pytest.Pytester, measured: Measured
+) -> None:
+    """A measurement is compared with itself, and passes for ever."""
+    store = Store(measured.host.folder / "data" / "edgebench")
+    last = store.run_ids()[-1]
+    project.makepyfile(MEASURES)
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(store.root), "--edgebench-baseline", "last"),
+        *("--edgebench-suspect", "ignore", "--junitxml=junit.xml"),
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*too few runs*"])
+    assert store.run_ids()[-1] != last
+    document = ElementTree.parse(project.path / "junit.xml")
+    found = {one.get("name"): one.get("value") for one in document.iter("property")}
+    assert found["edgebench.outcome"] == "inconclusive"
+    assert found["edgebench.ratio"] != "1.0"
+
+
+def test_runs_without_a_baseline_of_their_own_are_recorded(
+    project: pytest.Pytester, baselines: Path
+) -> None:
+    """The runs of which the first baseline is to be made are nowhere in the job's files."""
+    project.makepyfile(MEASURES.replace("digits_int8", "digits_fp32"))
+    result = project.runpytest_inprocess(
+        *("--edgebench-store", str(baselines), "--edgebench-baseline", "fast"),
+        *("--edgebench-suspect", "ignore", "--junitxml=junit.xml"),
+    )
+    result.assert_outcomes(failed=1)
+    document = ElementTree.parse(project.path / "junit.xml")
+    found = {one.get("name"): str(one.get("value")) for one in document.iter("property")}
+    assert Store(baselines).has(found["edgebench.run_ids"])
+    assert "edgebench.outcome" not in found

@@ -17,8 +17,10 @@ import pytest
 from support.agents import AgentProcess, Host, end_local_agent
 from support.target_runs import assert_boards_only_beside_boards
 from support.tools import need_tool
+from support.traces import assert_is_read_back
 
 from edgebench.host.bench.verify import verify
+from edgebench.host.export.exported import find_exported
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.protocol.spec import Engine
@@ -210,6 +212,8 @@ def test_campaign_measures_a_machine_and_a_board_of_it(host: Host, tmp_path: Pat
     for run_id in table["run_id"][2:]:
         spec = host.lab.run(run_id).result.spec
         assert (spec.engine, spec.duration_s) == (Engine.TARGET, 0.5)
+    traces = [assert_is_read_back(one) for one in find_exported(host.lab.store, table["run_id"])]
+    assert {len(trace.windows) > 0 for trace in traces} == {True, False}
 
 
 def test_board_that_is_none_is_told_with_those_that_are(host: Host) -> None:

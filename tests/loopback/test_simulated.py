@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
+from support.traces import assert_is_read_back
 from support.watchers import At
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.export.exported import ExportedRun
 from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.errors import GovernorRefused
 from edgebench.protocol.messages import Telemetry
@@ -147,6 +149,11 @@ def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:
     assert found["thermal"][0] == "fail"
     assert found["complete"][0] == "pass", "the guard has no reason to end it"
     assert_tells_what_was_kept_up(run, result.stdout)
+    trace = assert_is_read_back(ExportedRun(run.result, host.lab.store.directory(run.id)))
+    if run.verdict != "invalid":  # a busy machine
+        assert {name for name, *_ in trace.slices["throttled"]} == {"thermal"}
+        shown_c = {value for _, value in trace.counters["thermal.cpu-thermal.0.temp_c"]}
+        assert set(temps) <= shown_c
     assert_is_labelled(host, run, result.stdout)
 
 

@@ -72,7 +72,7 @@ def measure_windows(
     each_ns = times_s / counts * 1e9
     median_ns = float(np.median(each_ns))
     emulator = target.firmware.emulator
-    inference_ns = _inference_ns(target)
+    inference_ns = inference_times_ns(target)
     resolution_ratio = EDGE_TICKS / min(ticks)
     if inference_ns is not None:
         resolution_ratio = EDGE_TICKS / min(target.inference_ticks)
@@ -105,7 +105,7 @@ def _metered(
     An interface board may time each inference of streaming firmware. A window is as long as the
     sound then, and says nothing of an inference.
     """
-    inference_ns = _inference_ns(target)
+    inference_ns = inference_times_ns(target)
     latency = None if inference_ns is None else summarize(inference_ns)
     summary = WindowSummary(
         count=len(counts),
@@ -161,8 +161,12 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
     return float(times_s.sum() * 1e9 / beside_ns)
 
 
-def _inference_ns(target: TargetRecord) -> NDArray[np.int64] | None:
-    """Times of single inferences; None where they were not timed."""
+def inference_times_ns(target: TargetRecord) -> NDArray[np.int64] | None:
+    """Times of single inferences, shape (n,); None where they were not timed.
+
+    Raises:
+        MeasurementError: the counter's rate, or what it counted, cannot be true.
+    """
     tick_rate_hz = target.firmware.tick_rate_hz
     if not target.inference_ticks or tick_rate_hz is None:
         return None

@@ -13,6 +13,7 @@ from edgebench.host.export.exported import ExportedRun, label, reasons, run_numb
 from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.store.annotations import read_annotations
+from edgebench.protocol.text import printable
 
 Fact = str | int | float | bool | None
 LOWER, UPPER = ".lower_95", ".upper_95"
@@ -65,6 +66,15 @@ FACT_COLUMNS = (
     ExportColumn("tags", str, lambda one: ", ".join(read_annotations(one.directory).tags)),
     ExportColumn("note", str, lambda one: read_annotations(one.directory).note),
 )
+
+
+def fact_cells(one: ExportedRun) -> dict[str, Fact]:
+    """The facts of a run by their columns; of a text, only line feeds are left as they are."""
+    return {column.name: _shown(column.cell(one)) for column in FACT_COLUMNS}
+
+
+def _shown(cell: Fact) -> Fact:
+    return printable(cell, keep_lines=True) if isinstance(cell, str) else cell
 
 
 def has_interval(metric: Metric) -> bool:

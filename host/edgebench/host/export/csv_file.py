@@ -1,7 +1,8 @@
 """CSV: one row a run, with a stable header; RFC 4180, UTF-8.
 
-A text that a spreadsheet would take for a formula gets an apostrophe in front: the name of a model
-or a note may come from anybody.
+The name of a model or a note may come from anybody, so what a spreadsheet would take for a formula
+gets an apostrophe in front. So does one after blanks, which some programs drop, and one after a
+semicolon or a line feed: where the comma is the decimal mark, a cell ends there.
 
 Source: OWASP, CSV Injection.
 """
@@ -10,13 +11,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from edgebench.host.export.columns import FACT_COLUMNS, Fact, number_cells, number_columns
+from edgebench.host.export.columns import (
+    FACT_COLUMNS,
+    Fact,
+    fact_cells,
+    number_cells,
+    number_columns,
+)
 from edgebench.host.export.exported import ExportedRun
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_FORMULA = re.compile(r"(^|[;\n])(?=\s*[=+\-@＝＋－＠])")
+"""Place where a formula would begin."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -27,7 +36,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     writer.writerow([*(column.name for column in FACT_COLUMNS), *numbers])
     for one in runs:
         cells = number_cells(one)
-        facts = [_harmless(column.cell(one)) for column in FACT_COLUMNS]
+        facts = map(_harmless, fact_cells(one).values())
         writer.writerow([*facts, *(cells.get(name) for name in numbers)])
     text.detach()
 
@@ -35,7 +44,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 def _harmless(cell: Fact) -> Fact:
     """The cell as no program computes it.
 
-    >>> _harmless("=1+1"), _harmless("digits.onnx"), _harmless(-1.5)
-    ("'=1+1", 'digits.onnx', -1.5)
+    >>> _harmless("=1+1"), _harmless(" @sum"), _harmless("a;-1"), _harmless("a-b"), _harmless(-1.5)
+    ("'=1+1", "' @sum", "a;'-1", 'a-b', -1.5)
     """
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell

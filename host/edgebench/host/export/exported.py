@@ -6,6 +6,7 @@ printable text; each format escapes what its own syntax would obey.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ CHIEF = (
     *("accuracy.value", GROSS_ENERGY, BY_SHORT_NAME["net_energy_j"].path, "energy.power_w_mean"),
 )
 """Metrics for those who keep a series of each: the others are in the table formats."""
+
+MAX_PART_CHARS = 150
+"""Length of a model's or a device's name in that of a benchmark: Bencher takes 1024 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,9 @@ def run_numbers(run: Run) -> list[ExportedNumber]:
     if run.verdict.is_refused:
         return []
     return [
-        ExportedNumber(metric, value, metric.expanded_interval(run))
+        ExportedNumber(metric, value, _finite(metric.expanded_interval(run)))
         for metric in METRICS.values()
-        if (value := metric.bounded_value(run)) is not None
+        if (value := metric.bounded_value(run)) is not None and math.isfinite(value)
     ]
 
 
@@ -83,11 +87,18 @@ def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumbe
         ExportedNumber(
             METRICS[path],
             found.median,
-            METRICS[path].expanded_interval(one.first) if one.set_id is None else found.ci95,
+            _finite(
+                METRICS[path].expanded_interval(one.first) if one.set_id is None else found.ci95
+            ),
         )
         for path in paths
-        if (found := one.metrics.get(path)) is not None
+        if (found := one.metrics.get(path)) is not None and math.isfinite(found.median)
     ]
+
+
+def _finite(interval: Bounds | None) -> Bounds | None:
+    """The interval, if it has two ends: JSON has no word for infinity, and not for NaN either."""
+    return interval if interval is not None and all(map(math.isfinite, interval)) else None
 
 
 def label(verdict: Verdict, run: Run) -> str:
@@ -118,6 +129,12 @@ def reasons(verdict: Verdict) -> list[str]:
     return [printable(f"{rule.id}: {sentence(rule)}") for rule in verdict.failures]
 
 
+def _shorten(text: str) -> str:
+    """Part of a name as printable text, at most `MAX_PART_CHARS` of it."""
+    shown = printable(text)
+    return shown if len(shown) <= MAX_PART_CHARS else f"{shown[: MAX_PART_CHARS - 1]}…"
+
+
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
     """A name for each set that is the same whenever the same thing is measured again.
 
@@ -129,10 +146,10 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
     for one in sets:
         spec = one.first.spec
         delegates = ",".join(one.first.runtime.delegates_used)
-        parts = [one.model, one.device, one.runtime, spec.scenario.value]
+        parts: list[str] = [one.model, one.device, one.runtime, spec.scenario.value]
         parts += [f"{spec.threads} threads"] * (spec.threads != 1) + [delegates] * bool(delegates)
         parts += ["profile"] * (one.first.kind == "profile")
-        name = printable("/".join(parts) + mark(one))
+        name = "/".join(_shorten(part) for part in parts) + mark(one)
         counts[name] = counts.get(name, 0) + 1
         names.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
     return names

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from edgebench.host.export.exported import ExportedRun
@@ -23,18 +25,23 @@ def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> 
         RunDamaged: a file of a run is not readable.
         NoLoadgenLog: MLPerf's logs are wanted, and a run has none.
     """
-    part = path.with_name(f".{path.name}.part")
+    # As long as the longest name may be, and of this process: another one may write the same file.
+    part = path.with_name(f".edgebench-export-{os.getpid()}.part")
     is_special = path.exists() and not path.is_file()  # a pipe, or /dev/stdout
     try:
         if form.kind is ExportKind.DIRECTORY:
             form.load()(runs, path)
             return
         try:
-            with (path if is_special else part).open("wb") as out:
+            if is_special:
+                with path.open("wb") as out:
+                    form.load()(runs, out)
+                return
+            with part.open("xb") as out:  # never through a link that somebody else put there
                 form.load()(runs, out)
-            if not is_special:
-                part.replace(path)
+            part.replace(path)
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
     except OSError as exc:
         raise FileNotWritten(f"file not writable: {exc.strerror or exc}: {path}") from exc

@@ -26,6 +26,9 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         _add_suite(root, one.run)
     for counted in ("tests", "failures", "errors"):
         root.set(counted, str(sum(int(suite.get(counted, "0")) for suite in root)))
+    for element in root.iter():  # XML has no way to write most control characters
+        element.attrib = {name: printable(text) for name, text in element.attrib.items()}
+        element.text = element.text and printable(element.text, keep_lines=True)
     indent(root, " ")
     ElementTree(root).write(out, encoding="utf-8", xml_declaration=True)
     out.write(b"\n")
@@ -34,7 +37,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 def _add_suite(root: Element, run: Run) -> None:
     is_failed = run.failure is not None
     is_invalid = run.verdict.is_refused and not is_failed
-    device, runtime = printable(run.device.name), printable(run.runtime.name)
+    device, runtime = run.device.name, run.runtime.name
     suite = SubElement(
         root,
         "testsuite",
@@ -52,12 +55,12 @@ def _add_suite(root: Element, run: Run) -> None:
         suite,
         "testcase",
         classname=f"edgebench.{device}.{runtime}",
-        name=f"{printable(run.model.name)} {run.spec.scenario.value}",
+        name=f"{run.model.name} {run.spec.scenario.value}",
     )
     why = reasons(run.verdict)
     said = "\n".join(why)
     if run.failure is not None:
-        message = printable(run.failure.message)
+        message = run.failure.message
         SubElement(case, "error", type=run.failure.code, message=message).text = said
     elif is_invalid:
         first = run.verdict.failures[0].id if run.verdict.failures else State.INVALID.value
@@ -73,7 +76,7 @@ def _properties(run: Run) -> list[tuple[str, str]]:
         ("verdict", run.verdict.state.value),
         ("label", label(run.verdict, run)),
         ("model_sha256", run.model.sha256 or ""),
-        ("runtime_version", printable(run.runtime.version)),
+        ("runtime_version", run.runtime.version),
     ]
     for number in run_numbers(run):
         found.append((number.metric.path, f"{number.value:.17g}"))

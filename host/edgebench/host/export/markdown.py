@@ -53,7 +53,7 @@ def code_span(text: str) -> str:
     r"""Text as a code span, with a fence that is longer than any inside.
 
     >>> code_span("a|b"), code_span("a`b")
-    ('`a\\\\|b`', '`` a`b ``')
+    ('`a\\|b`', '`` a`b ``')
     """
     fence = "`" * (1 + max((len(found) for found in re.findall("`+", text)), default=0))
     blank = " " if "`" in text or text != text.strip() or not text else ""

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from edgebench.host.export.exported import ExportedRun, label, reasons
 from edgebench.host.store.layout import RAW_DIRECTORY
@@ -20,7 +21,7 @@ VERDICT_FILE = "edgebench_verdict.json"
 
 
 def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
-    """Copy the logs of each run into a directory of its own.
+    """Copy the logs of each run into a directory of its own: of all runs, or of none.
 
     Raises:
         NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.
@@ -28,18 +29,28 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
     """
     for one in runs:
         _check(one)
-    for one in runs:
-        folder = directory / one.run.run_id
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in LOADGEN_FILES:
-            shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
-        said = {
-            "run_id": one.run.run_id,
-            "verdict": one.run.verdict.state.value,
-            "label": label(one.run.verdict, one.run),
-            "reasons": reasons(one.run.verdict),
-        }
-        (folder / VERDICT_FILE).write_text(json.dumps(said, indent=1) + "\n")
+    directory.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".edgebench-export-", dir=directory) as part:
+        for one in runs:
+            _copy_run(one, Path(part) / one.run.run_id)
+        for one in runs:
+            folder = directory / one.run.run_id
+            folder.mkdir(exist_ok=True)
+            for path in (Path(part) / one.run.run_id).iterdir():
+                path.replace(folder / path.name)
+
+
+def _copy_run(one: ExportedRun, folder: Path) -> None:
+    folder.mkdir()
+    for name in LOADGEN_FILES:
+        shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
+    said = {
+        "run_id": one.run.run_id,
+        "verdict": one.run.verdict.state.value,
+        "label": label(one.run.verdict, one.run),
+        "reasons": reasons(one.run.verdict),
+    }
+    (folder / VERDICT_FILE).write_text(json.dumps(said, indent=1) + "\n")
 
 
 def _check(one: ExportedRun) -> None:

@@ -24,6 +24,7 @@ from edgebench.host.export.exported import (
 )
 from edgebench.host.result.metrics import METRICS, Metric, Quantity
 from edgebench.host.result.run_set import RunSet
+from edgebench.protocol.text import printable
 
 _UNITS: dict[Quantity, tuple[str, float]] = {
     Quantity.DURATION_NS: ("seconds", 1e-9),
@@ -104,7 +105,12 @@ def _joined(labels: dict[str, str]) -> str:
 
 def _escaped(text: str) -> str:
     """Value of a label, as the grammar has it."""
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+    return (
+        printable(text, keep_lines=True)
+        .replace("\\", "\\\\")
+        .replace("\n", "\\n")
+        .replace('"', '\\"')
+    )
 
 
 def _family(name: str, unit: str, about: str, samples: Sequence[Sample]) -> list[str]:

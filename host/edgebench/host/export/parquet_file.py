@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgebench.host.export.columns import FACT_COLUMNS, number_cells, number_columns
+from edgebench.host.export.columns import FACT_COLUMNS, fact_cells, number_cells, number_columns
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.series.run_series import read_series
 from edgebench.host.store.arrow import to_arrow
@@ -34,8 +34,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     # A row group is one row: dictionaries save nothing, and take half a gigabyte for an hour.
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
         for one in runs:
-            facts = {column.name: column.cell(one) for column in FACT_COLUMNS}
-            row = {**facts, **number_cells(one), **_latencies(one)}
+            row = {**fact_cells(one), **number_cells(one), **_latencies(one)}
             columns = [_column(row.get(field.name), field.type) for field in schema]
             writer.write_table(pa.table(columns, schema=schema))
 

@@ -1,7 +1,8 @@
 """What a run's trace shows, for both trace formats: slices, counters and facts on one clock.
 
 Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a stretch with a
-name; slices of one track follow each other. A counter keeps its value until the next one.
+name; slices of one track follow each other. A counter keeps its value until the next one, and no
+format has a counter without a value: where nothing was read, a slice says so.
 
 Slices are never thinned out. Power is: at most `MAX_RATE_HZ` and `MAX_BLOCKS` values a channel,
 each the mean of a block, with the lowest and the highest sample on tracks of their own; the facts
@@ -11,7 +12,7 @@ of the run say how long the blocks are. A trace of an invalid run has its facts,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
 """Most values of a counter: an hour has 291 a second."""
-INFERENCE, WARM_UP = "inference", "warm-up inference"
+INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
 """Unit of a sensor by the end of its name."""
@@ -98,10 +99,13 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
     if run.verdict.is_refused:
         return RunTrace(title, facts, 0)
     series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
+    # A channel with less than two samples has no stretch with a power.
+    series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
     queries, waiting = _queries(series.queries, clock)
     slices = [*queries, *_inferences(run, series, clock), *_spans(series.spans, clock)]
+    slices += _gaps(series, clock)
     if run.metrics.profile is not None:
         slices.append(_operators(run.metrics.profile, clock))
     ends_ns = [int(group.end_ns[-1]) for track in slices for group in track.groups]
@@ -136,18 +140,18 @@ def _facts(run: Run) -> dict[str, str]:
         "label": label(run.verdict, run),
         "reasons": "; ".join(reasons(run.verdict)),
         "created_utc": run.created_utc,
-        "model": printable(run.model.name),
+        "model": run.model.name,
         "model_sha256": run.model.sha256 or "",
-        "device": printable(f"{run.device.name}, {run.device.soc}, {run.device.os}"),
-        "runtime": printable(f"{run.runtime.name} {run.runtime.version}"),
-        "delegates_used": printable(", ".join(run.runtime.delegates_used)),
+        "device": f"{run.device.name}, {run.device.soc}, {run.device.os}",
+        "runtime": f"{run.runtime.name} {run.runtime.version}",
+        "delegates_used": ", ".join(run.runtime.delegates_used),
         "scenario": f"{run.spec.scenario.value}, {run.spec.threads} thread(s)",
     }
     for number in run_numbers(run):
         bounds = "" if number.interval is None else f", 95 %: {number.interval[0]:.6g}"
         bounds += "" if number.interval is None else f" to {number.interval[1]:.6g}"
         facts[number.metric.path] = f"{number.value:.9g}{bounds}"
-    return facts
+    return {name: printable(text) for name, text in facts.items()}
 
 
 def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
@@ -198,7 +202,9 @@ def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
     tracks: list[SliceTrack] = []
     for kind, name in _TRACKS.items():
         groups = [
-            SliceGroup.single(printable(span.name), clock.at(span.begin_s), clock.at(span.end_s))
+            SliceGroup.single(
+                printable(span.name), clock.at(span.begin_s), clock.at(span.end_s), span.facts
+            )
             for span in sorted(spans, key=lambda span: span.begin_s)
             if span.kind is kind
         ]
@@ -234,6 +240,25 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
         if (one.low_w != one.high_w).any():
             yield _power_track(f"{name}, lowest", one, one.low_w, clock)
             yield _power_track(f"{name}, highest", one, one.high_w, clock)
+
+
+def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
+    """Where a counter has no reading: of power, the line that the energy is made of goes on."""
+    for one in series.power if series.power_apart is None else ():
+        # Rows without a number may be before the first that has one.
+        within_s = np.clip(one.gaps_s, one.begin_s[:1], one.end_s[-1:])
+        yield from _gap_track(f"power {printable(one.channel)}", within_s, clock)
+    for name, points in series.sensors.items():
+        gaps = points.gaps()
+        ends_s = np.stack([points.time_s[gaps], points.time_s[gaps + 1]], axis=1)
+        yield from _gap_track(printable(name), ends_s, clock)
+
+
+def _gap_track(counter: str, gaps_s: Floats, clock: _TraceClock) -> Iterable[SliceTrack]:
+    gaps_s = gaps_s[gaps_s[:, 0] < gaps_s[:, 1]]
+    if len(gaps_s):
+        group = SliceGroup(NO_READING, clock.times(gaps_s[:, 0]), clock.times(gaps_s[:, 1]))
+        yield SliceTrack(f"{counter}, gaps", (group,))
 
 
 def _power_track(

@@ -30,8 +30,6 @@ BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
 """Points of a cumulative distribution, evenly spaced in probability, both ends included."""
-GAP_RATIO = 5.0
-"""Readings further apart than this many times their median distance are not connected."""
 LOG_RATIO = 10.0
 """A range of values this wide has a logarithmic axis."""
 
@@ -332,10 +330,9 @@ def _band(name: str, envelope: Envelope) -> ChartTrace:
 
 def _with_gaps(points: Points) -> Points:
     """The points, with one without a value in each gap of the readings."""
-    steps_s = np.diff(points.time_s)
-    if not steps_s.size:
+    wide = points.gaps()
+    if not wide.size:
         return points
-    wide = np.flatnonzero(steps_s > GAP_RATIO * max(float(np.median(steps_s)), 1e-9))
     middle_s = (points.time_s[wide] + points.time_s[wide + 1]) / 2
     return Points(
         np.insert(points.time_s, wide + 1, middle_s), np.insert(points.value, wide + 1, np.nan)

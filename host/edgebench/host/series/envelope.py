@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+GAP_RATIO = 5.0
+"""Readings further apart than this many times their median distance are not connected."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
@@ -44,6 +47,13 @@ class Points:
 
     def __len__(self) -> int:
         return len(self.time_s)
+
+    def gaps(self) -> NDArray[np.int64]:
+        """Numbers of the values behind which there is a gap, shape (g,)."""
+        steps_s = np.diff(self.time_s)
+        if not steps_s.size:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(steps_s > GAP_RATIO * max(float(np.median(steps_s)), 1e-9))
 
     def envelope(self, edges_s: Floats) -> Envelope:
         """Lowest, mean and highest value in each interval.

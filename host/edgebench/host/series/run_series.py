@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.energy.outline import PowerOutline
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
+from edgebench.host.analysis.windows import inference_times_ns
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.series.envelope import Envelope, Floats, Points
@@ -26,7 +27,7 @@ from edgebench.host.store.files import read_queries, read_record, read_telemetry
 from edgebench.host.store.layout import POWER_FILE, QUERIES_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.power_outline import read_outline
-from edgebench.protocol.record import IDLE_ENDED, Event, Phase, RunRecord, TargetRecord
+from edgebench.protocol.record import IDLE_ENDED, Event, Phase, RunRecord, TargetRecord, Window
 from edgebench.protocol.spec import samples_per_query
 
 _ENDS = {phase.value for phase in Phase} | {IDLE_ENDED}
@@ -51,6 +52,8 @@ class Span:
     """Name of the phase; number of the window; cause of the throttling."""
     begin_s: float
     end_s: float
+    facts: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
+    """What the device counted meanwhile: the stretch itself is between two arrivals."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,6 +98,8 @@ class PowerSeries:
     low_w: Floats
     mean_w: Floats
     high_w: Floats
+    gaps_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
+    """Begin and end of each stretch without a sample, shape (g, 2): the blocks go through it."""
 
     def envelope(self, edges_s: Floats) -> Envelope:
         """Lowest, mean and highest power of each interval, for a picture.
@@ -232,33 +237,51 @@ class _RunTimes:
 
     def windows(self) -> list[Span]:
         target = self._target
+        if target is None:
+            return []
+        first_rows = np.cumsum([0, *(window.count for window in target.windows)])
         return [
             Span(
                 SpanKind.WINDOW,
                 str(number),
                 (window.begin_ns - self.zero_ns) / 1e9,
                 (window.end_ns - self.zero_ns) / 1e9,
+                _window_facts(target, window, int(first_rows[number - 1])),
             )
-            for number, window in enumerate(target.windows if target else (), 1)
+            for number, window in enumerate(target.windows, 1)
         ]
 
 
+def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str, str]:
+    """What the target counted in a window, from which the run's numbers are computed."""
+    facts = {"inferences": str(window.count)}
+    if window.ticks is not None and window.tick_rate_hz is not None:
+        facts |= {"ticks": str(window.ticks), "tick_rate_hz": f"{window.tick_rate_hz:.17g}"}
+    if own := target.inference_ticks[first : first + window.count]:
+        facts["inference_ticks"] = " ".join(map(str, own))
+        facts["inference_tick_rate_hz"] = f"{target.firmware.tick_rate_hz or 0:.17g}"
+    if (emulator := target.firmware.emulator) is not None and emulator.instruction_ns:
+        facts["instruction_ns"] = f"{emulator.instruction_ns:.17g}"
+    return facts
+
+
 def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
-    """Inferences that the target timed, one after the other from the begin of each window."""
-    rates_hz = {window.tick_rate_hz for window in target.windows}
-    [rate_hz] = rates_hz if len(rates_hz) == 1 else [None]
-    if rate_hz is None:
+    """Inferences that the target timed, from the begin of each window one after the other.
+
+    Those of streaming firmware come at an interval of their own.
+    """
+    latency_ns = inference_times_ns(target)
+    if latency_ns is None or not target.windows:
         return None
-    ticks = np.array(target.inference_ticks, np.float64)
     starts: list[Floats] = []
     first = 0
     for window in target.windows:
-        own = ticks[first : first + window.count]
-        begin_s = (window.begin_ns - zero_ns) / 1e9
-        starts.append(begin_s + np.concatenate([[0.0], np.cumsum(own)])[: len(own)] / rate_hz)
+        own_ns = latency_ns[first : first + window.count]
+        pace_ns = own_ns if target.pace_ns is None else np.full_like(own_ns, target.pace_ns)
+        starts.append((window.begin_ns - zero_ns + np.cumsum(pace_ns) - pace_ns) / 1e9)
         first += window.count
     start_s = np.concatenate(starts)
-    return LatencySeries(start_s, ticks[: len(start_s)] / rate_hz * 1e9, 0)
+    return LatencySeries(start_s, latency_ns[: len(start_s)].astype(np.float64), 0)
 
 
 def _sensors(telemetry: TelemetryTrace, zero_ns: int) -> dict[str, Points]:
@@ -362,7 +385,8 @@ def _power(
     outlines = [
         (name, read_outline(file, name, _finest(file, name, detail))) for name in axis.channels
     ]
-    return tuple(_power_series(name, one, axis) for name, one in outlines), axis.apart
+    made = (_power_series(name, one, axis, file.gaps_ns(name)) for name, one in outlines)
+    return tuple(made), axis.apart
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
@@ -373,7 +397,9 @@ def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | 
     return max(1, min(detail.count, int((end_ns - begin_ns) / 1e9 * detail.rate_hz)))
 
 
-def _power_series(name: str, outline: PowerOutline, axis: MeterAxis) -> PowerSeries:
+def _power_series(
+    name: str, outline: PowerOutline, axis: MeterAxis, gaps_ns: NDArray[np.int64]
+) -> PowerSeries:
     return PowerSeries(
         name,
         axis.seconds(outline.begin_ns),
@@ -381,4 +407,5 @@ def _power_series(name: str, outline: PowerOutline, axis: MeterAxis) -> PowerSer
         outline.low_w,
         outline.mean_w,
         outline.high_w,
+        axis.seconds(gaps_ns),
     )

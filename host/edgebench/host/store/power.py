@@ -307,6 +307,22 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
     return missing
 
 
+def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
+    """Begin and end of each stretch of rows that are no numbers, shape (g, 2).
+
+    A stretch of instants reaches from the row before to the row behind it, as far as those are in
+    this row group; one of intervals from the begin of its first to the end of its last.
+    """
+    time_ns = to_numpy(table["time_ns"])
+    is_missing = np.isin(time_ns, missing_ns(table, is_averaging))
+    edges = np.diff(np.concatenate([[False], is_missing, [False]]).astype(np.int8))
+    first, last = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1) - 1
+    if is_averaging:
+        return np.stack([to_numpy(table["begin_ns"])[first], time_ns[last]], axis=1)
+    before, behind = np.maximum(first - 1, 0), np.minimum(last + 1, len(time_ns) - 1)
+    return np.stack([time_ns[before], time_ns[behind]], axis=1)
+
+
 def mean_volts_v(table: Any) -> float | None:
     """Mean of the measured voltage; None where there is none."""
     volts_v = to_numpy(table["volts_v"].drop_null())

@@ -33,6 +33,7 @@ from edgebench.host.store.power import (
     line_of,
     mean_volts_v,
     missing_ns,
+    missing_spans_ns,
     shares_of,
     spikes_j,
 )
@@ -193,6 +194,23 @@ class PowerFile:
         with self._reading() as read:
             for number, _ in self._numbered(channel):
                 yield line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
+
+    def gaps_ns(self, channel: str) -> Nanoseconds:
+        """Begin and end of each stretch without a sample, ascending, shape (g, 2), meter clock.
+
+        The line of power goes through a gap, as the energy does.
+
+        Raises:
+            RunDamaged: the file is damaged.
+        """
+        found = [np.array([(gap.begin_ns, gap.end_ns) for gap in self.loss.gaps], np.int64)]
+        with self._reading() as read:
+            for number, group in enumerate(self.facts.groups):
+                if group.channel == channel and group.missing_count:
+                    found.append(missing_spans_ns(read(number, None), self._is_averaging))
+        gaps = np.concatenate([one.reshape(-1, 2) for one in found])
+        ordered: Nanoseconds = gaps[np.argsort(gaps[:, 0], kind="stable")]
+        return ordered
 
     def samples(
         self, channel: str, begin_ns: int | None, end_ns: int | None

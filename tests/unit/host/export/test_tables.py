@@ -89,6 +89,32 @@ def test_csv_has_no_text_that_a_spreadsheet_computes(stored: Stored) -> None:
     assert row["model"] == row["device"] == f"'{HOSTILE}"
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (" =1+1", "' =1+1"),
+        ("\t=1+1", "?=1+1"),
+        ("\r@x", "?@x"),
+        ("fan off;=1+1", "fan off;'=1+1"),
+        ("fan off\n+1", "fan off\n'+1"),
+        ("＝1", "'＝1"),
+        ("a-b+c=d; e", "a-b+c=d; e"),
+    ],
+)
+def test_formula_hidden_in_a_text_is_none_in_csv(text: str, shown: str, stored: Stored) -> None:
+    """A blank, or the separator of another country, brings a formula past the apostrophe."""
+    [one] = [renamed(one, text) for one in stored(PLAIN)]
+    [row] = read_csv(written("csv", [one])).to_dict("records")
+    assert row["model"] == row["device"] == shown
+
+
+def test_name_that_is_not_utf_8_is_shown_in_parquet(stored: Stored) -> None:
+    """A model whose file name has a byte of another alphabet ends the export in a traceback."""
+    [one] = [renamed(one, "caf\udce9.onnx") for one in stored(PLAIN)]
+    [row] = read_parquet(written("parquet", [one])).to_dict("records")
+    assert row["model"] == row["device"] == "caf?.onnx"
+
+
 def test_parquet_has_the_latencies_that_count(stored: Stored) -> None:
     """A percentile from the column differs from the one beside it; or the warm-up is in it."""
     [one] = stored(PLAIN)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from support.board_runs import stored_board_run
 from support.exports import (
+    ALL,
     HOSTILE,
     INVALID,
     METERED,
@@ -23,110 +21,44 @@ from support.exports import (
     renamed,
     written,
 )
-from support.metered import LOAD_W, WORK_W
+from support.metered import BEGIN_NS, LOAD_W, WORK_W, store_coded_run, write_trace_csv
+from support.records import RUN_ID
+from support.traces import (
+    Parsed,
+    assert_is_read_back,
+    mean_power_w,
+    parse_chrome,
+    parse_perfetto,
+    window_ns,
+)
 
+from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.export import run_trace
-from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.exported import ExportedRun, find_exported
 from edgebench.host.export.protobuf import padded_varints, varint
-from edgebench.host.export.run_trace import INFERENCE, WARM_UP, run_trace_of
+from edgebench.host.export.run_trace import INFERENCE, NO_READING, WARM_UP, run_trace_of
+from edgebench.host.result.facts import ImportOptions
 from edgebench.host.result.verdict import State
+from edgebench.host.series.envelope import Points
 from edgebench.host.series.run_series import read_series
+from edgebench.host.store.files import read_queries
+from edgebench.host.store.layout import Store
 from edgebench.protocol.spec import Scenario
 
-
-@dataclass
-class Parsed:
-    """One run of a trace file, as the format's own schema reads it."""
-
-    title: str
-    facts: dict[str, str] = field(default_factory=dict)
-    slices: dict[str, list[tuple[str, int, int]]] = field(default_factory=dict)
-    """Name, begin and end of each slice, by the name of the track."""
-    counters: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    units: dict[str, str] = field(default_factory=dict)
-
-    def latencies_ns(self, name: str) -> list[int]:
-        """Durations of the slices of this name, ascending."""
-        found = self.slices["inferences"]
-        return sorted(end - begin for what, begin, end in found if what == name)
+STATED = TraceOptions(columns=ImportOptions(is_averaging=True), gain_ratio=0.01)
+PARSERS = {"perfetto": parse_perfetto, "chrome": parse_chrome}
 
 
-def parse_perfetto(data: bytes) -> list[Parsed]:
-    """The runs of a trace; packets that nobody refers to are an error."""
-    trace = Trace()
-    trace.ParseFromString(data)
-    runs: dict[int, Parsed] = {}
-    tracks: dict[int, tuple[Parsed, str]] = {}
-    open_slices: dict[int, list[tuple[str, int]]] = defaultdict(list)
-    for packet in trace.packet:
-        assert packet.trusted_packet_sequence_id == 1
-        if packet.HasField("track_descriptor"):
-            track = packet.track_descriptor
-            if track.HasField("process"):
-                runs[track.uuid] = Parsed(track.process.process_name)
-                assert track.process.pid == len(runs)
-                continue
-            run = runs[track.parent_uuid]
-            tracks[track.uuid] = (run, track.name)
-            if track.HasField("counter"):
-                run.counters[track.name] = []
-                run.units[track.name] = track.counter.unit_name
-            else:
-                run.slices[track.name] = []
-            continue
-        event = packet.track_event
-        run, name = tracks[event.track_uuid]
-        if event.type == TrackEvent.TYPE_COUNTER:
-            run.counters[name].append((packet.timestamp, event.double_counter_value))
-        elif event.type == TrackEvent.TYPE_SLICE_BEGIN:
-            open_slices[event.track_uuid].append((event.name, packet.timestamp))
-            if name == "run":
-                run.facts = {one.name: one.string_value for one in event.debug_annotations}
-        else:
-            assert event.type == TrackEvent.TYPE_SLICE_END
-            what, begin_ns = open_slices[event.track_uuid].pop()
-            run.slices[name].append((what, begin_ns, packet.timestamp))
-    assert not any(open_slices.values())
-    return list(runs.values())
+def first_counted_ns(one: ExportedRun) -> int:
+    """Start of the first query that counts, on the device's clock."""
+    assert one.run.metrics.warmup is not None
+    return int(read_queries(one.directory).start_ns[one.run.metrics.warmup.query_count])
 
 
-def parse_chrome(data: bytes) -> list[Parsed]:
-    """The same of Chrome's JSON, whose events have the keys that the format requires."""
-    events: list[dict[str, Any]] = json.loads(data)["traceEvents"]
-    runs: dict[int, Parsed] = {}
-    names: dict[tuple[int, int], str] = {}
-    for event in events:
-        assert {"ph", "pid", "tid", "name"} <= set(event)
-        pid, tid = event["pid"], event["tid"]
-        if event["ph"] == "M":
-            name = event["args"]["name"]
-            if event["name"] == "process_name":
-                runs[pid] = Parsed(name)
-            else:
-                assert event["name"] == "thread_name"
-                names[pid, tid] = name
-                runs[pid].slices[name] = []
-            continue
-        begin_ns = round(event["ts"] * 1000)
-        if event["ph"] == "C":
-            [(unit, value)] = event["args"].items()
-            runs[pid].counters.setdefault(event["name"], []).append((begin_ns, value))
-            runs[pid].units[event["name"]] = unit
-            continue
-        assert event["ph"] == "X"
-        end_ns = round((event["ts"] + event["dur"]) * 1000)
-        name = names[pid, tid]
-        runs[pid].slices[name].append((event["name"], begin_ns, end_ns))
-        if name == "run":
-            runs[pid].facts = event["args"]
-    return list(runs.values())
-
-
-@pytest.fixture(params=["perfetto", "chrome"])
+@pytest.fixture(params=PARSERS)
 def parsed(request: pytest.FixtureRequest, metered: ExportedRun) -> Parsed:
     """That run in both formats."""
-    parse = parse_perfetto if request.param == "perfetto" else parse_chrome
-    [found] = parse(written(request.param, [metered]))
+    [found] = PARSERS[request.param](written(request.param, [metered]))
     return found
 
 
@@ -146,18 +78,19 @@ def test_numbers_of_the_run_are_computed_from_its_trace_again(
     assert len(parsed.latencies_ns(WARM_UP)) == warmup.query_count
 
 
+def test_numbers_of_runs_of_every_kind_are_computed_again(stored: Stored) -> None:
+    """Only the kind of run that somebody thought of has a trace that agrees with it."""
+    runs = stored(ALL)
+    assert len(runs) == 10
+    kinds = [set(assert_is_read_back(one).slices) for one in runs]
+    assert {"run"} in kinds, "one of them is invalid"
+
+
 def test_power_is_on_the_clock_of_the_inferences(parsed: Parsed, metered: ExportedRun) -> None:
     """The power beside a query is that of another one, or its mean is not the run's."""
     energy = metered.run.metrics.energy
     assert energy is not None
-    times_ns, power_w = (
-        np.array(one) for one in zip(*parsed.counters["power synthetic"], strict=True)
-    )
-    counted = [times for name, *times in parsed.slices["inferences"] if name == INFERENCE]
-    begin_ns, end_ns = counted[0][0], counted[-1][1]
-    assert parsed.facts["first_query_ns"] == str(begin_ns)
-    held_s = np.diff(np.clip(times_ns, begin_ns, end_ns)) / 1e9
-    mean_w = float(held_s @ power_w[:-1] / held_s.sum())
+    mean_w = mean_power_w(parsed, "power synthetic")
     assert mean_w == pytest.approx(energy.power_w_mean, rel=5e-3)
     assert mean_w == pytest.approx(WORK_W, rel=5e-3)
     assert mean_w != pytest.approx(LOAD_W, rel=0.1)
@@ -335,3 +268,78 @@ def test_file_is_whole_or_not_there(tmp_path: Path, stored: Stored) -> None:
         export_runs([one, lost], named_format("perfetto"), path)
     assert path.read_bytes() == b"before"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_lost_samples_of_power_are_a_gap_of_the_trace(parse: str, tmp_path: Path) -> None:
+    """A counter keeps its value over a gap, and nobody sees that nothing was measured."""
+    store, path = Store(tmp_path / "store"), tmp_path / "trace.csv"
+    store_coded_run(store)
+    write_trace_csv(path)
+    head, *rows = path.read_text().splitlines()
+    lost = range(4430, 4435)  # milliseconds of the file; more, or elsewhere, is refused
+    path.write_text("\n".join([head, *(row for n, row in enumerate(rows) if n not in lost)]))
+    add_energy(store, RUN_ID, path, STATED)
+    [one] = find_exported(store, [RUN_ID])
+    [found] = PARSERS[parse](written(parse, [one]))
+    counter = min((name for name in found.counters if name.startswith("power ")), key=len)
+    [(name, begin_ns, end_ns)] = found.slices[f"{counter}, gaps"]
+    assert name == NO_READING
+    assert end_ns - begin_ns == pytest.approx(6e6, abs=2e4)
+    # The file's clock begins when the device's showed one second.
+    behind_ns = begin_ns - int(found.facts["first_query_ns"])
+    assert behind_ns == pytest.approx(4.429e9 + BEGIN_NS - first_counted_ns(one), abs=2e6)
+    times_ns = [time_ns for time_ns, _ in found.counters[counter]]
+    assert times_ns[0] < begin_ns < end_ns < times_ns[-1]
+
+
+def test_sensor_that_was_not_read_for_long_has_a_gap(metered: ExportedRun) -> None:
+    """The temperature stands still on the screen while nobody read it."""
+    name = "thermal.cpu.0.temp_c"
+    whole = read_series(metered.directory, metered.run)
+    points = whole.sensors[name]
+    is_kept = np.ones(len(points), bool)
+    is_kept[5:15] = False
+    sensors = {name: Points(points.time_s[is_kept], points.value[is_kept])}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_trace, "read_series", lambda *_: replace(whole, sensors=sensors))
+        tracks = {track.name: track for track in run_trace_of(metered).slices}
+    [group] = tracks[f"{name}, gaps"].groups
+    length_ns = int(group.end_ns[0] - group.begin_ns[0])
+    assert length_ns == round(1e9 * (points.time_s[15] - points.time_s[4]))
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_numbers_of_a_board_are_computed_from_its_trace_again(parse: str, tmp_path: Path) -> None:
+    """What a microcontroller timed is missing, or was timed by another counter."""
+    one = stored_board_run(tmp_path / "run")
+    [found] = PARSERS[parse](written(parse, [one]))
+    summary, windows = one.run.metrics.latency_ns, one.run.metrics.windows
+    assert summary is not None
+    assert windows is not None
+    latencies_ns = found.latencies_ns(INFERENCE)
+    assert len(latencies_ns) == summary.count == windows.inference_count
+    assert (latencies_ns[0], latencies_ns[-1]) == (summary.min, summary.max)
+    each_ns = [window_ns(facts) / int(facts["inferences"]) for facts in found.windows]
+    assert float(np.median(each_ns)) == pytest.approx(windows.duration_ns_per_inference)
+    assert 1e9 / float(np.median(each_ns)) == pytest.approx(one.run.metrics.throughput_per_s)
+    spans = found.slices["windows"]
+    assert [name for name, *_ in spans] == ["1", "2", "3", "4", "5"]
+    assert all(begin < end for _, begin, end in spans)
+    for _, begin_ns, end_ns in found.slices["inferences"]:
+        assert any(begin <= begin_ns and end_ns <= end for _, begin, end in spans)
+
+
+def test_channel_with_a_single_sample_makes_no_trace_fail(metered: ExportedRun) -> None:
+    """A meter that broke off at once costs the trace of a whole run."""
+    whole = read_series(metered.directory, metered.run)
+    empty = [
+        replace(one, begin_s=none, end_s=none, low_w=none, mean_w=none, high_w=none)
+        for one in whole.power
+        for none in [np.zeros(0)]
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_trace, "read_series", lambda *_: replace(whole, power=tuple(empty)))
+        made = run_trace_of(metered)
+    assert [one.name for one in made.counters if one.name.startswith("power")] == []
+    assert "power" not in made.facts

@@ -116,3 +116,70 @@ def test_names_of_benchmarks_are_the_same_every_time_and_of_one_set_each(
     assert of_set.startswith("digits_int8.tflite/board/")
     valid = [judged(one, State.VALID) for one in runs]
     assert benchmark_names(sets_of(valid))[0] + " [suspect]" == first
+
+
+NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
+
+
+def not_a_number(text: str) -> float:
+    """Called by a parser of JSON for what the standard does not have."""
+    raise AssertionError(f"{text} is no JSON")
+
+
+@pytest.mark.parametrize("value", NOT_FINITE)
+@pytest.mark.parametrize("name", TEXTS)
+def test_what_is_no_number_is_absent(name: str, value: float, stored: Stored) -> None:
+    """A whole file is refused for one word, as JSON has neither NaN nor infinity."""
+    [one] = stored(PLAIN)
+    latency = one.run.metrics.latency_ns
+    assert latency is not None
+    latency = replace(latency, mean_ci95=(latency.mean, value))
+    metrics = replace(one.run.metrics, throughput_per_s=value, latency_ns=latency)
+    text = written(name, [replace(one, run=replace(one.run, metrics=metrics))]).decode()
+    if name in ("bmf", "github-smaller", "github-bigger", "chrome"):
+        json.loads(text, parse_constant=not_a_number)
+    assert re.findall(r"\b(?:nan|inf|infinity)\b", text, re.IGNORECASE) == []
+
+
+def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -> None:
+    """The number itself is lost; or a band has one edge."""
+    [one] = stored(PLAIN)
+    latency = one.run.metrics.latency_ns
+    assert latency is not None
+    bounded = replace(latency, mean_ci95=(latency.mean, float("inf")))
+    run = replace(one.run, metrics=replace(one.run.metrics, latency_ns=bounded))
+    [number] = [one for one in run_numbers(run) if one.metric.path == "latency_ns.mean"]
+    assert (number.value, number.interval) == (latency.mean, None)
+
+
+UNPRINTABLE = "a\x00\x1b[2J\u202eb\udcff\r\t\ufffe\x85\u2028c" + "x" * 5000
+"""What moves a cursor, turns a line round, or has no place in UTF-8 or XML."""
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_unprintable_name_harms_nobody(name: str, stored: Stored) -> None:
+    """A file name that is not UTF-8 ends the export; or a name rewrites a terminal's lines."""
+    [one] = [renamed(one, UNPRINTABLE) for one in stored(PLAIN)]
+    runtime = replace(one.run.runtime, name=UNPRINTABLE, delegates_used=(UNPRINTABLE,))
+    model = replace(one.run.model, sha256=UNPRINTABLE, precision=UNPRINTABLE)
+    device = replace(one.run.device, soc=UNPRINTABLE, os=UNPRINTABLE)
+    run = replace(one.run, runtime=runtime, model=model, device=device)
+    data = written(name, [replace(one, run=run)])
+    shown = "a??[2J?b??????c"
+    if name == "parquet":
+        return  # compressed; see the test of the tables
+    assert shown.encode() in data
+    if name != "perfetto":
+        text = data.decode().replace("\r\n", "\n")
+        assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_names_of_benchmarks_are_short_and_keep_their_mark(stored: Stored) -> None:
+    """Bencher refuses the report for one long name; or its end is cut off, which says suspect."""
+    [one] = [renamed(one, UNPRINTABLE) for one in stored(PLAIN)]
+    runtime = replace(one.run.runtime, name=UNPRINTABLE, delegates_used=(UNPRINTABLE,) * 3)
+    one = replace(one, run=replace(one.run, runtime=runtime))
+    [name] = benchmark_names(sets_of([one]))
+    assert len(name) <= 1000
+    assert name.endswith("… [suspect]")
+    assert "/single_stream/" in name

@@ -306,3 +306,23 @@ def test_window_beyond_the_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MeasurementError, match="nothing of this channel"):
         file.window("other", 0, 1000)
     assert math.isfinite(file.window("supply", 0, 999_000_000).energy_j)
+
+
+def test_stretches_without_a_sample_are_known(tmp_path: Path, small_groups: None) -> None:
+    """A line through a hole looks as if it had been measured."""
+    time_ns = np.concatenate([np.arange(1000), np.arange(1500, 3000)]) * 1_000_000
+    power_w = np.ones(2500)
+    power_w[100:110] = power_w[2400] = np.nan
+    gap = Gap(999_000_000, 1_500_000_000, 500, "lost")
+    loss = LossReport(received_count=2500, lost_count=500, gaps=(gap,))
+    file = recorded(tmp_path, time_ns, power_w, loss=loss)
+    spans_ms = (file.gaps_ns("supply") / 1e6).tolist()
+    assert spans_ms == [[99, 110], [999, 1500], [2899, 2901]]
+
+
+def test_stretch_without_an_interval_is_as_long_as_the_interval(tmp_path: Path) -> None:
+    """A gap of a meter that averages is too short, or too long, by one sample."""
+    times, power_w = np.arange(1, 11) * 100 * MS_NS, np.ones(10)
+    power_w[4:6] = np.nan
+    file = in_parts(tmp_path, (times, power_w), begin_ns=100 * MS_NS)
+    assert (file.gaps_ns("supply") / MS_NS).tolist() == [[400, 600]]

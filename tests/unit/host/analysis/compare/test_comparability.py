@@ -145,3 +145,11 @@ def test_unknown_key_is_refused() -> None:
     """A mistyped --allow is taken as if nothing had been allowed, without a word."""
     with pytest.raises(UsageError, match="unknown key 'freqency': there are device"):
         check_comparable([RUN], [RUN], allowed=["freqency"])
+
+
+def test_share_of_a_duration_is_that_duration() -> None:
+    """Three runs that share 0.3 s cannot be held against one of 0.1 s."""
+    shared = changed(RUN, {"spec.duration_s": 0.3 / 3})
+    alone = changed(RUN, {"spec.duration_s": 0.1})
+    assert shared.spec.duration_s != alone.spec.duration_s
+    assert check_comparable([shared], [alone]) == {}
