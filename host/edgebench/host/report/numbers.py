@@ -113,6 +113,11 @@ def label_of(one: RunSet, metric: Metric) -> str:
     """What a metric is called on a page."""
     if metric.path == ACCURACY and one.first.metrics.accuracy is not None:
         return one.first.metrics.accuracy.metric
+    return metric_label(metric)
+
+
+def metric_label(metric: Metric) -> str:
+    """What a metric is called, whatever data set it is of."""
     if metric.path in _LABELS:
         return _LABELS[metric.path]
     span, _, name = metric.path.rpartition(".")
