@@ -307,7 +307,9 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
         value=_packed(windows.per_inference),
         inferences=_packed(windows.count),
     )
-    note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences; each bar has its number"
+    note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences"
+    if windows.is_counted:
+        note += "; what is printed at the begin of a window counts, too"
     return ChartPanel(
         title=f"{kind} per inference, by window",
         unit="count" if windows.is_counted else "ns",
