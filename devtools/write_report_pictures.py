@@ -87,7 +87,12 @@ def write_pictures(browser: Browser, folder: Path) -> int:
 
 def look_at_all(browser: Browser, folder: Path, look: Path) -> None:
     look.mkdir(parents=True, exist_ok=True)
-    ways: list[tuple[int, Scheme]] = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+    ways: list[tuple[int, Scheme]] = [
+        (1280, "light"),
+        (1280, "dark"),
+        (390, "light"),
+        (390, "dark"),
+    ]
     for source in sorted(folder.glob("*.html")):
         for width, scheme in ways:
             page = opened(browser, source, width, 900, scheme)

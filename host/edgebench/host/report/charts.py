@@ -366,7 +366,9 @@ def _panel(
     """A panel; its axis is logarithmic where a few values would press all others flat."""
     ends = [end for one in values if len(one) for end in (np.fmin.reduce(one), np.fmax.reduce(one))]
     finite = [float(end) for end in ends if np.isfinite(end)]
-    is_log = unit == "ns" and bool(finite) and min(finite) > 0 and max(finite) / min(finite) > LOG_RATIO
+    is_log = (
+        unit == "ns" and bool(finite) and min(finite) > 0 and max(finite) / min(finite) > LOG_RATIO
+    )
     return ChartPanel(title=title, unit=unit, is_log=is_log, traces=tuple(traces), note=note)
 
 

@@ -65,9 +65,7 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
     found = {one.directory: one for name in names for one in find_runs(store, name)}
     histories = _histories_of(found.values())
     return [
-        ReportedRun(
-            one.run(), directory, read_annotations(directory), histories.get(one.run_id)
-        )
+        ReportedRun(one.run(), directory, read_annotations(directory), histories.get(one.run_id))
         for directory, one in found.items()
     ]
 

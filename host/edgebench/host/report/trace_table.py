@@ -50,9 +50,7 @@ def _window_table(windows: WindowSeries) -> TraceTable:
             return ABSENT
         return format_instructions(value) if windows.is_counted else format_ns(value)
 
-    columns = zip(
-        windows.begin_s, windows.end_s, windows.count, windows.per_inference, strict=True
-    )
+    columns = zip(windows.begin_s, windows.end_s, windows.count, windows.per_inference, strict=True)
     rows = [
         (str(number), f"{begin_s:.6g} s", f"{end_s:.6g} s", f"{count:,}", took(each))
         for number, (begin_s, end_s, count, each) in enumerate(columns, 1)
