@@ -1,14 +1,17 @@
 """Make the pictures of docs/report.md from real reports, in Debian's chromium.
 
-    python devtools/write_report_pictures.py RUN.html SIDE_BY_SIDE.html CAMPAIGN.html
+    python devtools/write_report_pages.py FOLDER
+    python devtools/write_report_pictures.py FOLDER             # the pictures of the docs
+    python devtools/write_report_pictures.py FOLDER --look DIR  # every page, whole, in four ways
 
-RUN.html is a report of a metered, sustained run, as of a simulated board; the second one has two
-sets. Pictures have one pixel for each dot and few colours, so that their text can be read and their
-files are small.
+Pictures have one pixel for each dot and few colours, so that their text can be read and their files
+are small. With --look, every page is taken at 1280 and 390 pixels, light and dark, with everything
+that is folded open: for eyes, not for the docs.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import shutil
 import sys
@@ -17,11 +20,13 @@ from pathlib import Path
 from typing import Literal
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 MAX_BYTES = 60_000
 COLOURS = 48
+Scheme = Literal["light", "dark"]
+OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
 
 
 @dataclass(frozen=True)
@@ -29,52 +34,93 @@ class Picture:
     """A part of a page."""
 
     name: str
-    source: int
-    """Place of the page among the arguments."""
+    page: str
+    """Name of the page among those of write_report_pages.py."""
     width: int
     height: int
-    scheme: Literal["light", "dark"]
+    scheme: Scheme
     from_text: str
-    """Heading at the top of the picture."""
+    """Heading at the top of the picture; empty: the top of the page."""
 
 
 WANTED = (
-    Picture("report", 0, 1280, 720, "light", ""),
-    Picture("report-traces", 0, 1280, 760, "dark", "Over time"),
-    Picture("report-energy", 0, 1280, 560, "light", "Energy"),
-    Picture("report-phone", 0, 390, 700, "light", ""),
-    Picture("report-phone-traces", 0, 390, 700, "dark", "Over time"),
-    Picture("report-side-by-side", 1, 1280, 700, "light", ""),
-    Picture("report-side-by-side-phone", 1, 390, 700, "dark", ""),
-    Picture("report-campaign", 2, 1280, 1250, "light", "By cell"),
-    Picture("report-campaign-phone", 2, 390, 700, "dark", "By cell"),
+    Picture("report", "run", 1280, 720, "light", ""),
+    Picture("report-traces", "run", 1280, 760, "dark", "Over time"),
+    Picture("report-energy", "run", 1280, 560, "light", "Energy"),
+    Picture("report-phone", "run", 390, 700, "light", ""),
+    Picture("report-phone-traces", "run", 390, 700, "dark", "Over time"),
+    Picture("report-side-by-side", "side-by-side", 1280, 700, "light", ""),
+    Picture("report-side-by-side-phone", "side-by-side", 390, 700, "dark", ""),
+    Picture("report-campaign", "campaign", 1280, 1250, "light", "By cell"),
+    Picture("report-campaign-phone", "campaign", 390, 700, "dark", "By cell"),
 )
 
 
-def main(*sources: str) -> int:
-    PICTURES.mkdir(exist_ok=True)
+def main(folder: Path, look: Path | None) -> int:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        for one in WANTED:
-            page = browser.new_page(
-                viewport={"width": one.width, "height": one.height}, color_scheme=one.scheme
-            )
-            page.goto(Path(sources[one.source]).absolute().as_uri())
-            if one.from_text:
-                heading = page.locator("h2", has_text=one.from_text).first
-                heading.evaluate("(heading) => heading.scrollIntoView()")
-            shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-            path = PICTURES / f"{one.name}.png"
-            shot.quantize(COLOURS).save(path, optimize=True)
-            print(f"{path.name}: {path.stat().st_size} bytes")
-            if path.stat().st_size > MAX_BYTES:
-                print(f"too large: over {MAX_BYTES} bytes", file=sys.stderr)
-                return 1
-        browser.close()
+        with browser:
+            if look is not None:
+                look_at_all(browser, folder, look)
+                return 0
+            return write_pictures(browser, folder)
+
+
+def write_pictures(browser: Browser, folder: Path) -> int:
+    PICTURES.mkdir(exist_ok=True)
+    for one in WANTED:
+        page = opened(browser, folder / f"{one.page}.html", one.width, one.height, one.scheme)
+        if one.from_text:
+            heading = page.locator("h2", has_text=one.from_text).first
+            heading.evaluate("(heading) => heading.scrollIntoView()")
+        path = PICTURES / f"{one.name}.png"
+        write_small(path, page.screenshot())
+        page.close()
+        print(f"{path.name}: {path.stat().st_size} bytes")
+        if path.stat().st_size > MAX_BYTES:
+            print(f"too large: over {MAX_BYTES} bytes", file=sys.stderr)
+            return 1
     return 0
 
 
+def look_at_all(browser: Browser, folder: Path, look: Path) -> None:
+    look.mkdir(parents=True, exist_ok=True)
+    ways: list[tuple[int, Scheme]] = [
+        (1280, "light"),
+        (1280, "dark"),
+        (390, "light"),
+        (390, "dark"),
+    ]
+    for source in sorted(folder.glob("*.html")):
+        for width, scheme in ways:
+            page = opened(browser, source, width, 900, scheme)
+            page.evaluate(OPEN_ALL)
+            page.wait_for_timeout(300)
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            path = look / f"{source.stem}-{width}-{scheme}.png"
+            write_small(path, page.screenshot(full_page=True))
+            print(f"{path.name}: {wide} wide" + (" TOO WIDE" if wide > width else ""))
+            page.close()
+
+
+def opened(browser: Browser, source: Path, width: int, height: int, scheme: Scheme) -> Page:
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.on("console", lambda message: print(f"{source.name}: console: {message.text}"))
+    page.on("pageerror", lambda error: print(f"{source.name}: error: {error}"))
+    page.goto(source.absolute().as_uri())
+    return page
+
+
+def write_small(path: Path, picture: bytes) -> None:
+    shot = Image.open(io.BytesIO(picture)).convert("RGB")
+    shot.quantize(COLOURS).save(path, optimize=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--look", type=Path, metavar="DIR")
+    options = parser.parse_args()
+    sys.exit(main(options.folder, options.look))

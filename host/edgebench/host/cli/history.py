@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, percent, whole
 from edgebench.protocol.exit_code import ExitCode
@@ -30,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
     fails = "exit 4 if the newest level is worse than the one before by more than this, and so is "
     fails += "its whole interval; 5 if nobody can tell"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
+    output = "write the page of these histories too: one HTML file, as edgebench report makes it"
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
     add_store(made)
     add_json(made)
     return made
@@ -51,6 +54,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         metric=options.metric,
         margin_ratio=options.fail_on,
     )
+    if options.output is not None:
+        from edgebench.host.report.page import history_report, write_report
+
+        write_report(options.output, history_report(histories))
     if options.json:
         print(json.dumps({"histories": to_plain(tuple(histories))}, indent=1))
     else:

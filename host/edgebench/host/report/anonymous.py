@@ -91,7 +91,7 @@ class Anonymizer:
 
     def run(self, run: Run) -> Run:
         """A run without them; its numbers and its verdict are the same."""
-        found = self._value(replace(run, unknown=(), files={}))
+        found = self.value(replace(run, unknown=(), files={}))
         found = replace(found, model=replace(found.model, name=run.model.name.rpartition("/")[2]))
         energy = run.metrics.energy
         if energy is None:
@@ -100,23 +100,23 @@ class Anonymizer:
         if energy.boundary != SYNTHETIC:  # vendor and model, then the serial number
             meter = " ".join(meter.partition(":")[0].split()[:2])
         # Channels are names in the meter's file, which is read by them.
-        kept = replace(self._value(energy), channels=energy.channels, meter=meter)
+        kept = replace(self.value(energy), channels=energy.channels, meter=meter)
         return replace(found, metrics=replace(found.metrics, energy=kept))
 
-    def _value(self, value: T) -> T:
-        """A part of a run: every text in it, but not what is one of a few words."""
+    def value(self, value: T) -> T:
+        """A value with every text in it, but not what is one of a few words."""
         found: Any = value
         if isinstance(value, Enum):
             return value
         if isinstance(value, str):
             found = self.text(value)
         elif isinstance(value, tuple):
-            found = tuple(map(self._value, value))
+            found = tuple(map(self.value, value))
         elif isinstance(value, dict):
-            found = {self._value(key): self._value(one) for key, one in value.items()}
+            found = {self.value(key): self.value(one) for key, one in value.items()}
         elif is_dataclass(value) and not isinstance(value, type):
             parts = [one.name for one in fields(value) if one.init and one.name not in _KEPT]
-            found = replace(value, **{name: self._value(getattr(value, name)) for name in parts})
+            found = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
         return cast("T", found)
 
 

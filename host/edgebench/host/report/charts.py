@@ -12,12 +12,13 @@ import base64
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edgebench.host.series.envelope import Envelope, Floats, Points, even_edges
-from edgebench.host.series.run_series import PowerSeries, RunSeries
+from edgebench.host.series.run_series import PowerSeries, RunSeries, WindowSeries
 from edgebench.protocol.plain import to_plain
 
 MAX_INTERVALS = 8192
@@ -33,18 +34,22 @@ ECDF_COUNT = 257
 LOG_RATIO = 10.0
 """A range of values this wide has a logarithmic axis."""
 
-Unit = Literal["ns", "w", "c", "hz", "ratio"]
+Unit = Literal["ns", "w", "c", "hz", "ratio", "count"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartTrace:
-    """One line, or one band, of a panel; columns are base64 of float32."""
+    """One line, one band, or the windows of a panel; columns are base64 of float32."""
 
     name: str
-    form: Literal["points", "line", "band"]
+    form: Literal["points", "line", "band", "windows"]
     count: int
     time: str = ""
-    """Times in seconds; empty for a band, whose intervals are even."""
+    """Times in seconds, of windows their begin; empty for a band, whose intervals are even."""
+    end: str = ""
+    """Ends of windows, seconds."""
+    inferences: str = ""
+    """Inferences in each window."""
     value: str = ""
     begin_s: float = 0.0
     end_s: float = 0.0
@@ -165,7 +170,46 @@ class FrontChart:
     kind: Literal["front"] = "front"
 
 
-Chart = TimeChart | DistributionChart | FrontChart
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartPoint:
+    """One command of a history."""
+
+    name: str
+    date: str
+    value: float
+    low: float | None
+    """Ends of the interval between its runs; None where there are too few."""
+    high: float | None
+    is_suspect: bool
+    is_shown: bool
+    """Whether it is a result of this page."""
+    changed: str
+    """Conditions that are not those of the point before; empty where all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLevel:
+    """Points between two changes of a history."""
+
+    first: int
+    count: int
+    value: float
+    text: str
+    """Change to the level before; empty for the first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryChart:
+    """A metric over time: points in their order, with their levels."""
+
+    title: str
+    unit: str
+    points: tuple[ChartPoint, ...]
+    levels: tuple[ChartLevel, ...]
+    kind: Literal["history"] = "history"
+
+
+Chart = TimeChart | DistributionChart | FrontChart | HistoryChart
 
 
 def chart_document(chart: Chart) -> object:
@@ -187,6 +231,8 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
         points = series.latency.points
         trace = _trace("latency", points, even_edges(begin_s, end_s, most), form="points")
         panels.append(_panel("Latency", "ns", [trace], [points.value], _resolution(points, trace)))
+    if series.windows is not None and np.isfinite(series.windows.per_inference).any():
+        panels.append(_window_panel(series.windows))
     power = _power_panel(series.power, most)
     if power is not None and series.power_apart is None:
         panels.append(power)
@@ -219,8 +265,10 @@ def distribution_chart(
     counted = [(name, np.sort(values)) for name, values in latencies_ns if len(values)]
     if not counted:
         return None
-    pooled = np.sort(np.concatenate([values for _, values in counted]))
-    low, high = (float(np.quantile(pooled, at)) for at in (0.005, 0.99))
+    pooled = counted[0][1]
+    if len(counted) > 1:
+        pooled = np.sort(np.concatenate([values for _, values in counted]))
+    low, high = (float(pooled[int(at * (pooled.size - 1))]) for at in (0.005, 0.99))
     margin = 0.25 * (high - low)
     low, high = max(low - margin, float(pooled[0])), min(high + margin, float(pooled[-1]))
     low, high = min([low, *(mark.value for mark in marks)]), max([high, *(m.value for m in marks)])
@@ -242,6 +290,30 @@ def distribution_chart(
         above_count=int(pooled.size - np.searchsorted(pooled, edges[-1], side="right")),
         ecdfs=ecdfs,
         marks=tuple(marks),
+    )
+
+
+def _window_panel(windows: WindowSeries) -> ChartPanel:
+    """What an inference took in each window, from its begin to its end."""
+    kind = "Instructions" if windows.is_counted else "Time"
+    trace = ChartTrace(
+        name="windows",
+        form="windows",
+        count=len(windows),
+        time=_packed(windows.begin_s),
+        end=_packed(windows.end_s),
+        value=_packed(windows.per_inference),
+        inferences=_packed(windows.count),
+    )
+    note = f"{len(windows)} windows, {int(windows.count.sum()):,} inferences"
+    if windows.is_counted:
+        note += "; what is printed at the begin of a window counts, too"
+    return ChartPanel(
+        title=f"{kind} per inference, by window",
+        unit="count" if windows.is_counted else "ns",
+        is_log=False,
+        traces=(trace,),
+        note=note,
     )
 
 
@@ -290,11 +362,11 @@ def _panel(
     title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
 ) -> ChartPanel:
     """A panel; its axis is logarithmic where a few values would press all others flat."""
-    finite = [one[np.isfinite(one)] for one in values]
-    pooled = np.concatenate(finite) if finite else np.zeros(0)
-    is_log = False
-    if unit == "ns" and pooled.size and (least := float(pooled.min())) > 0:
-        is_log = float(pooled.max()) / least > LOG_RATIO
+    ends = [end for one in values if len(one) for end in (np.fmin.reduce(one), np.fmax.reduce(one))]
+    finite = [float(end) for end in ends if np.isfinite(end)]
+    is_log = (
+        unit == "ns" and bool(finite) and min(finite) > 0 and max(finite) / min(finite) > LOG_RATIO
+    )
     return ChartPanel(title=title, unit=unit, is_log=is_log, traces=tuple(traces), note=note)
 
 
@@ -339,7 +411,7 @@ def _with_gaps(points: Points) -> Points:
     )
 
 
-def _packed(values: Floats) -> str:
+def _packed(values: NDArray[Any]) -> str:
     return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
 
 

@@ -72,7 +72,7 @@ def _conditions(run: Run) -> dict[str, str]:
         telemetry = conditions.telemetry
         found["telemetry"] = f"{len(telemetry.sensors)} sensors at {telemetry.rate_hz:g} Hz"
     for sensor, reason in conditions.telemetry_absent.items():
-        found[f"no {sensor}"] = reason
+        found["no telemetry" if sensor == "all" else f"no {sensor}"] = reason
     return found
 
 

@@ -28,10 +28,11 @@ from edgebench.host.show.units import (
 Interval = tuple[float, float]
 NET_ENERGY = "energy.net_j_per_inference"
 ACCURACY = "accuracy.value"
+WINDOW_TIME = "windows.duration_ns_per_inference"
 _LABELS = {
     "throughput_per_s": "throughput",
     INSTRUCTIONS: "instructions per inference",
-    "windows.duration_ns_per_inference": "time per inference, median of windows",
+    WINDOW_TIME: "time per inference, median of windows",
     GROSS_ENERGY: "energy per inference, gross",
     NET_ENERGY: "energy per inference, net of idle",
     "energy.power_w_mean": "mean power",
@@ -46,7 +47,7 @@ _CARDS = (
     "{span}.p99",
     "throughput_per_s",
     INSTRUCTIONS,
-    "windows.duration_ns_per_inference",
+    WINDOW_TIME,
     GROSS_ENERGY,
     NET_ENERGY,
     "energy.power_w_mean",
@@ -113,6 +114,13 @@ def label_of(one: RunSet, metric: Metric) -> str:
     """What a metric is called on a page."""
     if metric.path == ACCURACY and one.first.metrics.accuracy is not None:
         return one.first.metrics.accuracy.metric
+    label = metric_label(metric)
+    is_virtual = one.first.emulated and metric.path == WINDOW_TIME
+    return f"virtual {label}" if is_virtual else label
+
+
+def metric_label(metric: Metric) -> str:
+    """What a metric is called, whatever data set it is of."""
     if metric.path in _LABELS:
         return _LABELS[metric.path]
     span, _, name = metric.path.rpartition(".")

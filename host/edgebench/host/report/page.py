@@ -18,16 +18,19 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from edgebench.host.analysis.history.history import History
 from edgebench.host.analysis.run_set import alone, find_sets
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
 from edgebench.host.report.charts import chart_document
 from edgebench.host.report.comparison import RatioRow, ratio_rows
 from edgebench.host.report.conditions import ConditionRow, condition_rows
+from edgebench.host.report.history import HistoryPart, history_part
 from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_of
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.store.address import find_runs
+from edgebench.host.store.address import Address, RunElsewhere, find_runs
 from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import FileNotWritten, UsageError
@@ -46,6 +49,7 @@ class ReportPage:
     subjects: tuple[ReportSubject, ...]
     conditions: tuple[ConditionRow, ...]
     ratios: tuple[RatioRow, ...]
+    histories: tuple[HistoryPart, ...]
     campaign: CampaignPart | None
     is_anonymous: bool
     software: str
@@ -59,10 +63,26 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
         StoreError: a run cannot be read.
     """
     found = {one.directory: one for name in names for one in find_runs(store, name)}
+    histories = _histories_of(found.values())
     return [
-        ReportedRun(one.run(), directory, read_annotations(directory))
+        ReportedRun(one.run(), directory, read_annotations(directory), histories.get(one.run_id))
         for directory, one in found.items()
     ]
+
+
+def _histories_of(found: Iterable[Address]) -> dict[str, History]:
+    """History of each run by its id, as far as it has one; a directory is part of none."""
+    stores: dict[Store, set[str]] = {}
+    for one in found:
+        if not isinstance(one.store, RunElsewhere):
+            stores.setdefault(one.store, set()).add(one.run_id)
+    return {
+        run_id: history
+        for store, run_ids in stores.items()
+        for history in histories_of(store, run_ids)
+        for point in history.points
+        for run_id in point.run_ids
+    }
 
 
 def name_of(runs: Sequence[ReportedRun]) -> str:
@@ -91,6 +111,7 @@ def run_report(
         subjects=subjects,
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed)) if len(sets) > 1 else (),
+        histories=tuple(_history_parts(runs)),
         campaign=None,
         is_anonymous=is_anonymous,
         software=software(),
@@ -115,8 +136,25 @@ def campaign_report(
         subjects=_subjects(facts.sets, runs),
         conditions=(),
         ratios=(),
+        histories=(),
         campaign=campaign_part(facts),
         is_anonymous=is_anonymous,
+        software=software(),
+    )
+    return _rendered(page)
+
+
+def history_report(histories: Sequence[History]) -> str:
+    """The page of histories on their own."""
+    shown = [history_part(one) for one in histories if one.points]
+    page = ReportPage(
+        title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
+        subjects=(),
+        conditions=(),
+        ratios=(),
+        histories=tuple(shown),
+        campaign=None,
+        is_anonymous=False,
         software=software(),
     )
     return _rendered(page)
@@ -168,9 +206,25 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
 
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
+    runs = list(runs)
+    # One object stays one: runs of one history share it.
+    histories = {id(one.history): anonymizer.value(one.history) for one in runs}
     return [
-        ReportedRun(anonymizer.run(one.run), one.directory, show=anonymizer.text) for one in runs
+        ReportedRun(
+            anonymizer.run(one.run),
+            one.directory,
+            history=histories[id(one.history)],
+            show=anonymizer.text,
+        )
+        for one in runs
     ]
+
+
+def _history_parts(runs: Sequence[ReportedRun]) -> list[HistoryPart]:
+    """Each history of these runs once."""
+    histories = {id(one.history): one.history for one in runs if one.history is not None}
+    shown = {one.run.run_id for one in runs}
+    return [history_part(one, shown) for one in histories.values()]
 
 
 def _anonymous_campaign(

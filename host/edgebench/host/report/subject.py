@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
+from edgebench.host.analysis.history.history import History
 from edgebench.host.report.charts import (
     ChartMark,
     DistributionChart,
@@ -71,6 +70,8 @@ class ReportedRun:
     directory: Path | None
     """None: its traces are not shown."""
     annotations: Annotations = field(default_factory=Annotations)
+    history: History | None = None
+    """Its headline over time, in the store that it is from; runs of one history share it."""
     show: Callable[[str], str] = str
     """What is left of a text that is about its files."""
 
@@ -287,7 +288,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         charts = time_charts(series, run_count=run_count)
         tables = trace_tables(series)
         if series.latency is not None:
-            latency_ns = np.array(series.latency.steady_ns)
+            latency_ns = series.latency.steady_ns
         if series.power and series.power_apart is not None:
             note = f"The power has a time axis of its own: {series.power_apart}."
         elif not charts:

@@ -8,8 +8,8 @@ import numpy as np
 
 from edgebench.host.report.charts import SENSOR_PANELS, panel_sensors
 from edgebench.host.series.envelope import Envelope, even_edges
-from edgebench.host.series.run_series import RunSeries
-from edgebench.host.show.units import ABSENT, format_ns, format_watts
+from edgebench.host.series.run_series import RunSeries, WindowSeries
+from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_watts
 
 ROW_COUNT = 20
 """Intervals of a table."""
@@ -17,11 +17,11 @@ ROW_COUNT = 20
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """One trace by intervals of time: lowest, mean and highest value of each."""
+    """One trace: by intervals of time, with the lowest, mean and highest value, or by window."""
 
     title: str
-    rows: tuple[tuple[str, str, str, str], ...]
-    """Begin of the interval, lowest, mean and highest value."""
+    rows: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...] = ("from", "lowest", "mean", "highest")
 
 
 def trace_tables(series: RunSeries) -> list[TraceTable]:
@@ -30,6 +30,8 @@ def trace_tables(series: RunSeries) -> list[TraceTable]:
     tables: list[TraceTable] = []
     if series.latency is not None and len(series.latency.start_s):
         tables.append(_table("Latency", series.latency.points.envelope(edges_s), "ns"))
+    if series.windows is not None:
+        tables.append(_window_table(series.windows))
     for one in series.power:
         if len(one.begin_s):
             own_s = edges_s
@@ -40,6 +42,22 @@ def trace_tables(series: RunSeries) -> list[TraceTable]:
         for name, points in panel_sensors(series, panel).items():
             tables.append(_table(f"{panel.title}, {name}", points.envelope(edges_s), panel.unit))
     return tables
+
+
+def _window_table(windows: WindowSeries) -> TraceTable:
+    def took(value: float) -> str:
+        if not np.isfinite(value):
+            return ABSENT
+        return format_instructions(value) if windows.is_counted else format_ns(value)
+
+    columns = zip(windows.begin_s, windows.end_s, windows.count, windows.per_inference, strict=True)
+    rows = [
+        (str(number), f"{begin_s:.6g} s", f"{end_s:.6g} s", f"{count:,}", took(each))
+        for number, (begin_s, end_s, count, each) in enumerate(columns, 1)
+    ]
+    what = "instructions" if windows.is_counted else "time"
+    headings = ("window", "begin", "end", "inferences", f"{what} per inference")
+    return TraceTable("Windows", tuple(rows), headings)
 
 
 def _table(title: str, envelope: Envelope, unit: str) -> TraceTable:

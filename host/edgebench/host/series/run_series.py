@@ -7,6 +7,7 @@ own, from its first sample on, and the reason is told.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -23,7 +24,12 @@ from edgebench.host.analysis.windows import inference_times_ns
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.series.envelope import Envelope, Floats, Points
-from edgebench.host.store.files import read_queries, read_record, read_telemetry
+from edgebench.host.store.files import (
+    read_queries,
+    read_query_columns,
+    read_record,
+    read_telemetry,
+)
 from edgebench.host.store.layout import POWER_FILE, QUERIES_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.power_outline import read_outline
@@ -76,6 +82,25 @@ class LatencySeries:
     def steady_ns(self) -> Floats:
         """Latencies that count."""
         return self.latency_ns[self.warmup_count :]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowSeries:
+    """Inferences that a target timed as a whole; all columns have shape (k,)."""
+
+    begin_s: Floats
+    """Begin of each window, on the clock of the machine beside the target."""
+    end_s: Floats
+    count: NDArray[np.int64]
+    """Inferences in each window."""
+    per_inference: Floats
+    """Time per inference on the target's own counter, nanoseconds, or instructions per inference;
+    NaN where the target told neither."""
+    is_counted: bool
+    """Whether these are instructions, as of an emulator that counts them."""
+
+    def __len__(self) -> int:
+        return len(self.begin_s)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,6 +160,8 @@ class RunSeries:
     """None where no single inference was timed, or no time is claimed."""
     queries: QuerySeries | None = None
     """None where a query is one inference or all of them, or its latency is not known."""
+    windows: WindowSeries | None = None
+    """None where the run's inferences were timed one by one only."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
     """Telemetry by the sensor's name, whose suffix is the unit."""
     spans: tuple[Span, ...] = ()
@@ -190,8 +217,9 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     return RunSeries(
         latency=times.latency(),
         queries=times.queries(run),
+        windows=times.windows(),
         sensors=_sensors(read_telemetry(directory, record.telemetry), times.zero_ns),
-        spans=(*_phases(record.events, times.zero_ns), *times.windows(), *_throttled(run)),
+        spans=(*_phases(record.events, times.zero_ns), *times.window_spans(), *_throttled(run)),
         power=power,
         power_apart=apart,
     )
@@ -203,39 +231,67 @@ class _RunTimes:
     def __init__(self, directory: Path, run: Run, record: RunRecord) -> None:
         self._target = record.target
         self._is_timed = run.metrics.instructions_per_inference is None
-        path = directory / QUERIES_FILE
-        self._queries = read_queries(directory) if path.exists() else None
+        self._directory = directory
+        self._has_queries = (directory / QUERIES_FILE).exists()
         self._first_row = run.metrics.warmup.query_count if run.metrics.warmup else 0
         self.zero_ns = self._zero_ns(record.events)
 
     def _zero_ns(self, events: Sequence[Event]) -> int:
-        if self._queries is not None and len(self._queries) > self._first_row:
-            return int(self._queries.start_ns[self._first_row])
+        if self._has_queries:
+            [start_ns] = read_query_columns(self._directory, "start_ns")
+            if len(start_ns) > self._first_row:
+                return int(start_ns[self._first_row])
         if self._target is not None and self._target.windows:
             return self._target.windows[0].begin_ns
         return events[0].time_ns if events else 0
 
     def latency(self) -> LatencySeries | None:
-        if (queries := self._queries) is not None:
-            start_s = (queries.invoke_start_ns - self.zero_ns) / 1e9
-            return LatencySeries(start_s, queries.invoke_ns.astype(np.float64), self._first_row)
+        if self._has_queries:
+            begin_ns, end_ns = read_query_columns(
+                self._directory, "invoke_start_ns", "invoke_end_ns"
+            )
+            # In place, as an hour has millions of them.
+            end_ns -= begin_ns
+            begin_ns -= self.zero_ns
+            return LatencySeries(begin_ns / 1e9, end_ns.astype(np.float64), self._first_row)
         if self._target is None or not self._target.inference_ticks or not self._is_timed:
             return None
         return _target_latency(self._target, self.zero_ns)
 
     def queries(self, run: Run) -> QuerySeries | None:
-        if run.metrics.end_to_end_ns is None or run.spec.scenario.traits.is_single:
+        is_single = run.spec.scenario.traits.is_single
+        if run.metrics.end_to_end_ns is None or is_single or not self._has_queries:
             return None
-        trace, first = self._queries, self._first_row
-        took_ns = None if trace is None else trace.query_ns(run.spec, first)
-        if trace is None or took_ns is None:
+        trace, first = read_queries(self._directory), self._first_row
+        if (took_ns := trace.query_ns(run.spec, first)) is None:
             return None
         group = samples_per_query(run.spec)
         due_ns = trace.scheduled_ns[first::group][: len(took_ns)]
         due_s = (due_ns - self.zero_ns) / 1e9
         return QuerySeries(due_s, (due_ns + took_ns - self.zero_ns) / 1e9)
 
-    def windows(self) -> list[Span]:
+    def windows(self) -> WindowSeries | None:
+        target = self._target
+        if target is None or not target.windows:
+            return None
+        emulator = target.firmware.emulator
+        instruction_ns = None if emulator is None else emulator.instruction_ns
+        # The time of an emulator that counts no instructions is that of the machine it runs on.
+        is_told = emulator is None or instruction_ns is not None
+        times_s = [one.duration_s if is_told else None for one in target.windows]
+        each_ns = [
+            math.nan if time_s is None else time_s * 1e9 / max(1, one.count)
+            for time_s, one in zip(times_s, target.windows, strict=True)
+        ]
+        return WindowSeries(
+            begin_s=np.array([(one.begin_ns - self.zero_ns) / 1e9 for one in target.windows]),
+            end_s=np.array([(one.end_ns - self.zero_ns) / 1e9 for one in target.windows]),
+            count=np.array([one.count for one in target.windows], np.int64),
+            per_inference=np.array(each_ns) / (instruction_ns or 1.0),
+            is_counted=instruction_ns is not None,
+        )
+
+    def window_spans(self) -> list[Span]:
         target = self._target
         if target is None:
             return []

@@ -55,7 +55,7 @@ def histories_page(
 
 def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
     metric = METRICS[history.metric]
-    lines = [f"{_name(history)}: {history.metric}", _counts(history)]
+    lines = [f"{subject_line(history)}: {history.metric}", count_line(history)]
     if len(history.points) > 1:
         lines += ["", *_picture(history, metric, width), _legend(history), ""]
     shown = [printable(line) for line in lines]
@@ -65,12 +65,13 @@ def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableTyp
     ]
     if history.levels:
         parts.append(_levels_table(history, metric))
-    parts += [text(line) for line in _condition_lines(history)]
+    parts += [text(line) for line in condition_lines(history)]
     outcome = Text(history.outcome.value, style=_STYLES[history.outcome])
     return [*parts, Text.assemble(outcome, f": {history.reason}"), ""]
 
 
-def _name(history: History) -> str:
+def subject_line(history: History) -> str:
+    """What a history is about."""
     subject = history.subject
     return f"{subject.model} on {subject.device}, {subject.runtime}, {_settings(subject)}"
 
@@ -80,7 +81,8 @@ def _settings(subject: HistorySubject) -> str:
     return f"{subject.scenario}{threads}{f', {subject.kind}' if subject.kind else ''}"
 
 
-def _counts(history: History) -> str:
+def count_line(history: History) -> str:
+    """Number of points and their days, and what was left out."""
     points = history.points
     if not points:
         counts = "no points"
@@ -212,7 +214,7 @@ def _levels_table(history: History, metric: Metric) -> RenderableType:
     return table
 
 
-def _condition_lines(history: History) -> list[str]:
+def condition_lines(history: History) -> list[str]:
     """Every change of conditions, oldest first: what it was, and what it became."""
     return [
         f"{point.created_utc[:16].replace('T', ' ')} {key}: {was} → {now}"

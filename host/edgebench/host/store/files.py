@@ -136,23 +136,40 @@ def write_queries(path: Path, queries: Queries, batch: int) -> None:
 def read_queries(directory: Path) -> Queries:
     """Queries of a stored run.
 
-    One column after the other: a table of all takes twice the memory, and an hour has millions.
-
     Raises:
         RunDamaged: the file is not readable.
     """
+    *columns, warmup = read_query_columns(directory, *_TIME_COLUMNS, "sample", "warmup")
+    return _queries(columns, int(np.count_nonzero(warmup)))
+
+
+def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
+    """Columns of the queries of a stored run, each of shape (n,), which are the caller's own.
+
+    A row group of a column at a time: a table of all takes twice the memory, and an hour has
+    millions of rows.
+
+    Raises:
+        RunDamaged: the file is not readable, or has no such column.
+    """
     path = directory / QUERIES_FILE
-    names = [*_TIME_COLUMNS, "sample", "warmup"]
     with _reading(path) as file:
         known = set(file.schema_arrow.names)
         if "scheduled_ns" not in known:  # version 1 had a start and an end
-            names = [_SPAN_COLUMNS.get(name, name) for name in names]
+            names = tuple(_SPAN_COLUMNS.get(name, name) for name in names)
         if missing := [name for name in names if name not in known]:
             raise RunDamaged(f"{path}: no column {missing[0]!r}")
-        *columns, warmup = (
-            to_numpy(file.read(columns=[name])[name]).astype(np.int64) for name in names
-        )
-    return _queries(columns, int(np.count_nonzero(warmup)))
+        return [_column(file, name) for name in names]
+
+
+def _column(file: Any, name: str) -> NDArray[np.int64]:
+    values = np.empty(file.metadata.num_rows, np.int64)
+    end = 0
+    for number in range(file.num_row_groups):
+        part = to_numpy(file.read_row_group(number, columns=[name])[name])
+        begin, end = end, end + len(part)
+        values[begin:end] = part
+    return values
 
 
 def _queries(columns: Sequence[NDArray[Any]], warmup_count: int) -> Queries:

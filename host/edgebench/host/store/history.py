@@ -6,7 +6,7 @@ is read for each set of conditions, to name what changed, and one for each histo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from edgebench.host.analysis.compare.runs import find_metric
@@ -52,13 +52,34 @@ def read_histories(
         StoreError: the store cannot be read.
     """
     given = None if metric is None else find_metric(metric)
-    groups: dict[tuple[str, str | None], list[RunSummary]] = {}
-    for row in list_runs(store, wanted):
-        if row.verdict in _STATES and row.kind.endswith(_MEASUREMENT):
-            groups.setdefault((row.model, row.settings_digest), []).append(row)
+    groups = _groups(list_runs(store, wanted))
     if not groups:
         raise NoSuchRun(f"no such runs to make a history of in {store.root}")
-    return [_history(store, rows, given, margin_ratio) for rows in groups.values()]
+    return [_history(store, rows, given, margin_ratio) for rows in groups]
+
+
+def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
+    """The histories that these runs are in, of their headlines; one point is no history.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    groups = [
+        rows
+        for rows in _groups(list_runs(store))
+        if len(rows) > 1 and any(row.run_id in run_ids for row in rows)
+    ]
+    found = [_history(store, rows, None, None) for rows in groups]
+    return [one for one in found if len(one.points) > 1]
+
+
+def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:
+    """Measurements of one model on one device with the same settings, oldest first."""
+    groups: dict[tuple[str, str | None], list[RunSummary]] = {}
+    for row in rows:
+        if row.verdict in _STATES and row.kind.endswith(_MEASUREMENT):
+            groups.setdefault((row.model, row.settings_digest), []).append(row)
+    return list(groups.values())
 
 
 def _history(

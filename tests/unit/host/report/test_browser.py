@@ -135,3 +135,92 @@ def test_print_shows_what_is_folded(browser: Browser, pages: dict[str, Path]) ->
         assert page.locator("details:not([open])").count() == 0
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert page.locator("details:not([open])").count() > 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_traces_fit_a_phone(browser: Browser, pages: dict[str, Path], scheme: Scheme) -> None:
+    """Panels of no height, or wider than the screen, on the device that people hold."""
+    with opened_page(browser, pages["run"], width=390, scheme=scheme) as watched:
+        panels = watched.page.locator("figure[data-chart^=time]").first.locator("svg[data-panel]")
+        assert panels.count() > 1
+        for one in panels.all():
+            box = one.bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert 300 < box["width"] <= 390
+            assert box["height"] > 80
+        assert len(ranges(watched.page)) == 1
+        assert watched.complaints == []
+
+
+def test_two_fingers_zoom_every_panel(browser: Browser, pages: dict[str, Path]) -> None:
+    """On a phone nobody has a wheel: the traces of ten minutes stay a smear."""
+    with opened_page(browser, pages["run"], width=390) as watched:
+        page = watched.page
+        panel = page.locator("svg[data-panel=Latency]")
+        panel.scroll_into_view_if_needed()
+        [full] = ranges(page)
+        box = panel.bounding_box()
+        assert box is not None
+        y, middle = box["y"] + box["height"] / 2, box["x"] + box["width"] / 2
+        touch = page.context.new_cdp_session(page)
+        touch.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 2})
+
+        def fingers(kind: str, apart: float | None) -> None:
+            places = [] if apart is None else [middle - apart, middle + apart]
+            points = [{"x": x, "y": y, "id": number} for number, x in enumerate(places)]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+        fingers("touchStart", 30)
+        for apart in (40, 60, 80, 100):
+            fingers("touchMove", apart)
+        fingers("touchEnd", None)
+        [zoomed] = ranges(page)
+        full_s, zoomed_s = (float(end or 0) - float(begin or 0) for begin, end in (full, zoomed))
+        assert zoomed_s == pytest.approx(full_s * 0.3, rel=0.1), "a third of the distance"
+        assert watched.complaints == []
+
+
+def test_keyboard_reaches_and_moves_every_chart(browser: Browser, pages: dict[str, Path]) -> None:
+    """Who has no mouse sees one view of the run."""
+    with opened_page(browser, pages["run"]) as watched:
+        page = watched.page
+        reached = "document.activeElement.matches('figure[data-chart^=time]')"
+        for _ in range(60):
+            page.keyboard.press("Tab")
+            if page.evaluate(reached):
+                break
+        assert page.evaluate(reached)
+        [full] = ranges(page)
+        page.keyboard.press("+")
+        [zoomed] = ranges(page)
+        assert zoomed != full
+        page.keyboard.press("Shift+ArrowRight")
+        readout = page.locator("figure[data-chart^=time] .readout").first.text_content() or ""
+        assert " to " not in readout, "one time, not the range"
+        page.keyboard.press("Escape")
+        assert ranges(page) == {full}
+
+
+@pytest.mark.parametrize("name", ["run", "profile", "set", "side by side", "campaign"])
+def test_every_chart_has_its_table(browser: Browser, pages: dict[str, Path], name: str) -> None:
+    """Who cannot see a picture gets no number of it."""
+    with opened_page(browser, pages[name]) as watched:
+        without = watched.page.evaluate(
+            "[...document.querySelectorAll('figure[data-chart]')]"
+            ".filter((one) => !one.closest('section').querySelector('table'))"
+            ".map((one) => one.dataset.chart)"
+        )
+        assert without == []
+
+
+def test_print_is_black_on_white(browser: Browser, pages: dict[str, Path]) -> None:
+    """A dark page takes a cartridge of ink, and its buttons are on paper."""
+    with opened_page(browser, pages["run"], scheme="dark") as watched:
+        page = watched.page
+        page.emulate_media(media="print", color_scheme="dark")
+        style = "getComputedStyle(document.querySelector({!r})).{}"
+        assert page.evaluate(style.format("body", "backgroundColor")) == "rgb(255, 255, 255)"
+        assert page.evaluate(style.format("body", "color")) == "rgb(0, 0, 0)"
+        assert page.evaluate(style.format("figure .tools", "display")) == "none"
+        assert page.evaluate(style.format("#theme", "display")) == "none"

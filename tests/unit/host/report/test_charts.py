@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +13,20 @@ from edgebench.host.report.charts import (
     MAX_INTERVALS,
     ChartMark,
     ChartTrace,
+    chart_document,
     distribution_chart,
     time_charts,
 )
+from edgebench.host.report.trace_table import trace_tables
 from edgebench.host.series.envelope import Floats, Points
-from edgebench.host.series.run_series import LatencySeries, PowerSeries, RunSeries
+from edgebench.host.series.run_series import (
+    LatencySeries,
+    PowerSeries,
+    RunSeries,
+    Span,
+    SpanKind,
+    WindowSeries,
+)
 
 
 def unpacked(text: str) -> Floats:
@@ -100,3 +111,51 @@ def test_run_without_traces_has_no_chart() -> None:
     """A failed run breaks its page."""
     assert time_charts(RunSeries()) == []
     assert distribution_chart([], []) is None
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_windows_of_a_board_are_drawn_with_their_counts(is_counted: bool) -> None:
+    """A microcontroller that timed only windows has an empty page."""
+    begin_s = np.array([0.0, 1.0, 2.0])
+    each = np.array([1e6, 1.1e6, 0.9e6])
+    windows = WindowSeries(begin_s, begin_s + 0.9, np.array([900, 800, 1000]), each, is_counted)
+    series = RunSeries(windows=windows)
+    [chart] = time_charts(replace(series, spans=(Span(SpanKind.WINDOW, "1", 0.0, 0.9),)))
+    [panel] = chart.panels
+    assert panel.unit == ("count" if is_counted else "ns")
+    [trace] = panel.traces
+    assert unpacked(trace.value) == pytest.approx(each)
+    assert unpacked(trace.inferences) == pytest.approx([900, 800, 1000])
+    [table] = trace_tables(series)
+    assert [row[3] for row in table.rows] == ["900", "800", "1,000"]
+    assert len(table.columns) == len(table.rows[0])
+
+
+def test_window_without_a_time_is_in_the_table_only() -> None:
+    """A board in energy mode tells no time, and its windows are drawn at zero."""
+    at_s, nothing = np.array([0.0]), np.array([np.nan])
+    series = RunSeries(windows=WindowSeries(at_s, at_s + 1, np.array([10]), nothing, False))
+    assert time_charts(series) == []
+    [table] = trace_tables(series)
+    assert table.rows[0][3:] == ("10", "—")
+
+
+def test_ten_minutes_are_less_than_three_megabytes() -> None:
+    """A page that no mail server takes: 600,000 inferences, 60 million samples, 14 sensors."""
+    draw = np.random.default_rng(3)
+    time_s = np.linspace(0, 600, 1 << 17)
+    power_w = 2 + draw.random(len(time_s))
+    power = PowerSeries("main", time_s[:-1], time_s[1:], power_w[1:], power_w[1:], power_w[1:] + 1)
+    sensor_s = np.arange(6000) / 10
+    sensors = {
+        f"zone{number}.{suffix}": Points(sensor_s, draw.random(6000) * 1e9)
+        for number in range(5)
+        for suffix in ("temp_c", "freq_hz", "busy_ratio")
+    }
+    latency = LatencySeries(np.arange(600_000) / 1000, 1e5 + 1e4 * draw.random(600_000), 0)
+    series = RunSeries(latency=latency, power=(power,), sensors=sensors)
+    size = len(json.dumps([chart_document(one) for one in time_charts(series)]))
+    assert size < 2_000_000, "the rest of a page is less than a megabyte"
+    assert {panel.title for one in time_charts(series) for panel in one.panels} >= {
+        *("Latency", "Power", "Temperature", "Clock", "CPU busy")
+    }

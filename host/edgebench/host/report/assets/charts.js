@@ -35,6 +35,7 @@
     s: [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]],
     hz: [[1e9, "GHz"], [1e6, "MHz"], [1e3, "kHz"], [1, "Hz"]],
     w: [[1, "W"], [1e-3, "mW"], [1e-6, "µW"], [1e-9, "nW"]],
+    count: [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]],
     j: [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]],
   };
 
@@ -137,11 +138,14 @@
   class Trace {
     constructor(data) {
       Object.assign(this, data);
-      for (const name of ["time", "value", "low", "mean", "high"]) this[name] = floats(data[name]);
+      for (const name of ["time", "end", "value", "low", "mean", "high", "inferences"]) this[name] = floats(data[name]);
       this.step = this.form === "band" ? (this.end_s - this.begin_s) / this.count : 0;
     }
 
     range(view) {
+      if (this.form === "windows") {
+        return [firstAtOrAfter(this.end, view[0]), firstAtOrAfter(this.time, view[1])];
+      }
       if (this.form === "band") {
         const clip = (at) => Math.min(this.count, Math.max(0, at));
         return [clip(Math.floor((view[0] - this.begin_s) / this.step)), clip(Math.ceil((view[1] - this.begin_s) / this.step))];
@@ -198,12 +202,18 @@
         return `${show(this.mean[index], unit)} (${show(this.low[index], unit)} to ${show(this.high[index], unit)})`;
       }
       let index = firstAtOrAfter(this.time, time);
+      if (this.form === "windows") {
+        index -= 1;
+        if (index < 0 || time > this.end[index]) return "—";
+        return `window ${index + 1}: ${show(this.value[index], unit)}, ${this.inferences[index].toLocaleString("en")} inferences`;
+      }
       if (index > 0 && (index === this.count || time - this.time[index - 1] < this.time[index] - time)) index -= 1;
       const isNear = index < this.count && Math.abs(this.time[index] - time) < 0.03 * (view[1] - view[0]);
       return isNear ? show(this.value[index], unit) : "—";
     }
 
     draw(plot, color, x, y, view, width) {
+      if (this.form === "windows") return this.drawWindows(plot, color, x, y, view);
       const columns = this.columns(view, width);
       if (columns === null) return this.drawValues(plot, color, x, y, view);
       let area = "", line = "";
@@ -222,6 +232,20 @@
       }
       add(plot, "path", { class: `area c${color}`, d: area });
       add(plot, "path", { class: `line c${color}`, d: line });
+    }
+
+    /* A bar from the begin to the end of each window, with the number of inferences in it. */
+    drawWindows(plot, color, x, y, view) {
+      const [first, last] = this.range(view);
+      let path = "";
+      for (let index = first; index < last; index++) {
+        if (!Number.isFinite(this.value[index])) continue;
+        const [begin, end, height] = [x(this.time[index]), x(this.end[index]), y(this.value[index])];
+        path += `M${begin.toFixed(1)} ${height.toFixed(1)}H${Math.max(end, begin + 3).toFixed(1)}`;
+        const text = this.inferences[index].toLocaleString("en");
+        if (end - begin > 7 * text.length + 4) add(plot, "text", { class: "axis", x: (begin + end) / 2, y: height - 6, "text-anchor": "middle" }, text);
+      }
+      add(plot, "path", { class: `windows c${color}`, d: path });
     }
 
     drawValues(plot, color, x, y, view) {
@@ -402,6 +426,9 @@
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
+      // Windows that differ by less than 1 % look alike: a tick of the counter is no finding.
+      const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
+      if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
       const y = scaleOf(...(hasValues ? padded(...bounds, isLog) : [0, 1]), bottom, TOP, isLog);
       axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
       if (!isLast) svg.querySelectorAll("text").forEach((one) => one.remove());
@@ -507,7 +534,70 @@
     }
   }
 
-  const KINDS = { time: TimeChart, distribution: DistributionChart, front: FrontChart };
+  /* Points at even distances in the order of time: nights and bursts of runs are legible alike. */
+  class HistoryChart {
+    constructor(figure, data) {
+      this.figure = figure;
+      this.data = data;
+    }
+
+    draw() {
+      const { figure, data } = this, width = figure.clientWidth, height = 260, top = 40, bottom = height - 34;
+      if (!width) return;
+      figure.replaceChildren();
+      const { points, levels } = data, count = points.length;
+      const x = scaleOf(-0.5, count - 0.5, LEFT, width - RIGHT, false);
+      const y = scaleOf(...this.range(), bottom, top, false);
+      const svg = newSvg(figure, width, height, `${data.title} over time`, `${count} points in ${levels.length} level${levels.length > 1 ? "s" : ""}, from ${points[0].date} to ${points[count - 1].date}`);
+      axisY(svg, y, data.unit, width);
+      add(svg, "text", { class: "title", x: LEFT, y: 14 }, data.title);
+      this.drawDates(svg, x, bottom, width);
+      for (const [number, level] of levels.entries()) {
+        const [from, to] = [x(level.first - 0.5), x(level.first + level.count - 0.5)];
+        add(svg, "path", { class: "level", d: `M${from} ${y(level.value)}H${to}` });
+        if (!number) continue;
+        add(svg, "path", { class: "mark", d: `M${from} ${top - 8}V${bottom}` });
+        const isRight = from > width * 0.7;
+        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 10 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
+      }
+      points.forEach((one, index) => {
+        const [at, middle] = [x(index), y(one.value)];
+        const group = add(svg, "g", { class: `point${one.is_suspect ? " suspect" : ""}${one.is_shown ? " shown" : ""}` });
+        if (one.low !== null) add(group, "path", { class: "whisker", d: `M${at} ${y(Math.max(y.low, one.low))}V${y(Math.min(y.high, one.high))}` });
+        if (one.is_shown) add(group, "circle", { class: "ring", cx: at, cy: middle, r: 8 });
+        add(group, "circle", { class: "dot", cx: at, cy: middle, r: count > width / 8 ? 2 : 4 });
+        if (one.changed) add(group, "path", { class: "changed", d: `M${at} ${bottom - 9}l4 4l-4 4l-4 -4Z` });
+        add(group, "title", {}, `${one.date}, ${one.name}: ${show(one.value, data.unit)}${one.low === null ? "" : ` (${show(one.low, data.unit)} to ${show(one.high, data.unit)})`}${one.is_suspect ? ", suspect" : ""}${one.changed ? `; changed: ${one.changed}` : ""}`);
+      });
+      const marks = [
+        ["● valid", points.some((one) => !one.is_suspect)], ["○ suspect", points.some((one) => one.is_suspect)],
+        ["◎ on this page", points.some((one) => one.is_shown)], ["│ 95 % interval between runs", points.some((one) => one.low !== null)],
+        ["━ level", true], ["┆ new level", levels.length > 1], ["◆ other conditions", points.some((one) => one.changed)],
+      ];
+      addHtml(figure, "figcaption", "note", `${marks.filter((one) => one[1]).map((one) => one[0]).join("  ")}. Points are in the order of time, at even distances. The axis does not begin at zero.`);
+    }
+
+    range() {
+      const values = this.data.points.map((one) => one.value);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const room = (high - low) / 2 || 0.005 * Math.abs(high) || 1;
+      const ends = this.data.points.flatMap((one) => one.low === null ? [one.value] : [one.low, one.high]);
+      return padded(Math.max(low - room, Math.min(...ends)), Math.min(high + room, Math.max(...ends)), false);
+    }
+
+    /* Dates that have room beside each other; the time of day where all are of one day. */
+    drawDates(svg, x, bottom, width) {
+      const { points } = this.data, isOneDay = points[0].date.slice(0, 10) === points[points.length - 1].date.slice(0, 10);
+      const step = Math.ceil(points.length / Math.max(1, Math.floor((width - LEFT - RIGHT) / 84)));
+      for (let index = 0; index < points.length; index += step) {
+        const date = points[index].date;
+        add(svg, "text", { class: "axis", x: x(index), y: bottom + 16, "text-anchor": "middle" }, isOneDay ? date.slice(11) : date.slice(0, 10));
+      }
+      if (isOneDay) add(svg, "text", { class: "axis", x: width - RIGHT, y: bottom + 30, "text-anchor": "end" }, `${points[0].date.slice(0, 10)}, UTC`);
+    }
+  }
+
+  const KINDS = { history: HistoryChart, time: TimeChart, distribution: DistributionChart, front: FrontChart };
   const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {
     const chart = charts.find((one) => one.figure === target);
     if (chart.width !== target.clientWidth) { chart.width = target.clientWidth; chart.draw(); }

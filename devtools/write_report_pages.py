@@ -1,0 +1,161 @@
+"""Make a report of every kind from real runs: for the pictures of the docs, and to look at.
+
+    python devtools/write_report_pages.py FOLDER
+
+Runs are measured on this machine, on two simulated boards of an agent that is started for it, and
+on a microcontroller in QEMU; it takes about ten minutes. FOLDER gets the store, and one page of
+each kind. What is in the store already is not measured again: pages can be made anew in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import edgebench.host
+
+MODELS = Path(edgebench.host.__file__).parent / "builtin_models"
+INT8, FP32 = "digits_int8.tflite", "digits_fp32.tflite"
+BOARDS = ("raspberry-pi-5-bare", "rock-5b")
+METERED = ("--meter", "synthetic:follow")
+SHORT = ("--duration", "5s", "--cooldown", "0s")
+CAMPAIGN = """\
+schema = 1
+name = "int8-or-fp32"
+repeats = 5
+
+[axes]
+model = ["digits_fp32.tflite", "digits_int8.tflite", "digits_fp32.onnx"]
+device = ["rack-simulated/raspberry-pi-5-bare", "rack-simulated/rock-5b"]
+threads = [1, 2]
+
+[settings]
+duration_s = 5
+min_query_count = 640
+cooldown_timeout_s = 0
+accuracy = "digits"
+meter = "synthetic:follow"
+"""
+
+
+class Workshop:
+    """A store, and an agent with the boards, in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.store = self.folder / "store"
+        self._environment = os.environ | {
+            "XDG_CONFIG_HOME": str(self.folder / "config"),
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "EDGEBENCH_STORE": str(self.store),
+        }
+
+    def edgebench(self, *words: str) -> int:
+        """Exit code of a command."""
+        print("edgebench", *words, flush=True)
+        command = [sys.executable, "-m", "edgebench.host.cli", *words]
+        done = subprocess.run(
+            command, cwd=self.folder, env=self._environment, stdout=subprocess.DEVNULL, check=False
+        )
+        return done.returncode
+
+    @contextmanager
+    def agent(self) -> Iterator[None]:
+        """The agent, paired with this host, while the boards are needed."""
+        agent = [sys.executable, "-m", "edgebench.agent", "--state", str(self.folder / "agent")]
+        boards = [word for board in BOARDS for word in ("--simulate", board)]
+        listen = ["--listen", "127.0.0.1:0", "--no-advertise", "--name", "rack"]
+        process = subprocess.Popen(
+            [*agent, "serve", *listen, *boards],
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("ready ")
+            pair = subprocess.run(
+                [*agent, "pair"], env=self._environment, capture_output=True, text=True, check=True
+            )
+            self.edgebench("pair", pair.stdout.splitlines()[0])
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+    def measure(self, tag: str, *words: str) -> None:
+        """Runs with a tag, unless there are some."""
+        if self.edgebench("show", tag) in (0, 3):
+            return
+        before = set(self._runs())
+        self.edgebench("bench", *words)
+        for run_id in sorted(set(self._runs()) - before):
+            self.edgebench("tag", run_id, tag)
+
+    def _runs(self) -> list[str]:
+        runs = self.store / "runs"
+        return [one.name for one in runs.iterdir()] if runs.exists() else []
+
+    def report(self, name: str, *words: str) -> None:
+        """A page."""
+        self.edgebench("report", *words, "-o", str(self.folder / f"{name}.html"))
+
+
+def main(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    shop = Workshop(folder)
+    for model in (INT8, FP32, "digits_fp32.onnx"):
+        shutil.copy(MODELS / model, folder)
+    shop.measure("profiled", INT8, "--profile", "--quick")
+    invalid = ("--scenario", "server", "--qps", "300", "--target-latency", "0.001ms")
+    shop.measure("refused", INT8, *invalid, "--runs", "1", *SHORT, *METERED)
+    shop.measure("broken", INT8, "--memory-limit", "64MiB", "--runs", "1", *SHORT)
+    shop.measure("baseline", FP32, *SHORT, *METERED)
+    shop.measure("candidate", INT8, *SHORT, *METERED)
+    shop.measure("emulated", INT8, "--on", "qemu:mps2-an386", "--quick", "--duration", "1s")
+    make_history(shop)
+    with shop.agent():
+        board = ("--on", f"rack-simulated/{BOARDS[0]}")
+        shop.measure("throttled", INT8, *board, "--sustained", "1m", *METERED)
+        campaign = folder / "night.toml"
+        campaign.write_text(CAMPAIGN)
+        if not (shop.store / "campaigns").exists():
+            shop.edgebench("campaign", "run", str(campaign))
+    write_pages(shop)
+    return 0
+
+
+def make_history(shop: Workshop) -> None:
+    """A model that is exported anew after some nights, and is slower from then on."""
+    model = shop.folder / "nightly.tflite"
+    for night in range(14):
+        shutil.copy(MODELS / (INT8 if night < 8 else FP32), model)
+        runs = ("--runs", "5" if night % 4 == 0 else "1")
+        shop.measure(f"night-{night}", model.name, *runs, "--duration", "1s", "--cooldown", "0s")
+
+
+def write_pages(shop: Workshop) -> None:
+    """One page of each kind."""
+    pages: dict[str, Sequence[str]] = {
+        "run": ["throttled"],
+        "profile": ["profiled"],
+        "invalid": ["refused"],
+        "failed": ["broken"],
+        "set": ["candidate"],
+        "side-by-side": ["baseline", "candidate"],
+        "board": ["emulated"],
+        "campaign": ["int8-or-fp32"],
+        "history": ["night-13"],
+        "anonymous": ["throttled", "--anonymous"],
+    }
+    for name, words in pages.items():
+        shop.report(name, *words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

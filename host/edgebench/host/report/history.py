@@ -1,0 +1,130 @@
+"""A metric over time on a page: its points, its levels, and what changed with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from edgebench.host.analysis.history.history import History, HistoryLevel, HistoryPoint
+from edgebench.host.report.charts import ChartLevel, ChartPoint, HistoryChart
+from edgebench.host.report.numbers import metric_label, shown_number
+from edgebench.host.result.metrics import METRICS, Metric
+from edgebench.host.show.history import condition_lines, count_line, subject_line
+from edgebench.host.show.units import ABSENT, format_change, half_width_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryRow:
+    """One level, or one point, as a row of a table."""
+
+    cells: tuple[str, ...]
+    value: float
+    is_shown: bool = False
+    """Whether it is a result of this page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPart:
+    """Everything that a page shows of a history."""
+
+    name: str
+    metric: str
+    outcome: str
+    reason: str
+    counts: str
+    chart: HistoryChart
+    levels: tuple[HistoryRow, ...]
+    """Since when, run, number of points, level, change and its interval, what changed with it."""
+    points: tuple[HistoryRow, ...]
+    """Time, run, value, interval between runs, whether it is suspect, and what changed."""
+    conditions: tuple[str, ...]
+    """Every change of the conditions."""
+
+
+def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
+    """What a page shows of a history with at least one point.
+
+    Args:
+        history: The history.
+        shown: Ids of the runs that the page is about.
+    """
+    metric = METRICS[history.metric]
+    return HistoryPart(
+        name=subject_line(history),
+        metric=metric.path,
+        outcome=history.outcome.value,
+        reason=history.reason,
+        counts=count_line(history),
+        chart=HistoryChart(
+            title=metric_label(metric),
+            unit=metric.quantity.value,
+            points=tuple(
+                ChartPoint(
+                    name=_called(point),
+                    date=_date(point),
+                    value=point.value,
+                    low=point.ci95[0] if point.ci95 else None,
+                    high=point.ci95[1] if point.ci95 else None,
+                    is_suspect=point.is_suspect,
+                    is_shown=not set(shown).isdisjoint(point.run_ids),
+                    changed=", ".join(point.changed),
+                )
+                for point in history.points
+            ),
+            levels=tuple(
+                ChartLevel(level.first, level.count, level.median, _change(level))
+                for level in history.levels
+            ),
+        ),
+        levels=tuple(_level_row(history, level, metric) for level in history.levels),
+        points=tuple(_point_row(point, metric, shown) for point in history.points),
+        conditions=tuple(condition_lines(history)),
+    )
+
+
+def _called(point: HistoryPoint) -> str:
+    return point.set_id or point.run_ids[0]
+
+
+def _date(point: HistoryPoint) -> str:
+    return point.created_utc[:16].replace("T", " ")
+
+
+def _change(level: HistoryLevel) -> str:
+    if level.ratio is None:
+        return ""
+    return format_change(level.ratio - 1, half_width_of(level.ratio_interval, level.ratio))
+
+
+def _level_row(history: History, level: HistoryLevel, metric: Metric) -> HistoryRow:
+    point = history.points[level.first]
+    interval = level.ratio_interval
+    bounds = ABSENT
+    if interval is not None:
+        low, high = (format_change(end - 1, half_width_of(interval)) for end in interval)
+        bounds = f"{low} to {high}"
+    cells = (
+        _date(point),
+        _called(point),
+        str(level.count),
+        shown_number(metric, level.median),
+        _change(level) or ABSENT,
+        bounds,
+        ", ".join(level.changed) if level.ratio is not None else "",
+    )
+    return HistoryRow(cells=cells, value=level.median)
+
+
+def _point_row(point: HistoryPoint, metric: Metric, shown: Collection[str]) -> HistoryRow:
+    half_width = half_width_of(point.ci95, point.value)
+    ends = [shown_number(metric, end, half_width) for end in point.ci95 or ()]
+    cells = (
+        _date(point),
+        _called(point),
+        shown_number(metric, point.value, half_width),
+        " to ".join(ends) or ("one run" if len(point.run_ids) == 1 else "too few runs"),
+        "suspect" if point.is_suspect else "valid",
+        ", ".join(point.changed),
+    )
+    is_shown = not set(shown).isdisjoint(point.run_ids)
+    return HistoryRow(cells=cells, value=point.value, is_shown=is_shown)
