@@ -136,7 +136,7 @@ def test_window_without_a_time_is_in_the_table_only() -> None:
     """A board in energy mode tells no time, and its windows are drawn at zero."""
     at_s, nothing = np.array([0.0]), np.array([np.nan])
     series = RunSeries(
-        windows=WindowSeries(at_s, at_s + 1, np.array([10], np.int64), nothing, False)
+        windows=WindowSeries(at_s, at_s + 1.0, np.array([10], np.int64), nothing, False)
     )
     assert time_charts(series) == []
     [table] = trace_tables(series)
