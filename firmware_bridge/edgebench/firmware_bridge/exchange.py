@@ -111,8 +111,10 @@ class BoardReply:
     @property
     def is_misheard(self) -> bool:
         """Whether the board refuses another word than the one that was sent to it."""
-        is_about_words = self.error is not None and "ommand" in self.error
-        return is_about_words and self.command.split()[0] not in (self.error or "")
+        error = self.error or ""
+        first, *others = self.command.split()
+        words = [first, *(word for word in others if word.isalpha())]
+        return "ommand" in error and not any(word in error for word in words)
 
 
 @dataclass(slots=True)
@@ -211,12 +213,13 @@ class BoardExchange:
             BoardSilent: the reply has no end.
             BoardRestarted: it started anew instead.
         """
-        before: tuple[list[BoardEvent], str | None] | None = None
+        before: tuple[str, str | None] | None = None
         for _ in range(CONFIRMATIONS):
             reply = self.ask(command)
             if reply.is_misheard:
                 continue
-            told = [one.event for one in reply.events if isinstance(one.event, kinds)]
+            # As text: results that are not numbers (nan) are the same ones, and not equal.
+            told = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
             if before == (told, reply.error):
                 if reply.error is not None:
                     raise BoardRefusal(f"the board refuses `{_of(command)}`: {reply.error}")
@@ -246,10 +249,12 @@ class BoardExchange:
         attempts = list(self.timing.resync_s)
         while attempts:
             heard_bytes += self.drain()
-            if not heard_lines and len(attempts) <= len(self.timing.resync_s) - 2:
+            tried_count = len(self.timing.resync_s) - len(attempts)
+            # At every other attempt: firmware may be as silent to what is left of a frame.
+            if not heard_lines and tried_count in (2, 4):
                 self._leave_blindly()
             reply = self.attempt("name", silence_s=attempts.pop(0), limit_s=_NAME_REPLY_S)
-            heard_lines += len(reply.events)
+            heard_lines += len(reply.events) + reply.is_complete
             if self._switch(reply):
                 attempts = attempts or list(self.timing.resync_s[:2])
                 continue
