@@ -37,7 +37,8 @@ PAIRING = "'edgebench://…'"
 
 def shell_commands(page: Path) -> Iterator[str]:
     """Lines of the blocks that a reader types, without comments."""
-    for block in re.findall(r"^```\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    for block in (text for language, text in blocks if not language):
         for line in re.sub(r"\\\n\s*", "", block).splitlines():
             if command := re.sub(r"(^|\s)#.*", "", line).strip():
                 yield command
@@ -48,12 +49,13 @@ def shortened(command: str) -> str:
     if not command.startswith("edgebench bench") or "qemu:" in command:
         return command
     words = command.split()
-    judged = {"--runs"} & set(words) or "--against" in words or "--sustained" in words
+    is_one_run = "--against" in words or "--sustained" in words
     added = [
         f"{name} {value}"
         for name, value in SHORT.items()
         if name not in words
-        and not (name == "--runs" and judged)
+        and not (name == "--runs" and is_one_run)
+        and not (name == "--idle" and "--meter" not in words)
         and not (name == "--duration" and "--sustained" in words)
     ]
     return " ".join([command, *added])
@@ -66,6 +68,8 @@ class Reader:
     host: Host
     folder: Path
     stands_for: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    """More variables of the terminal."""
     last_output: str = ""
     done: list[str] = field(default_factory=list[str])
 
@@ -74,7 +78,7 @@ class Reader:
         """Variables of the terminal."""
         own = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         kept = {name: value for name, value in os.environ.items() if "EDGEBENCH" not in name}
-        return kept | self.host.environment | {"PATH": own}
+        return kept | self.host.environment | {"PATH": own} | self.variables
 
     def written(self, command: str) -> str:
         """What is typed here for a command of the page."""

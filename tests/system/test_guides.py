@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,6 +51,7 @@ NOT_CARRIED_OUT = {
     "suspect.md": {},
     "first-campaign.md": {},
     "security.md": {},
+    "add-a-runtime.md": {"pip install ./onnx-plain": "the wheel is unpacked instead"},
 }
 """Commands by page, with the reason. test_documentation.py parses them."""
 
@@ -164,3 +168,24 @@ def test_security(reader: Reader, raspberrypi: AgentProcess) -> None:
     del raspberrypi
     read_through(reader, "security.md")
     assert not reader.host.devices
+
+
+def test_add_a_runtime(reader: Reader) -> None:
+    """The example is no runtime any more, or an agent does not find it by its entry point."""
+    need_runtime("onnxruntime")
+    text = (DOCS / "add-a-runtime.md").read_text()
+    blocks = re.findall(r"^```(?:toml|python)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    source, installed = reader.folder / "onnx-plain", reader.folder / "installed"
+    source.mkdir()
+    for name, block in zip(
+        ("pyproject.toml", "onnx_plain.py", "onnx_plain_model.py"), blocks, strict=True
+    ):
+        (source / name).write_text(block)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(reader.folder)]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    [wheel] = reader.folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(installed)
+    reader.variables = {"PYTHONPATH": str(installed)}
+    read_through(reader, "add-a-runtime.md", lambda _: OUTCOMES)
+    assert reader.type("edgebench runs --json", (0,)).count('"onnx-plain"') == 1
+    assert "check of the outputs" not in reader.type("edgebench show plain", (0,))
