@@ -67,9 +67,7 @@ def main() -> None:
         bar = () if name == BASE else (f"≤ {BAR_S * 1e3:.0f}", found.median <= BAR_S)
         rows.append(claim(f"`{name}`, ms", found.text(0, scale=1e3), *bar))
         if name != BASE:
-            rows.append(
-                claim(f"`{name}` / `{BASE}`", paired_ratios(values, seconds[BASE]).text(1))
-            )
+            rows.append(claim(f"`{name}` / `{BASE}`", paired_ratios(values, seconds[BASE]).text(1)))
     report("First line on the screen", [claims_table(rows)], began)
 
 

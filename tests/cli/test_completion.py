@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -138,3 +143,48 @@ def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
         result = edgebench("completion", *words)
         assert result.code == 2
         assert said in result.err
+
+
+@pytest.mark.parametrize(
+    ("shell", "options", "prepare"),
+    [
+        ("bash", ("--norc", "-i"), 'eval "$(edgebench completion bash)"'),
+        (
+            "zsh",
+            ("-f", "-i"),
+            'autoload -Uz compinit; compinit -u; eval "$(edgebench completion zsh)"',
+        ),
+        ("fish", ("--no-config", "-i"), "edgebench completion fish | source"),
+    ],
+)
+def test_tab_completes_in_a_terminal(
+    known: Host, tmp_path: Path, shell: str, options: tuple[str, ...], prepare: str
+) -> None:
+    """The script of a shell is none, or Tab in a real terminal does nothing."""
+    need_tool(shell)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    pid, terminal = pty.fork()
+    if pid == 0:  # the shell, in a terminal of its own
+        os.chdir(tmp_path)
+        variables = known.environment | {"PATH": path, "TERM": "xterm", "PS1": "$ "}
+        os.execvpe(shell, [shell, *options], os.environ | variables)
+    try:
+        typed(terminal, f"{prepare}\necho rea''dy\n", "ready\r\n")
+        typed(terminal, "edgebench show 2026\t", RUN_ID)
+        typed(terminal, "\x03", "")
+        typed(terminal, "edgebench bench --on pi5,j\t", "pi5,jetson")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def typed(terminal: int, keys: str, until: str) -> None:
+    """Type keys, and wait until this is on the screen."""
+    os.write(terminal, keys.encode())
+    deadline_s, screen = time.monotonic() + 60, ""
+    while until not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen):
+        left_s = max(0.0, deadline_s - time.monotonic())
+        readable, _, _ = select.select([terminal], [], [], left_s)
+        assert readable, f"{until!r} did not come: {screen!r}"
+        screen += os.read(terminal, 1 << 16).decode(errors="replace")

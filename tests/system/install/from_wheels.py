@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -124,6 +125,7 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     environment.command("edgebench", "bench", "digits_int8.onnx", *QUICK, codes=(0, 3))
     print("  " + environment.command("edgebench", "show", "last").splitlines()[0])
     environment.command("edgebench", "verify", "last")
+    check_results(environment)
     environment.pip("uninstall", "--yes", "--quiet", "edgebench")
     environment.command("edgebench-agent", "status")
     require(not (environment.folder / "bin/edgebench").exists(), "the host is still there")
@@ -135,6 +137,29 @@ def check_host(environment: Environment, agent: Path, host: Path) -> None:
     require("edgebench-agent is not installed" in refused, refused)
     environment.install(str(agent))
     environment.command("edgebench", "runs")
+
+
+def check_results(environment: Environment) -> None:
+    """What is made of a run: a report, a bundle that opens elsewhere, exports, completion."""
+    folder = environment.folder
+    environment.command("edgebench", "report", "last", "-o", "run.html")
+    page = (folder / "run.html").read_text()
+    require(page.count("<svg") + page.count("<canvas") > 0, "the report has no picture")
+    require(not re.search(r'(?:src|href)="https?://', page), "the report loads from elsewhere")
+    environment.command("edgebench", "bundle", "last", "-o", "run.zip")
+    elsewhere = str(folder / "empty-store")
+    environment.command("edgebench", "show", "run.zip", "--store", elsewhere, codes=(0, 3))
+    environment.command("edgebench", "verify", "run.zip", "--store", elsewhere)
+    for suffix in ("csv", "parquet", "pftrace", "xml", "md", "prom"):
+        environment.command("edgebench", "export", "last", "-o", f"run.{suffix}")
+        require((folder / f"run.{suffix}").stat().st_size > 0, f"run.{suffix} is empty")
+    for shell in ("bash", "zsh", "fish"):
+        require("complet" in environment.command("edgebench", "completion", shell), shell)
+    offered = environment.command("edgebench", "completion", "--complete", "bench", "dig")
+    require("digits_int8.onnx" in offered, f"no model is offered: {offered}")
+    refused = environment.command("edgebench", "serve", codes=(1, 2))
+    require("edgebench[serve]" in refused, refused)
+    print("  report, bundle, export, completion")
 
 
 def check_sdists(environment: Environment, folder: Path) -> None:
