@@ -183,7 +183,7 @@ def typed(terminal: int, keys: str, until: str) -> None:
     """Type keys, and wait until this is on the screen."""
     os.write(terminal, keys.encode())
     deadline_s, screen = time.monotonic() + 60, ""
-    while until not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen):
+    while until not in re.sub(r"\x07|\x1b\[[0-9;?]*[A-Za-z]", "", screen):
         left_s = max(0.0, deadline_s - time.monotonic())
         readable, _, _ = select.select([terminal], [], [], left_s)
         assert readable, f"{until!r} did not come: {screen!r}"
