@@ -144,7 +144,7 @@ def check_results(environment: Environment) -> None:
     folder = environment.folder
     environment.command("edgebench", "report", "last", "-o", "run.html")
     page = (folder / "run.html").read_text()
-    require(page.count("<svg") + page.count("<canvas") > 0, "the report has no picture")
+    require('class="chart"' in page, "the report has no picture")
     require(not re.search(r'(?:src|href)="https?://', page), "the report loads from elsewhere")
     environment.command("edgebench", "bundle", "last", "-o", "run.zip")
     elsewhere = str(folder / "empty-store")
@@ -158,7 +158,7 @@ def check_results(environment: Environment) -> None:
     offered = environment.command("edgebench", "completion", "--complete", "bench", "dig")
     require("digits_int8.onnx" in offered, f"no model is offered: {offered}")
     refused = environment.command("edgebench", "serve", codes=(1, 2))
-    require("edgebench[serve]" in refused, refused)
+    require("starlette" in refused, refused)
     print("  report, bundle, export, completion")
 
 
