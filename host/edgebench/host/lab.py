@@ -911,17 +911,17 @@ class Lab:
         port: int = 0,
         token: str | None = None,
     ) -> None:
-        """Serve a page over store and farm until Ctrl-C; no device is asked anything.
+        """Serve a live page of store and devices until Ctrl-C; no device is contacted.
 
         Args:
-            on_ready: Hears where the page is.
-            host: Address to listen at; any but this machine's loopback needs a token.
-            port: Port to listen at; 0: a free one.
-            token: Token of those who may look on; None: none on loopback, else a new one.
+            on_ready: Called with the page's address once it is listening.
+            host: Address to listen on; any address other than loopback needs a token.
+            port: Port to listen on; 0: a free one.
+            token: Token that every request needs; None: no token on loopback, else a new one.
 
         Raises:
-            UsageError: the extra `serve` is not installed, the token is too short, or nobody can
-                listen at that address.
+            UsageError: the extra `serve` is not installed, the token is too short, or the address
+                cannot be listened on.
         """
         from edgebench.host.campaign.newest import NewestCampaigns
         from edgebench.host.serve.overview import OverviewSources
