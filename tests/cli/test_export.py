@@ -21,9 +21,9 @@ INVALID = str(FIXTURES / "20261123-031049-420b03bc")
 
 def test_text_format_goes_to_standard_output(edgebench: Run) -> None:
     """A table cannot be piped into another program."""
-    said = edgebench("export", PLAIN, INVALID, PLAIN, "--format", "csv")
-    assert (said.code, said.err) == (0, "")
-    header, *rows = said.out.splitlines()
+    result = edgebench("export", PLAIN, INVALID, PLAIN, "--format", "csv")
+    assert (result.code, result.err) == (0, "")
+    header, *rows = result.out.splitlines()
     assert header.startswith("run_id,created_utc,")
     assert len(rows) == 2, "a run that is named twice is one row"
 
@@ -31,12 +31,12 @@ def test_text_format_goes_to_standard_output(edgebench: Run) -> None:
 def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> None:
     """The user names the format twice."""
     path = tmp_path / "runs.parquet"
-    said = edgebench("export", PLAIN, "-o", str(path))
-    assert (said.code, said.out) == (0, "")
-    assert said.err == f"1 run as parquet: {path}\n"
+    result = edgebench("export", PLAIN, "-o", str(path))
+    assert (result.code, result.out) == (0, "")
+    assert result.err == f"1 run as parquet: {path}\n"
     assert pd.read_parquet(path)["model"].tolist() == ["digits_int8.tflite"]
-    said = edgebench("export", PLAIN, "-o", str(tmp_path / "a"), "--format", "bmf", "--json")
-    assert json.loads(said.out) == {
+    result = edgebench("export", PLAIN, "-o", str(tmp_path / "a"), "--format", "bmf", "--json")
+    assert json.loads(result.out) == {
         "format": "bmf",
         "file": str(tmp_path / "a"),
         "run_ids": [Path(PLAIN).name],
@@ -44,7 +44,7 @@ def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         ((), "no format"),
         (("--format", "excel"), "unknown format 'excel'"),
@@ -54,19 +54,21 @@ def test_end_of_the_file_name_is_the_format(edgebench: Run, tmp_path: Path) -> N
         (("--format", "mlperf", "-o", "logs"), "LoadGen did not issue the queries"),
     ],
 )
-def test_what_makes_no_sense_is_refused(edgebench: Run, words: tuple[str, ...], told: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    edgebench: Run, words: tuple[str, ...], message: str
+) -> None:
     """A mistake ends in a traceback, or in a file that nobody wanted."""
-    said = edgebench("export", PLAIN, *words)
-    assert said.code == 2
-    assert told in said.err
+    result = edgebench("export", PLAIN, *words)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_file_that_cannot_be_written_is_an_error_of_one_line(edgebench: Run) -> None:
     """The user has to guess which file, and why."""
-    said = edgebench("export", PLAIN, "-o", "/nowhere/runs.csv")
-    assert said.code == 1
-    assert "file not writable: No such file or directory: /nowhere/runs.csv" in said.err
-    assert "edgebench export RUN" in said.err
+    result = edgebench("export", PLAIN, "-o", "/nowhere/runs.csv")
+    assert result.code == 1
+    assert "file not writable: No such file or directory: /nowhere/runs.csv" in result.err
+    assert "edgebench export RUN" in result.err
 
 
 def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_path: Path) -> None:
@@ -90,9 +92,9 @@ def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_
 
 def test_bench_refuses_an_unknown_end_before_it_measures(edgebench: Run, host: Host) -> None:
     """An hour is measured before the user learns that a name was wrong."""
-    said = edgebench("bench", "--quick", "--export", "runs.json")
-    assert said.code == 2
-    assert "several formats are JSON" in said.err
+    result = edgebench("bench", "--quick", "--export", "runs.json")
+    assert result.code == 2
+    assert "several formats are JSON" in result.err
     assert not host.lab.store.runs.exists()
 
 

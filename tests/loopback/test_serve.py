@@ -1,4 +1,4 @@
-"""The page of `edgebench serve` over a live virtual farm: what it shows, and to whom."""
+"""The page of `edgebench serve` over a simulated farm: its content and its access control."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ except urllib.error.HTTPError as exc:
 except urllib.error.URLError as exc:
     print(type(exc.reason).__name__)
 """
-"""Prints the status of an answer, or why there is none."""
+"""Script that prints the status of a response, or the kind of error."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 
 @pytest.fixture(scope="module")
 def host(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> Host:
-    """A host that is paired with it."""
+    """A host that is paired with the rack."""
     made = Host(tmp_path_factory.mktemp("host") / "h")
     made.lab.pair(agent.pairing_string())
     return made
@@ -83,7 +83,7 @@ def page(host: Host) -> Iterator[ServedPage]:
 
 
 def test_page_follows_a_campaign(host: Host, page: ServedPage, tmp_path: Path) -> None:
-    """Somebody looks at a farm that stands still, or at numbers without their uncertainty."""
+    """The page stands still during a campaign, or shows numbers without their uncertainty."""
     need_runtime("ai-edge-litert")
     file = tmp_path / "night.toml"
     file.write_text(CAMPAIGN)
@@ -119,16 +119,16 @@ def test_page_follows_a_campaign(host: Host, page: ServedPage, tmp_path: Path) -
         assert ("±" in run["number"] or "no interval" in run["number"]) is not (
             stored.verdict.is_refused
         )
-    said = page.get(f"/runs/{runs[0]['run_id']}")
-    assert said.status == 200
-    assert "SIMULATED device" in said.text
+    shown_run = page.get(f"/runs/{runs[0]['run_id']}")
+    assert shown_run.status == 200
+    assert "SIMULATED device" in shown_run.text
     report = page.get(f"/runs/{runs[0]['run_id']}/report")
     assert report.status == 200
     assert "sandbox allow-scripts" in report.headers["content-security-policy"]
 
 
-def test_whoever_measures_is_shown_until_the_command_ends(host: Host, page: ServedPage) -> None:
-    """A device is free that somebody measures on, or in use after whoever did was killed."""
+def test_a_device_is_shown_as_in_use_until_the_command_ends(host: Host, page: ServedPage) -> None:
+    """A device in use is shown as free, or stays in use after its command was killed."""
     file = LiveFile(host.lab.store, "bench")
     with EventReader(page) as reader:
         file.put(LiveDevice(device=RACK, at_utc="", state="measuring", phase=Phase.LOADING))
@@ -139,11 +139,11 @@ def test_whoever_measures_is_shown_until_the_command_ends(host: Host, page: Serv
         reader.until(lambda own: not own.sections["devices"][RACK]["used_by"])
 
 
-def test_many_look_on_and_all_hear_the_same(host: Host, page: ServedPage) -> None:
-    """The page is for one; or there is no end of those who fill the memory."""
+def test_subscribers_up_to_the_limit_all_get_the_same(host: Host, page: ServedPage) -> None:
+    """Only one browser is served; or there is no limit, and subscribers fill the memory."""
     file = LiveFile(host.lab.store, "bench")
 
-    async def hear(word: bytes, joined: asyncio.Semaphore) -> bool:
+    async def receive(word: bytes, joined: asyncio.Semaphore) -> bool:
         reader, writer = await asyncio.open_connection("127.0.0.1", page.port, limit=2**24)
         try:
             writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -157,20 +157,20 @@ def test_many_look_on_and_all_hear_the_same(host: Host, page: ServedPage) -> Non
         finally:
             writer.close()
 
-    async def all_hear(count: int, word: str) -> list[bool]:
+    async def all_receive(count: int, word: str) -> list[bool]:
         joined = asyncio.Semaphore(0)
-        tasks = [asyncio.create_task(hear(word.encode(), joined)) for _ in range(count)]
+        tasks = [asyncio.create_task(receive(word.encode(), joined)) for _ in range(count)]
         for _ in tasks:
             await joined.acquire()
         file.put(LiveDevice(device=RACK, at_utc="", state="measuring", model=word))
         return await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
-    assert sum(asyncio.run(all_hear(MAX_SUBSCRIBERS + 10, "a-model"))) == MAX_SUBSCRIBERS
+    assert sum(asyncio.run(all_receive(MAX_SUBSCRIBERS + 10, "a-model"))) == MAX_SUBSCRIBERS
     file.close()
 
 
-def test_nothing_of_the_page_leads_elsewhere(host: Host, page: ServedPage) -> None:
-    """A path of the address reaches a file; or another site reads the page, or is read into it."""
+def test_the_page_serves_no_other_file_and_no_other_site(host: Host, page: ServedPage) -> None:
+    """A path reaches a file of the host; or another site can read or embed the page."""
     (host.lab.store.root / "secret.txt").write_text("secret")
     for path in ("/runs/..", "/runs/%2e%2e%2fsecret.txt", "/secret.txt", "/live", "/static/app.js"):
         assert page.get(path).status == 404, path
@@ -187,8 +187,8 @@ def test_nothing_of_the_page_leads_elsewhere(host: Host, page: ServedPage) -> No
         assert "access-control-allow-origin" not in headers
 
 
-def test_with_a_token_nothing_is_answered_without_it(host: Host) -> None:
-    """Whoever reaches the port looks on."""
+def test_requests_without_the_token_are_refused(host: Host) -> None:
+    """Anybody who reaches the port can read the page."""
     with served(host, "--token", TOKEN) as page:
         assert page.url.endswith(f"?token={TOKEN}")
         wrong: tuple[dict[str, str], ...] = (
@@ -205,15 +205,15 @@ def test_with_a_token_nothing_is_answered_without_it(host: Host) -> None:
         cookie = entered.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
-        for brought in (
+        for given in (
             {"Cookie": cookie.partition(";")[0]},
             {"Authorization": f"Bearer {TOKEN}"},
         ):
-            assert page.get("/state.json", headers=brought).status == 200
+            assert page.get("/state.json", headers=given).status == 200
 
 
 def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> None:
-    """A model's name runs a script in the browser of whoever looks on; or the page has an error."""
+    """A model's name runs a script in the browser; or the page's own script has an error."""
     store = host.lab.store
     path = store_run(store, RUN_ID) / "run.json"
     document = json.loads(path.read_text())
@@ -240,7 +240,7 @@ def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> 
 
 
 def test_page_on_a_network_needs_its_token(host: Host) -> None:
-    """A machine beside the host reads who measures what; or the page on loopback."""
+    """Another machine on the network reads the page without the token, or one on loopback."""
     need_root()
     need_tool("ip")
 

@@ -1,4 +1,4 @@
-"""`edgebench serve` as a process, and somebody who reads its page without a browser."""
+"""`edgebench serve` as a process, and a reader of its page without a browser."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Rows = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Answered:
-    """An answer."""
+class PageResponse:
+    """A response of the page's server."""
 
     status: int
     headers: dict[str, str]
-    """By names in lower case."""
+    """Values by the name in lower case."""
     text: str
 
 
 @dataclass(frozen=True)
 class ServedPage:
-    """The page, and where it is."""
+    """A running server and the address of its page."""
 
     process: subprocess.Popen[str]
     url: str
@@ -39,22 +39,24 @@ class ServedPage:
 
     def get(
         self, path: str, method: str = "GET", headers: dict[str, str] | None = None
-    ) -> Answered:
-        """Ask for this path, without a token."""
+    ) -> PageResponse:
+        """Request a path, without a token."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=READ_TIMEOUT_S)
         try:
             connection.request(method, path, headers=headers or {})
-            answer = connection.getresponse()
-            names = {name.lower(): value for name, value in answer.getheaders()}
+            response = connection.getresponse()
+            names = {name.lower(): value for name, value in response.getheaders()}
             is_stream = names.get("content-type", "").startswith("text/event-stream")
-            return Answered(answer.status, names, "" if is_stream else answer.read().decode())
+            return PageResponse(
+                response.status, names, "" if is_stream else response.read().decode()
+            )
         finally:
             connection.close()
 
 
 @contextmanager
 def served(host: Host, *words: str, prefix: Sequence[str] = ()) -> Iterator[ServedPage]:
-    """The page of a host, ended by Ctrl-C, which is no failure."""
+    """Serve the page of a host for the block; Ctrl-C must end it with exit code 0."""
     process = host.popen("serve", "--port", "0", "--json", *words, prefix=prefix)
     try:
         assert process.stdout is not None
@@ -72,7 +74,7 @@ def served(host: Host, *words: str, prefix: Sequence[str] = ()) -> Iterator[Serv
 
 @dataclass
 class EventReader:
-    """Somebody who looks on: the rows of each section, as they are told."""
+    """Subscriber to the page's events; keeps the current rows of each section."""
 
     page: ServedPage
     sections: dict[str, Rows] = field(default_factory=dict)
@@ -95,9 +97,9 @@ class EventReader:
         self._stream.close()
         self._connection.close()
 
-    def until(self, is_enough: Callable[[EventReader], bool]) -> None:
-        """Take messages until there are enough."""
-        while not self.messages or not is_enough(self):
+    def until(self, is_met: Callable[[EventReader], bool]) -> None:
+        """Read messages until the condition holds."""
+        while not self.messages or not is_met(self):
             self._take()
 
     def _take(self) -> None:
@@ -117,5 +119,5 @@ class EventReader:
                     known[key] = row
 
     def rows(self, section: str) -> list[dict[str, Any]]:
-        """Rows of a section as they are now."""
+        """Current rows of a section."""
         return list(self.sections.get(section, {}).values())

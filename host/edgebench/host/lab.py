@@ -23,7 +23,7 @@ from edgebench.host.bench.finish import Finish, FinishingProcess, finish
 from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
-from edgebench.host.bench.live import told_live
+from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.plan import run_all
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
@@ -611,7 +611,7 @@ class Lab:
                 watcher.unmetered(target.device.name)
         with (
             index.kept_open(self.store),
-            told_live(self.store, "bench", watcher) as told,
+            publish_status(self.store, "bench", watcher) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
             measure_on = partial(
@@ -622,7 +622,7 @@ class Lab:
             runs = measure_targets(
                 targets,
                 measure_on,
-                told,
+                publisher,
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )
@@ -713,8 +713,8 @@ class Lab:
             DeviceNotOffered: it names one that no lab host offers.
             LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
-        told = watcher or Watcher()
-        farm, _ = self._merged_farm(told)
+        watcher = watcher or Watcher()
+        farm, _ = self._merged_farm(watcher)
         offered: list[KnownDevice] = []
         if cluster is not None:
             offered, farm = self._offered(cluster)
@@ -730,7 +730,7 @@ class Lab:
                             shlex.quote(name),
                         )
                 return names
-            return [device.name for device in self._healthy([word], farm, told)]
+            return [device.name for device in self._healthy([word], farm, watcher)]
 
         path = Path(file)
         plan = new_plan(load_spec(path), path, choose)
@@ -882,13 +882,14 @@ class Lab:
                 connect=partial(open_known, self._files, state=self._agent_state),
                 outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
             )
-        own_id = campaign.plan.id
-        with told_live(self.store, "campaign", watcher or QuietWatcher(), own_id) as told:
+
+        watcher = watcher or QuietWatcher()
+        with publish_status(self.store, "campaign", watcher, campaign.plan.id) as publisher:
             make_runs(
                 campaign.journal,
                 self.store,
                 lanes,
-                watcher=told,
+                watcher=publisher,
                 cancellation=cancellation or Cancellation(),
                 parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
             )
@@ -910,17 +911,17 @@ class Lab:
         port: int = 0,
         token: str | None = None,
     ) -> None:
-        """Serve a page over store and farm until Ctrl-C; no device is asked anything.
+        """Serve a live page of store and devices until Ctrl-C; no device is contacted.
 
         Args:
-            on_ready: Hears where the page is.
-            host: Address to listen at; any but this machine's loopback needs a token.
-            port: Port to listen at; 0: a free one.
-            token: Token of those who may look on; None: none on loopback, else a new one.
+            on_ready: Called with the page's address once it is listening.
+            host: Address to listen on; any address other than loopback needs a token.
+            port: Port to listen on; 0: a free one.
+            token: Token that every request needs; None: no token on loopback, else a new one.
 
         Raises:
-            UsageError: the extra `serve` is not installed, the token is too short, or nobody can
-                listen at that address.
+            UsageError: the extra `serve` is not installed, the token is too short, or the address
+                cannot be listened on.
         """
         from edgebench.host.campaign.newest import NewestCampaigns
         from edgebench.host.serve.overview import OverviewSources
@@ -975,7 +976,7 @@ class Lab:
         farm, _ = self._merged_farm(watcher)
         targets = list(map(DeviceTarget, select(_listed(on), self._files.devices(), farm)))
         with (
-            told_live(self.store, "collect", watcher or Watcher()) as told,
+            publish_status(self.store, "collect", watcher or Watcher()) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
             made = other.finish if other else finish
@@ -990,7 +991,7 @@ class Lab:
             runs = measure_targets(
                 targets,
                 fetch,
-                told,
+                publisher,
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )

@@ -1,4 +1,4 @@
-"""Progress of a measurement in a notebook, in one place of the page; elsewhere as lines.
+"""Progress of measurements in a notebook, updated in place; outside a notebook, printed as lines.
 
 lab.bench("model.tflite", watcher=NotebookProgress())
 """
@@ -29,21 +29,21 @@ from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.text import printable
 
 MAX_LINES = 50
-"""Newest lines of finished runs that stay on the page."""
+"""Number of lines that stay on the page, the newest ones."""
 
 
 class NotebookProgress(Watcher):
-    """Shows how measurements go; a failure is raised, as without a watcher."""
+    """Shows the progress of measurements; failures are raised, as without a watcher."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._page = _notebook_page()
         self._now: dict[str, str] = {}
-        """What each device does now."""
+        """Current activity of each device."""
         self._lines: list[str] = []
 
     def of(self, device: str, device_count: int) -> Watcher:
-        """The part of one device, which is told by a thread of its own."""
+        """The watcher of one device, which is called from a thread of its own."""
         del device_count
         return _DeviceProgress(self, device)
 
@@ -71,20 +71,20 @@ class NotebookProgress(Watcher):
                 print(printable(line), file=sys.stderr)
             self._draw()
 
-    def set(self, device: str, doing: str) -> None:
-        """What a device does now; nothing: it is done."""
+    def set(self, device: str, activity: str) -> None:
+        """Set the current activity of a device; an empty text: none."""
         with self._lock:
-            self._now[device] = printable(doing)
+            self._now[device] = printable(activity)
             self._draw()
 
     def _draw(self) -> None:
         if self._page is not None:
-            doing = [f"{printable(name)}: {now}" for name, now in self._now.items() if now]
-            self._page.show([*self._lines, *doing])
+            current = [f"{printable(name)}: {now}" for name, now in self._now.items() if now]
+            self._page.show([*self._lines, *current])
 
 
 class _DeviceProgress(Watcher):
-    """Passes on what happens on one device."""
+    """Reports the progress of one device."""
 
     def __init__(self, whole: NotebookProgress, device: str) -> None:
         self._whole = whole
@@ -100,7 +100,7 @@ class _DeviceProgress(Watcher):
         self._whole.set(self._device, self._title)
 
     def progress(self, progress: Progress) -> None:
-        """The run entered a phase, or is so far in it."""
+        """The run entered a phase, or progressed within it."""
         self._phase = progress.phase.value.replace("_", " ")
         if progress.reached is not None:
             self._phase += f", {progress.reached.done} of {progress.reached.total}"
@@ -118,7 +118,7 @@ class _DeviceProgress(Watcher):
         self._whole.set(self._device, f"{self._title}: {', '.join(shown)}")
 
     def pushed(self, done: int, total: int) -> None:
-        """A part of the model is on the device."""
+        """A part of the model was sent to the device."""
         of = f"{format_bytes(done)} of {format_bytes(total)}"
         self._whole.set(self._device, f"{self._title}: sending {of}")
 
@@ -128,21 +128,21 @@ class _DeviceProgress(Watcher):
         self._whole.set(self._device, f"waiting for up to {limit}: {refusal}")
 
     def paused(self, error: EdgebenchError, limit_s: float) -> None:
-        """Say what the device is waited for."""
+        """Say why the device cannot be measured yet, and how long it is waited for."""
         limit = format_duration(limit_s)
         self._whole.set(self._device, f"waiting for up to {limit}: {error}")
 
     def collected(self, run: Run) -> None:
         """A run that an earlier command had left on the device was stored."""
-        self._whole.say(f"note: {self._device}: run {run.run_id} of earlier is stored now")
+        self._whole.say(f"note: {self._device}: the earlier run {run.run_id} is now stored")
 
     def lost(self, run: IncompleteRun) -> None:
         """A run that was started earlier is not on its device any more."""
-        self._whole.say(f"warning: {self._device}: run {run.run_id} of earlier is lost")
+        self._whole.say(f"warning: {self._device}: the earlier run {run.run_id} is lost")
 
     def doubted(self, run_id: str, error: EdgebenchError) -> None:
         """A run that had finished earlier cannot be stored; it stays on the device."""
-        self._whole.say(f"warning: {self._device}: run {run_id} stays there: {error}")
+        self._whole.say(f"warning: {self._device}: run {run_id} stays on the device: {error}")
 
     def finished(self, run: Run) -> None:
         """A run is stored."""
@@ -157,7 +157,7 @@ class _DeviceProgress(Watcher):
 
 
 class _Page:
-    """A place on the page of a notebook whose content is replaced."""
+    """Output area of a notebook whose content can be replaced."""
 
     def __init__(self, display: Any) -> None:
         self._module = display
@@ -169,10 +169,10 @@ class _Page:
 
 
 def _notebook_page() -> _Page | None:
-    """A place on the page, in a notebook; it has imported IPython already."""
+    """Output area of the running notebook, which has already imported IPython; else None."""
     if (ipython := sys.modules.get("IPython")) is None:
         return None
     shell = ipython.get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):  # a terminal cannot replace what it shows
+    if shell is None or not hasattr(shell, "kernel"):  # IPython in a terminal has no such area
         return None
     return _Page(import_module("IPython.display"))

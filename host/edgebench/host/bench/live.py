@@ -1,4 +1,4 @@
-"""The watcher that tells those who look on, in a file of the store, how devices are."""
+"""Watcher that publishes the live status of devices in a file of the store."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ _NO_PHASE: dict[str, Any] = {
     "freq_hz": None,
     "power": (),
 }
-"""What is not known of a device between two runs."""
+"""Fields that are cleared between two runs."""
 
 POWER_S = 1.0
-"""Interval at which the power of a meter is told."""
+"""Interval at which the power of a meter is published."""
 
 
 @contextmanager
-def told_live(
+def publish_status(
     store: Store, command: str, watcher: Watcher, campaign: str | None = None
 ) -> Iterator[Watcher]:
-    """A watcher that passes everything on, and tells in the store's live files how devices are.
+    """Publish the status of devices while the block runs.
 
     Args:
-        store: Store of the runs.
+        store: Store of the runs, which also has the live files.
         command: Name of the command.
-        watcher: Is told everything.
-        campaign: Id of the campaign whose runs are made.
+        watcher: Receives every event.
+        campaign: Id of the campaign that the runs belong to.
+
+    Yields:
+        The watcher to measure with: it publishes each event, and forwards it to `watcher`.
     """
     file = LiveFile(store, command, campaign)
     try:
@@ -56,7 +59,7 @@ def told_live(
 
 
 class LiveWatcher(ForwardingWatcher):
-    """Hears of all devices."""
+    """Publishes the status of all devices of a command."""
 
     def __init__(self, watcher: Watcher, file: LiveFile) -> None:
         super().__init__(watcher)
@@ -64,20 +67,20 @@ class LiveWatcher(ForwardingWatcher):
         self._devices: dict[str, LiveDeviceWatcher] = {}
 
     def of(self, device: str, device_count: int) -> Watcher:
-        """Whoever watches this device."""
+        """The watcher of one device."""
         watcher = self._watcher.of(device, device_count)
         self._devices[device] = LiveDeviceWatcher(watcher, self._file, device)
         return self._devices[device]
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """Nothing more is measured on a device."""
+        """A device is given up: nothing more is measured on it."""
         if device in self._devices:
             self._devices[device].given_up(error)
         self._watcher.device_failed(device, error)
 
 
 class LiveDeviceWatcher(ForwardingWatcher):
-    """Hears of one device, by whatever thread."""
+    """Publishes the status of one device; safe to call from any thread."""
 
     def __init__(self, watcher: Watcher, file: LiveFile, device: str) -> None:
         super().__init__(watcher)
@@ -85,9 +88,10 @@ class LiveDeviceWatcher(ForwardingWatcher):
         self._lock = threading.Lock()
         self._state = LiveDevice(device=one_line(device, MAX_TEXT), at_utc="", state="between_runs")
         self._session: MeterSession | None = None
-        """Meter that records beside the run in progress."""
+        """Recording of the meter during the run in progress."""
         self._begun_s: float | None = None
-        self._took_s: list[float] = []
+        self._durations_s: list[float] = []
+        """Durations of the runs that have ended."""
 
     def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Another command measures on the device."""
@@ -103,8 +107,8 @@ class LiveDeviceWatcher(ForwardingWatcher):
         """A run begins."""
         self._begun_s = time.monotonic()
         left_s = None
-        if self._took_s:
-            left_s = statistics.median(self._took_s) * max(1, place.count - place.number + 1)
+        if self._durations_s:
+            left_s = statistics.median(self._durations_s) * max(1, place.count - place.number + 1)
         self._put(
             state="measuring",
             reason="",
@@ -121,31 +125,31 @@ class LiveDeviceWatcher(ForwardingWatcher):
         self._watcher.run(device, model, runtime, place)
 
     def metered(self, session: MeterSession) -> None:
-        """A meter records: its power is told once a second, until the run ends."""
+        """A meter records: its power is published once a second until the run ends."""
         self._session = session
-        threading.Thread(target=self._tell_power, args=(session,), daemon=True).start()
+        threading.Thread(target=self._publish_power, args=(session,), daemon=True).start()
         self._watcher.metered(session)
 
     def fetching(self, device: str, run_id: str) -> None:
-        """A run of an earlier command is stored, or followed to its end first."""
+        """A run of an earlier command is fetched, after its end if it is still in progress."""
         self._begun_s = None
         begun: dict[str, Any] = {"run_begun_utc": utc_now(), "runs_left_s": None}
         self._put(state="measuring", reason="", run_id=run_id, **begun, **_NO_PHASE)
         self._watcher.fetching(device, run_id)
 
     def notice(self, notice: Progress | Telemetry) -> None:
-        """Whatever the device says while a run goes on."""
-        self._hear(notice)
+        """The device sent a notice during a run."""
+        self._update(notice)
         self._watcher.notice(notice)
 
     def progress(self, progress: Progress) -> None:
         """The run entered a phase."""
-        self._hear(progress)
+        self._update(progress)
         self._watcher.progress(progress)
 
     def telemetry(self, telemetry: Telemetry) -> None:
-        """How the device is."""
-        self._hear(telemetry)
+        """The device sent its temperature and clock."""
+        self._update(telemetry)
         self._watcher.telemetry(telemetry)
 
     def finished(self, run: Run) -> None:
@@ -165,10 +169,10 @@ class LiveDeviceWatcher(ForwardingWatcher):
         self._watcher.failed(model, runtime, error)
 
     def given_up(self, error: EdgebenchError) -> None:
-        """Nothing more is measured."""
+        """The device is given up."""
         self._put(state="failed", reason=one_line(error, MAX_TEXT), **_NO_PHASE)
 
-    def _tell_power(self, session: MeterSession) -> None:
+    def _publish_power(self, session: MeterSession) -> None:
         while self._session is session and session.trouble is None:
             if power := newest_power(session):
                 self._put(session, power=power)
@@ -176,11 +180,11 @@ class LiveDeviceWatcher(ForwardingWatcher):
 
     def _ended(self, run: Run) -> None:
         if self._begun_s is not None:
-            self._took_s.append(time.monotonic() - self._begun_s)
+            self._durations_s.append(time.monotonic() - self._begun_s)
         count = self._state.stored_count + 1
         self._put(state="between_runs", run_id=run.run_id, stored_count=count, **_NO_PHASE)
 
-    def _hear(self, notice: Progress | Telemetry) -> None:
+    def _update(self, notice: Progress | Telemetry) -> None:
         if isinstance(notice, Telemetry):
             self._put(run_id=notice.run_id, temp_c=notice.temp_c, freq_hz=notice.freq_hz)
         elif notice.reached is not None and notice.phase is self._state.phase:
@@ -195,7 +199,7 @@ class LiveDeviceWatcher(ForwardingWatcher):
             )
 
     def _put(self, of: MeterSession | None = None, **changes: Any) -> None:
-        """Tell changes; those of a session only while its run goes on."""
+        """Publish changes; those from a meter's session `of` only while its run is in progress."""
         with self._lock:
             if of is not None and of is not self._session:
                 return

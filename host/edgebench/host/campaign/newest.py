@@ -1,4 +1,4 @@
-"""The newest campaigns of a store, for somebody who looks again and again."""
+"""Progress of the newest campaigns of a store, cached for repeated reads."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ MAX_CAMPAIGNS = 20
 
 
 class NewestCampaigns:
-    """Reads a campaign again only if it runs, or its journal has changed."""
+    """Reads a campaign again only if it is running or its journal has changed."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._campaigns: dict[str, Campaign] = {}
         self._known: dict[str, tuple[object, CampaignProgress]] = {}
-        """Stamp of the journal, and what was read then, of campaigns that do not run."""
+        """Journal's stamp and progress of each campaign that is not running, by its id."""
 
     def read(self) -> list[CampaignProgress]:
-        """The campaigns, newest first; those that cannot be read are none.
+        """Progress of the newest campaigns, newest first; unreadable ones are left out.
 
         Raises:
             StoreError: the store cannot be read.
@@ -60,7 +60,7 @@ class NewestCampaigns:
 
 
 def _stamp(journal: Journal) -> tuple[int, int] | None:
-    """None where there is no journal yet."""
+    """Time and size of a journal; None where there is none yet."""
     try:
         facts = journal.path.stat()
     except OSError:

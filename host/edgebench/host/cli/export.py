@@ -19,13 +19,13 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("export", "Write stored runs in the format of another tool.")
     made.epilog = (
-        "An invalid run is written without numbers, with the reason. Formats and the ends of file "
-        "names that mean them: docs/export.md."
+        "An invalid run is written without numbers, with the reason. Formats and their file name "
+        "suffixes: docs/export.md."
     )
     ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
     made.add_argument("runs", nargs="+", metavar="RUN", help=ids)
     formats = "csv, parquet, perfetto, chrome, bmf, github-smaller, github-bigger, junit, "
-    formats += "markdown, openmetrics or mlperf (default: by the end of FILE)"
+    formats += "markdown, openmetrics or mlperf (default: by the suffix of FILE)"
     made.add_argument("--format", metavar="F", help=formats)
     output = "file to write, or directory for mlperf (default: standard output)"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Export the runs; what was written where is told on stderr, or as JSON."""
+    """Export the runs; report the file on stderr, or as JSON on stdout."""
     from edgebench.host.export.exported import find_exported
     from edgebench.host.export.files import export_runs
     from edgebench.host.store.layout import Store
@@ -57,21 +57,21 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def _format(options: argparse.Namespace) -> ExportFormat:
-    """The format that was named, or that the end of the file's name means."""
+    """The format of --format, or else the one that the suffix of the file name selects."""
     from edgebench.host.export.registry import ExportKind, format_of_file, named_format
     from edgebench.protocol.errors import UsageError
 
     if options.format is None and options.output is None:
-        raise UsageError("no format: give --format F, or -o FILE with a known end")
+        raise UsageError("no format: give --format F, or -o FILE with a known suffix")
     if options.format is None:
         return format_of_file(options.output.name)
     form = named_format(options.format)
     if options.output is not None:
         return form
     if options.json:
-        raise UsageError("--json tells which file was written: it needs -o FILE")
+        raise UsageError("--json reports the file that was written: it needs -o FILE")
     if form.kind is ExportKind.DIRECTORY:
-        raise UsageError(f"{form.name} makes a directory: it needs -o DIRECTORY")
+        raise UsageError(f"{form.name} writes a directory: it needs -o DIRECTORY")
     if form.kind is ExportKind.BYTES and sys.stdout.isatty():
-        raise UsageError(f"{form.name} is no text for a terminal: it needs -o FILE")
+        raise UsageError(f"{form.name} is a binary format: it needs -o FILE")
     return form

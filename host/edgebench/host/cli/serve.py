@@ -17,13 +17,14 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser(
         "serve",
-        "Show devices, campaigns and runs on a page that changes as they are measured, until "
-        "Ctrl-C. It reads files only, and asks no device anything.",
+        "Show devices, campaigns and runs on a live web page until Ctrl-C. It only reads files, "
+        "and never contacts a device.",
     )
-    where = "address to listen at (default: 127.0.0.1); any that others reach needs a token"
+    where = "address to listen on (default: 127.0.0.1); any address other than loopback needs a "
+    where += "token"
     made.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=where)
     made.add_argument("--port", type=int, default=7750, help="port (default: 7750); 0: a free one")
-    token = "token of those who may look on (default: none on loopback, else a new one)"
+    token = "token that every request needs (default: none on loopback, else a new one)"
     made.add_argument("--token", help=token)
     add_store(made)
     add_json(made)
@@ -31,13 +32,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Serve the page; Ctrl-C is the end of it."""
+    """Serve the page until Ctrl-C."""
     from edgebench.host.lab import Lab
 
     def ready(address: PageAddress) -> None:
         if options.json:
-            told = {"url": address.url, "port": address.port, "token": address.token}
-            print(json.dumps(told), flush=True)
+            document = {"url": address.url, "port": address.port, "token": address.token}
+            print(json.dumps(document), flush=True)
         else:
             print(f"open {address.url}; Ctrl-C ends it", flush=True)
 

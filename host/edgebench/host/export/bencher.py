@@ -1,7 +1,7 @@
 """Bencher Metric Format: benchmark → measure → value with lower_value and upper_value.
 
-The format has no place for a verdict: a benchmark that is not valid has it in its name, and is
-another one to Bencher. An invalid one is left out.
+The format has no field for a verdict. So the name of a suspect benchmark includes its label, which
+makes it a separate benchmark to Bencher; an invalid one is left out.
 
 Source: https://bencher.dev/docs/reference/bencher-metric-format
 """
@@ -21,13 +21,13 @@ from edgebench.host.export.exported import (
 )
 
 _BUILT_IN = {"latency_ns.p50": "latency", "throughput_per_s": "throughput"}
-"""Measures that every project of Bencher has, in nanoseconds and per second."""
+"""Names of Bencher's default measures, in nanoseconds and per second."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write a benchmark for each set."""
     sets = sets_of(runs)
-    made = {
+    benchmarks = {
         name: {
             _BUILT_IN.get(number.metric.path, number.metric.path): _metric(number)
             for number in set_numbers(one)
@@ -35,7 +35,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         for name, one in zip(benchmark_names(sets), sets, strict=True)
         if not one.verdict.is_refused
     }
-    out.write((json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode())
+    out.write((json.dumps(benchmarks, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _metric(number: ExportedNumber) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Chrome's trace events as JSON, which chrome://tracing, Perfetto and Speedscope read.
 
-The same content as in Perfetto's own format. Times are microseconds, with three decimals.
+The content is that of the Perfetto export. Times are microseconds with three decimals.
 
 Source: Trace Event Format, Google, 2016: JSON object format; complete events (X), counters (C) and
 metadata (M)
@@ -19,11 +19,11 @@ from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.run_trace import CounterTrack, RunTrace, SliceGroup, run_trace_of
 
 _CHUNK_EVENTS = 10_000
-"""Events that are put into words at a time."""
+"""Number of events that are encoded at a time."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the runs side by side, each as a process from its own beginning."""
+    """Write each run as a process with its own time zero."""
     out.write(b'{"displayTimeUnit":"ms","otherData":')
     out.write(json.dumps({"runs": [one.run.run_id for one in runs]}).encode())
     out.write(b',"traceEvents":[')
@@ -70,7 +70,7 @@ def _counter(counter: CounterTrack, pid: int) -> Iterator[str]:
 
 
 def _pairs(first: NDArray[Any], second: NDArray[Any]) -> Iterator[tuple[Any, Any]]:
-    """Elements of two columns as Python's numbers, of which only a part is there at a time."""
+    """Elements of two columns as Python numbers, converted a chunk at a time to bound memory."""
     for row in range(0, len(first), _CHUNK_EVENTS):
         rows = slice(row, row + _CHUNK_EVENTS)
         yield from zip(first[rows].tolist(), second[rows].tolist(), strict=True)

@@ -1,7 +1,7 @@
-"""Columns of the table formats: one row a run, the same columns in CSV and Parquet.
+"""Columns of the table formats: one row per run, the same columns in CSV and Parquet.
 
-Names are those of run.json, and end in the unit where a quantity has one. A column is never
-renamed; docs/export.md lists them, and a test compares.
+Names are those of run.json, and end in the unit if the quantity has one. A column is never
+renamed; docs/export.md lists all columns, and a test compares the two lists.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from edgebench.protocol.text import printable
 
 Fact = str | int | float | bool | None
 LOWER, UPPER = ".lower_95", ".upper_95"
-"""Ends of the names of the bounds of a 95 % interval."""
+"""Suffixes of the columns with the bounds of a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportColumn:
-    """A fact of a run, beside its numbers."""
+    """Column with a fact about the run, rather than a measured number."""
 
     name: str
     kind: type[str] | type[int] | type[float] | type[bool]
@@ -69,7 +69,7 @@ FACT_COLUMNS = (
 
 
 def fact_cells(one: ExportedRun) -> dict[str, Fact]:
-    """The facts of a run by their columns; of a text, only line feeds are left as they are."""
+    """Facts of a run by column; control characters other than line feeds are replaced."""
     return {column.name: _shown(column.cell(one)) for column in FACT_COLUMNS}
 
 
@@ -78,14 +78,14 @@ def _shown(cell: Fact) -> Fact:
 
 
 def has_interval(metric: Metric) -> bool:
-    """Whether a run can know a 95 % interval of this metric."""
+    """Whether a run can have a 95 % interval of this metric."""
     span, _, name = metric.path.partition(".")
     is_latency = span in LATENCY_SPANS and name in ("mean", *PERCENTILES)
     return is_latency or metric.budget is not None or metric.path == "accuracy.value"
 
 
 def number_columns() -> Iterator[str]:
-    """Names of the columns of the numbers, in their order."""
+    """Names of the columns with numbers, in order."""
     for metric in METRICS.values():
         yield metric.path
         if has_interval(metric):
@@ -94,7 +94,7 @@ def number_columns() -> Iterator[str]:
 
 
 def number_cells(one: ExportedRun) -> dict[str, float]:
-    """The numbers of a run by their columns; what was not measured is not there."""
+    """Numbers of a run by column; a metric that was not measured is left out."""
     cells: dict[str, float] = {}
     for number in run_numbers(one.run):
         path = number.metric.path

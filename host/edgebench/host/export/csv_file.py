@@ -1,8 +1,9 @@
-"""CSV: one row a run, with a stable header; RFC 4180, UTF-8.
+"""CSV: one row per run, with a stable header; RFC 4180, UTF-8.
 
-The name of a model or a note may come from anybody, so what a spreadsheet would take for a formula
-gets an apostrophe in front. So does one after blanks, which some programs drop, and one after a
-semicolon or a line feed: where the comma is the decimal mark, a cell ends there.
+Names of models and notes are untrusted text, so a cell that a spreadsheet would run as a formula is
+prefixed with an apostrophe. Leading blanks do not protect it, as some programs drop them. Neither
+does a position behind a semicolon or a line feed: where the comma is the decimal mark, the cell
+ends there.
 
 Source: OWASP, CSV Injection.
 """
@@ -25,7 +26,7 @@ from edgebench.host.export.columns import (
 from edgebench.host.export.exported import ExportedRun
 
 _FORMULA = re.compile(r"(^|[;\n])(?=\s*[=+\-@＝＋－＠])")
-"""Place where a formula would begin."""
+"""Position at which a formula would start."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -42,7 +43,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _harmless(cell: Fact) -> Fact:
-    """The cell as no program computes it.
+    """The cell, escaped so that no spreadsheet runs it as a formula.
 
     >>> _harmless("=1+1"), _harmless(" @sum"), _harmless("a;-1"), _harmless("a-b"), _harmless(-1.5)
     ("'=1+1", "' @sum", "a;'-1", 'a-b', -1.5)

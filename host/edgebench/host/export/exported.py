@@ -1,7 +1,7 @@
-"""What every format says of a run or a set: its names, its verdict, and the numbers it may have.
+"""Content that all formats share: names, verdict and numbers of a run or a set.
 
-An invalid run has no numbers here, so that no format can print one. Names and sentences are
-printable text; each format escapes what its own syntax would obey.
+An invalid run has no numbers here, so that no format can write one. Names and sentences are
+printable text; each format escapes the characters that are special in its own syntax.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ CHIEF = (
     *("cold_start_ns.load", "cold_start_ns.first_inference", "memory_bytes.peak_rss"),
     *("accuracy.value", GROSS_ENERGY, BY_SHORT_NAME["net_energy_j"].path, "energy.power_w_mean"),
 )
-"""Metrics for those who keep a series of each: the others are in the table formats."""
+"""Metrics in the formats that keep a time series per metric; the table formats have all metrics."""
 
 MAX_PART_CHARS = 150
-"""Length of a model's or a device's name in that of a benchmark: Bencher takes 1024 characters."""
+"""Limit on each part of a benchmark's name: Bencher takes 1024 characters in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ class ExportedNumber:
     metric: Metric
     value: float
     interval: Bounds | None
-    """95 % interval; None where nobody knows one."""
+    """95 % interval; None if there is none."""
 
 
 def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
-    """The runs that the names mean, each once, in their order.
+    """The runs that the names refer to, in order, each once.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -66,7 +66,7 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
 
 
 def run_numbers(run: Run) -> list[ExportedNumber]:
-    """The numbers of a run; none of an invalid one, and no tail that too few queries bound."""
+    """Numbers of a run: none if it is invalid, and no percentile that too few queries bound."""
     if run.verdict.is_refused:
         return []
     return [
@@ -77,9 +77,9 @@ def run_numbers(run: Run) -> list[ExportedNumber]:
 
 
 def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumber]:
-    """The numbers of a set with the interval between its runs; none of an invalid one.
+    """Numbers of a set with the interval between its runs: none if the set is invalid.
 
-    A run on its own has the intervals within it.
+    A single run has the intervals within the run.
     """
     if one.verdict.is_refused:
         return []
@@ -97,23 +97,23 @@ def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumbe
 
 
 def _finite(interval: Bounds | None) -> Bounds | None:
-    """The interval, if it has two ends: JSON has no word for infinity, and not for NaN either."""
+    """The interval if both bounds are finite, else None: JSON has neither infinity nor NaN."""
     return interval if interval is not None and all(map(math.isfinite, interval)) else None
 
 
 def label(verdict: Verdict, run: Run) -> str:
-    """The verdict in words, and what of the run was no real device or no real power."""
-    return ", ".join([verdict.label, *_unreal(run)])
+    """The verdict in words, and whether device or power were simulated, emulated or synthetic."""
+    return ", ".join([verdict.label, *_synthetic_parts(run)])
 
 
 def mark(one: RunSet) -> str:
-    """What stands behind a name where a file keeps nothing else of a run; empty for valid ones."""
+    """Label appended to the name of a benchmark; empty for a valid set on a real device."""
     state = one.verdict.state
-    marks = [*([] if state is State.VALID else [state.value]), *_unreal(one.first)]
+    marks = [*([] if state is State.VALID else [state.value]), *_synthetic_parts(one.first)]
     return f" [{', '.join(marks)}]" if marks else ""
 
 
-def _unreal(run: Run) -> list[str]:
+def _synthetic_parts(run: Run) -> list[str]:
     energy = run.metrics.energy
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
     kinds = {
@@ -130,16 +130,16 @@ def reasons(verdict: Verdict) -> list[str]:
 
 
 def _shorten(text: str) -> str:
-    """Part of a name as printable text, at most `MAX_PART_CHARS` of it."""
+    """Part of a name as printable text of at most `MAX_PART_CHARS` characters."""
     shown = printable(text)
     return shown if len(shown) <= MAX_PART_CHARS else f"{shown[: MAX_PART_CHARS - 1]}…"
 
 
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
-    """A name for each set that is the same whenever the same thing is measured again.
+    """Name of each set, which is the same whenever the same benchmark is measured again.
 
-    Sets that have the same one are numbered. What is not valid has a name of its own, so that no
-    series of valid numbers continues with it.
+    Sets with equal names are numbered. A suspect or simulated set has its label in the name, so
+    that it never continues a series of valid numbers.
     """
     names: list[str] = []
     counts: dict[str, int] = {}
@@ -156,6 +156,6 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
 
 
 def sets_of(runs: Sequence[ExportedRun]) -> list[RunSet]:
-    """The sets that the exported runs make; a single run of a set stands for itself."""
+    """Exported runs grouped into sets; a single exported run of a set is treated as a lone run."""
     sets = find_sets(one.run for one in runs)
     return [alone(one.first) if len(one.runs) == 1 else one for one in sets]

@@ -1,4 +1,4 @@
-"""Writes runs into a file or a directory: the whole of it, or nothing."""
+"""Writes an export to a file or a directory atomically: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from edgebench.protocol.errors import FileNotWritten
 
 
 def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> None:
-    """Write runs in a format; a file that was there is replaced when the new one is whole.
+    """Write runs in a format; an existing file is replaced once the new one is complete.
 
     Args:
         runs: The runs, in the order in which they are written.
         form: The format.
-        path: A file; for MLPerf's logs a directory, which may exist.
+        path: File to write; for MLPerf's logs a directory, which may exist.
 
     Raises:
         FileNotWritten: the file cannot be written.
         RunDamaged: a file of a run is not readable.
-        NoLoadgenLog: MLPerf's logs are wanted, and a run has none.
+        NoLoadgenLog: MLPerf's logs were requested, and a run has none.
     """
-    # As long as the longest name may be, and of this process: another one may write the same file.
+    # Not derived from the file's name, which may already have the maximum length; the process id
+    # keeps two exports into the same file apart.
     part = path.with_name(f".edgebench-export-{os.getpid()}.part")
     is_special = path.exists() and not path.is_file()  # a pipe, or /dev/stdout
     try:
@@ -37,7 +38,7 @@ def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> 
                 with path.open("wb") as out:
                     form.load()(runs, out)
                 return
-            with part.open("xb") as out:  # never through a link that somebody else put there
+            with part.open("xb") as out:  # "x" never follows a link planted by another user
                 form.load()(runs, out)
             part.replace(path)
         finally:

@@ -1,7 +1,7 @@
 """JSON of github-action-benchmark: a list of name, unit, value, range and extra.
 
-The action takes metrics of one direction a file, so there are two formats. What is not valid has
-its verdict in its name and in `extra`; an invalid set is left out.
+The action takes metrics of one direction per file, so there are two formats. A suspect set has its
+label in the name and its verdict in `extra`; an invalid set is left out.
 
 Source: github.com/benchmark-action/github-action-benchmark, src/extract.ts (BenchmarkResult)
 """
@@ -37,24 +37,24 @@ def write_bigger(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 def _write(runs: Sequence[ExportedRun], out: BinaryIO, better: Better) -> None:
     sets = sets_of(runs)
-    made = [
+    entries = [
         _entry(name, one, number)
         for name, one in zip(benchmark_names(sets), sets, strict=True)
         for number in set_numbers(one)
         if number.metric.better is better
     ]
-    out.write((json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode())
+    out.write((json.dumps(entries, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _entry(name: str, one: RunSet, number: ExportedNumber) -> dict[str, str | float]:
     metric, interval = number.metric, number.interval
-    said = "no interval" if interval is None else f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
+    bounds = "no interval" if interval is None else f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
     lines = [f"verdict: {label(one.verdict, one.first)}", *reasons(one.verdict)]
     lines.append(f"runs: {', '.join(one.run_ids)}")
     return {
         "name": f"{name}: {metric.path}",
         "unit": metric.quantity.value or "1",
         "value": number.value,
-        "range": said,
+        "range": bounds,
         "extra": "\n".join(lines),
     }

@@ -1,8 +1,8 @@
-"""JUnit XML: a test case for each run, which fails where the run is invalid.
+"""JUnit XML: a test case for each run, which fails if the run is invalid.
 
 The schema allows properties of a test suite only, so each run is a suite of one test case, with its
 numbers as properties. A run that failed on its device is an error, an invalid one a failure with
-its reasons. A suspect one passes, and its label is in the properties and in the output.
+its reasons. A suspect run passes; its label is in the properties and in the output.
 
 Source: jenkinsci/xunit-plugin, junit-10.xsd
 """
@@ -26,7 +26,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         _add_suite(root, one.run)
     for counted in ("tests", "failures", "errors"):
         root.set(counted, str(sum(int(suite.get(counted, "0")) for suite in root)))
-    for element in root.iter():  # XML has no way to write most control characters
+    for element in root.iter():  # XML cannot represent most control characters
         element.attrib = {name: printable(text) for name, text in element.attrib.items()}
         element.text = element.text and printable(element.text, keep_lines=True)
     indent(root, " ")
@@ -57,21 +57,21 @@ def _add_suite(root: Element, run: Run) -> None:
         classname=f"edgebench.{device}.{runtime}",
         name=f"{run.model.name} {run.spec.scenario.value}",
     )
-    why = reasons(run.verdict)
-    said = "\n".join(why)
+    lines = reasons(run.verdict)
+    text = "\n".join(lines)
     if run.failure is not None:
         message = run.failure.message
-        SubElement(case, "error", type=run.failure.code, message=message).text = said
+        SubElement(case, "error", type=run.failure.code, message=message).text = text
     elif is_invalid:
         first = run.verdict.failures[0].id if run.verdict.failures else State.INVALID.value
-        SubElement(case, "failure", type=first, message=why[0] if why else "").text = said
+        SubElement(case, "failure", type=first, message=lines[0] if lines else "").text = text
     elif run.verdict.state is not State.VALID:
-        SubElement(case, "system-out").text = f"{label(run.verdict, run)}\n{said}"
+        SubElement(case, "system-out").text = f"{label(run.verdict, run)}\n{text}"
 
 
 def _properties(run: Run) -> list[tuple[str, str]]:
-    """Facts, then each number in its unit and its 95 % interval."""
-    found = [
+    """Facts, then each number in its unit with its 95 % interval."""
+    properties = [
         ("run_id", run.run_id),
         ("verdict", run.verdict.state.value),
         ("label", label(run.verdict, run)),
@@ -79,8 +79,8 @@ def _properties(run: Run) -> list[tuple[str, str]]:
         ("runtime_version", run.runtime.version),
     ]
     for number in run_numbers(run):
-        found.append((number.metric.path, f"{number.value:.17g}"))
+        properties.append((number.metric.path, f"{number.value:.17g}"))
         if number.interval is not None:
             bounds = " ".join(f"{bound:.17g}" for bound in number.interval)
-            found.append((f"{number.metric.path}.interval_95", bounds))
-    return found
+            properties.append((f"{number.metric.path}.interval_95", bounds))
+    return properties

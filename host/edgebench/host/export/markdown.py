@@ -1,7 +1,7 @@
-"""Markdown for a pull request: one row a set, with its verdict, interval and ratio to the first.
+"""Markdown for a pull request: one row per set, with its verdict, interval and ratio to the first.
 
-Names are in code spans and sentences in a fenced block: nothing in them mentions anybody, links
-anywhere or ends a cell.
+Names are in code spans and sentences in a fenced block, so nothing in them is a mention, a link or
+the end of a cell.
 
 Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
 """
@@ -31,7 +31,7 @@ _COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % inter
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write a table with a row for each set, and why what is not valid is not."""
+    """Write a table with a row for each set, and the reasons of verdicts that are not valid."""
     sets = sets_of(runs)
     is_metered = any(run.metrics.energy is not None for one in sets for run in one.runs)
     titles = [*_COLUMNS, *(["to the first"] if len(sets) > 1 else [])]
@@ -42,15 +42,15 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         cells += [ratio_to_first(sets, one)] if len(sets) > 1 else []
         cells += [_energy(one)] if is_metered else []
         lines.append(_row([*cells, label(one.verdict, one.first)]))
-    said = [line for line in (*verdict_lines(sets), unwatched_line(sets)) if line]
-    if said:
-        lines += ["", *_fenced(said)]
+    sentences = [line for line in (*verdict_lines(sets), unwatched_line(sets)) if line]
+    if sentences:
+        lines += ["", *_fenced(sentences)]
     ids = ", ".join(code_span(one.set_id or one.first.run_id) for one in sets)
     out.write("\n".join([*lines, "", f"edgebench: {ids}", ""]).encode())
 
 
 def code_span(text: str) -> str:
-    r"""Text as a code span, with a fence that is longer than any inside.
+    r"""Text as a code span, with a fence longer than any run of backticks in it.
 
     >>> code_span("a|b"), code_span("a`b")
     ('`a\\|b`', '`` a`b ``')

@@ -1,7 +1,7 @@
-"""The logs of MLPerf's LoadGen as it wrote them, of runs in which it issued the queries.
+"""Unchanged logs of MLPerf's LoadGen, for runs made with `--engine loadgen`.
 
-DIRECTORY/<run-id>/mlperf_log_summary.txt, mlperf_log_detail.txt    LoadGen's own, unchanged
-DIRECTORY/<run-id>/edgebench_verdict.json                           what edgebench says of the run
+DIRECTORY/<run-id>/mlperf_log_summary.txt, mlperf_log_detail.txt    LoadGen's logs
+DIRECTORY/<run-id>/edgebench_verdict.json                           edgebench's verdict of the run
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VERDICT_FILE = "edgebench_verdict.json"
 
 
 def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
-    """Copy the logs of each run into a directory of its own: of all runs, or of none.
+    """Copy the logs of each run into a directory of its own: those of all runs, or of none.
 
     Raises:
         NoLoadgenLog: LoadGen did not issue the queries of a run, or the run is invalid.
@@ -44,13 +44,13 @@ def _copy_run(one: ExportedRun, folder: Path) -> None:
     folder.mkdir()
     for name in LOADGEN_FILES:
         shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
-    said = {
+    verdict = {
         "run_id": one.run.run_id,
         "verdict": one.run.verdict.state.value,
         "label": label(one.run.verdict, one.run),
         "reasons": reasons(one.run.verdict),
     }
-    (folder / VERDICT_FILE).write_text(json.dumps(said, indent=1) + "\n")
+    (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")
 
 
 def _check(one: ExportedRun) -> None:

@@ -1,8 +1,8 @@
 """OpenMetrics text: gauges in base units, with the verdict among the labels.
 
-All families are gauges, so that the textfile collector of Prometheus' node exporter, which reads
-the older format, takes the file too: there `# UNIT` and `# EOF` are comments. The bounds of the
-95 % interval are families of their own. An invalid set has its verdict, and nothing else.
+All families are gauges, so that the textfile collector of Prometheus' node exporter, which parses
+the older text format, accepts the file too: there `# UNIT` and `# EOF` are comments. The bounds of
+the 95 % interval are families of their own. An invalid set has only its verdict.
 
 Source: OpenMetrics 1.0, https://prometheus.io/docs/specs/om/open_metrics_spec/
 """
@@ -38,7 +38,7 @@ _UNITS: dict[Quantity, tuple[str, float]] = {
     Quantity.ENERGY_DELAY_JS: ("joule_seconds", 1.0),
     Quantity.EFFICIENCY: ("per_joule", 1.0),
 }
-"""Base unit, and what a value is multiplied by; the others have no unit."""
+"""Base unit of each quantity and the factor to it; other quantities have no unit."""
 _BOUNDS = ("lower_95", "upper_95")
 Sample = tuple[str, float]
 """Labels and value."""
@@ -51,8 +51,8 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     families: dict[tuple[str, str], list[Sample]] = {}
     for name, one in zip(benchmark_names(sets), sets, strict=True):
         labels = _labels(name, one)
-        said = {"label": label(one.verdict, one.first), "reasons": "; ".join(reasons(one.verdict))}
-        verdicts.append((_joined({**labels, **said}), 1.0))
+        why = {"label": label(one.verdict, one.first), "reasons": "; ".join(reasons(one.verdict))}
+        verdicts.append((_joined({**labels, **why}), 1.0))
         for number in set_numbers(one, tuple(METRICS)):
             values = {"": number.value, **_named(number.interval)}
             for bound, value in values.items():
@@ -71,7 +71,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def family_name(metric: Metric, bound: str = "") -> str:
-    """Name of a metric's family: its path without the unit, which comes last in full.
+    """Name of a metric's family: its path without the unit suffix, then the unit's full name.
 
     >>> family_name(METRICS["latency_ns.p50"]), family_name(METRICS["throughput_per_s"])
     ('edgebench_latency_p50_seconds', 'edgebench_throughput_per_second')
@@ -104,7 +104,7 @@ def _joined(labels: dict[str, str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Value of a label, as the grammar has it."""
+    """Value of a label, escaped as the grammar demands."""
     return (
         printable(text, keep_lines=True)
         .replace("\\", "\\\\")

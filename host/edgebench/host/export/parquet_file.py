@@ -1,7 +1,8 @@
 """Parquet: the columns of CSV with their types, and the latencies of each run as lists.
 
-A run has one row and one row group. `inference_start_s` and `inference_latency_ns` are the single
-inferences that count, without the warm-up; both are null where none was timed.
+Each run is one row in a row group of its own. `inference_start_s` and `inference_latency_ns` have
+one element for each inference that counts, without the warm-up; both are null if no single
+inference was timed.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from edgebench.host.store.arrow import to_arrow
 
 _TYPES: dict[type, Any] = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
 TRACES = ("inference_start_s", "inference_latency_ns")
-"""List columns: starts, after that of the first query that counts, and latencies."""
+"""List columns: start after that of the first query that counts, and latency."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the runs as rows, one after the other: a long run has millions of latencies."""
+    """Write the runs as rows, one run in memory at a time: it may have millions of latencies."""
     schema = pa.schema(
         [
             *((column.name, _TYPES[column.kind]) for column in FACT_COLUMNS),
@@ -40,7 +41,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _latencies(one: ExportedRun) -> dict[str, Any]:
-    """Starts and latencies of the inferences that count, where the run claims a latency."""
+    """Starts and latencies of the inferences that count, if the run has a latency."""
     if one.run.verdict.is_refused or one.run.metrics.latency_ns is None:
         return {}
     latency = read_series(one.directory, one.run).latency

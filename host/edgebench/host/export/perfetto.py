@@ -1,7 +1,8 @@
 """Perfetto's native trace: what ui.perfetto.dev and its trace processor read.
 
-A run is a process, with a track for each kind of slice and for each counter. All packets are of one
-sequence and on the trace's default clock; nothing is interned, so that each can be read on its own.
+A run is a process with a track for each kind of slice and for each counter. All packets belong to
+one sequence and use the trace's default clock. Nothing is interned, so that every packet can be
+read on its own.
 
     Trace { packet: TracePacket { timestamp, trusted_packet_sequence_id, and one of
         track_descriptor { uuid, parent_uuid, name, process | counter { unit_name } }
@@ -40,11 +41,11 @@ _ANNOTATION_NAME, _ANNOTATION_TEXT = 10, 6  # DebugAnnotation
 _BEGIN, _END, _COUNTER_EVENT = 1, 2, 4  # TrackEvent.Type
 _SEQUENCE = uint_field(_SEQUENCE_ID, 1)
 _CHUNK_ROWS = 1 << 16
-"""Packets that are in memory at a time."""
+"""Number of packets in memory at a time."""
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write the runs side by side, each from its own beginning."""
+    """Write each run as a process with its own time zero."""
     uuids = iter(range(1, 1 << 62))
     for pid, one in enumerate(runs, 1):
         _write_run(run_trace_of(one), pid, uuids, out)
@@ -80,14 +81,14 @@ def _descriptor(content: bytes) -> bytes:
 
 
 def _event(kind: int, track: int, content: bytes = b"") -> bytes:
-    """A packet whose time is at its end, and still to be filled in."""
+    """A packet whose last bytes are the timestamp, to be filled in."""
     event = uint_field(_TYPE, kind) + uint_field(_TRACK_UUID, track) + content
     time = padded_field(_TIMESTAMP)
     return bytes_field(_PACKET, _SEQUENCE + bytes_field(_TRACK_EVENT, event) + time)
 
 
 def _write_slices(group: SliceGroup, track: int, out: BinaryIO) -> None:
-    """Write each slice as its begin and its end, in order of time."""
+    """Write a begin and an end event for each slice, in order of time."""
     named = bytes_field(_EVENT_NAME, group.name) + _annotations(group.facts)
     begin, end = _event(_BEGIN, track, named), _event(_END, track)
     for rows in _chunks(len(group.begin_ns)):
@@ -123,5 +124,5 @@ def _chunks(count: int) -> Iterator[slice]:
 
 
 def _repeated(packet: bytes, count: int) -> NDArray[np.uint8]:
-    """The packet so many times, shape (count, length)."""
+    """Copies of a packet, shape (count, length)."""
     return np.tile(np.frombuffer(packet, np.uint8), (count, 1))

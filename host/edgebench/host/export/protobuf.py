@@ -1,10 +1,10 @@
-"""Encoder of protocol buffers: the few kinds of fields that a trace has.
+"""Encoder of protocol buffers, for the few field types that a trace needs.
 
     field   = tag, content          tag = number << 3 | wire type
     content = varint (0) | eight bytes (1) | length, bytes (2)
 
-A varint may be longer than it has to be. So packets that differ in numbers only have the same
-length, and a million of them are one array.
+A varint may be padded. So packets that differ only in their numbers have the same length, and a
+million of them can be written as one array.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -22,7 +22,7 @@ PADDED_BYTES = 8
 
 
 def varint(value: int) -> bytes:
-    r"""A number that is not negative, seven bits a byte, the lowest first.
+    r"""A non-negative number as a varint: seven bits per byte, lowest bits first.
 
     >>> varint(1), varint(300)
     (b'\x01', b'\xac\x02')
@@ -36,23 +36,23 @@ def varint(value: int) -> bytes:
 
 
 def uint_field(number: int, value: int) -> bytes:
-    """A number, an enumerator or a truth value."""
+    """Field with an unsigned integer, an enumerator or a Boolean."""
     return varint(number << 3 | _VARINT) + varint(value)
 
 
 def double_field(number: int, value: float) -> bytes:
-    """A number of 64 bits."""
+    """Field with a 64-bit floating-point number."""
     return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
 
 
 def bytes_field(number: int, content: bytes | str) -> bytes:
-    """A text, or a message that is encoded already."""
+    """Field with a string or an encoded message."""
     packed = content.encode() if isinstance(content, str) else content
     return varint(number << 3 | _BYTES) + varint(len(packed)) + packed
 
 
 def padded_field(number: int) -> bytes:
-    """A number of `PADDED_BYTES` that is still to be filled in, at the end of these bytes."""
+    """Field with a placeholder varint of `PADDED_BYTES`, which are its last bytes."""
     return varint(number << 3 | _VARINT) + b"\x80" * (PADDED_BYTES - 1) + b"\0"
 
 

@@ -1,4 +1,4 @@
-"""The formats that runs are exported in: an explicit list, which needs nothing to be loaded."""
+"""List of the export formats; importing it does not import the formats' modules."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from edgebench.protocol.errors import UsageError
 
 
 class ExportKind(Enum):
-    """What a format makes."""
+    """Kind of output of a format."""
 
     TEXT = "text"
     BYTES = "bytes"
-    """A file that no terminal shows."""
+    """Binary file, which is not written to a terminal."""
     DIRECTORY = "directory"
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One format; its module has `write(runs, out)`, or `copy(runs, directory)`."""
+    """An export format; its module has `write(runs, out)` or `copy(runs, directory)`."""
 
     name: str
     about: str
     module: str
     """Module of this package."""
     suffixes: tuple[str, ...] = ()
-    """Ends of file names that mean this format."""
+    """File name suffixes that select this format."""
     kind: ExportKind = ExportKind.TEXT
     function: str = "write"
 
     def load(self) -> Callable[..., None]:
-        """The function that writes it; imports what it needs."""
+        """Import the format's module and return its function."""
         module = import_module(f"edgebench.host.export.{self.module}")
-        made: Callable[..., None] = getattr(module, self.function)
-        return made
+        function: Callable[..., None] = getattr(module, self.function)
+        return function
 
 
 FORMATS = (
@@ -82,11 +82,11 @@ FORMATS = (
         function="copy",
     ),
 )
-"""Every format; docs/export.md has a table of them, which a test compares with this list."""
+"""All formats; a test compares the table in docs/export.md with this list."""
 
 
 def named_format(name: str) -> ExportFormat:
-    """The format of this name.
+    """The format with this name.
 
     Raises:
         UsageError: there is none.
@@ -99,17 +99,19 @@ def named_format(name: str) -> ExportFormat:
 
 
 def format_of_file(file_name: str) -> ExportFormat:
-    """The format that the end of a file's name means.
+    """The format that the suffix of a file name selects.
 
     Raises:
-        UsageError: it means none, or several, as `.json`.
+        UsageError: the suffix selects no format, or several, as `.json` does.
     """
     lower = file_name.lower()
     for one in FORMATS:
         if lower.endswith(one.suffixes):
             return one
-    ends = [end for one in FORMATS for end in one.suffixes]
+    suffixes = [suffix for one in FORMATS for suffix in one.suffixes]
     if lower.endswith(".json"):
-        ends = [end for end in ends if end.endswith(".json")]
-        raise UsageError(f"several formats are JSON: let {file_name!r} end in {', '.join(ends)}")
-    raise UsageError(f"the end of {file_name!r} means no format; known: {', '.join(ends)}")
+        suffixes = [one for one in suffixes if one.endswith(".json")]
+        raise UsageError(
+            f"several formats are JSON: let {file_name!r} end in {', '.join(suffixes)}"
+        )
+    raise UsageError(f"no format for the file name {file_name!r}; known: {', '.join(suffixes)}")

@@ -1,12 +1,12 @@
-"""What a run's trace shows, for both trace formats: slices, counters and facts on one clock.
+"""Trace of a run for both trace formats: slices, counters and facts on one clock.
 
-Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a stretch with a
-name; slices of one track follow each other. A counter keeps its value until the next one, and no
-format has a counter without a value: where nothing was read, a slice says so.
+Zero is the earliest time of the trace, and times are whole nanoseconds. A slice is a named
+interval; the slices of a track do not overlap. A counter keeps its value until the next one, and
+neither format can express a missing value: a gap is shown as a slice.
 
-Slices are never thinned out. Power is: at most `MAX_RATE_HZ` and `MAX_BLOCKS` values a channel,
-each the mean of a block, with the lowest and the highest sample on tracks of their own; the facts
-of the run say how long the blocks are. A trace of an invalid run has its facts, and nothing else.
+Slices are never downsampled. Power is: at most `MAX_RATE_HZ` and `MAX_BLOCKS` values per channel,
+each the mean of a block, with the lowest and the highest sample on tracks of their own. The facts
+of the run state the length of the blocks. The trace of an invalid run has only its facts.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from edgebench.protocol.text import printable
 Nanoseconds = NDArray[np.int64]
 MAX_RATE_HZ = 10_000.0
 MAX_BLOCKS = 1 << 20
-"""Most values of a counter: an hour has 291 a second."""
+"""Limit on the values of a counter of power: 291 per second over an hour."""
 INFERENCE, WARM_UP, NO_READING = "inference", "warm-up inference", "no reading"
 """Names of slices."""
 _UNITS = {"temp_c": "°C", "freq_hz": "Hz", "_ratio": "ratio", "_w": "W", "_v": "V", "_a": "A"}
-"""Unit of a sensor by the end of its name."""
+"""Unit of a sensor by the suffix of its name."""
 _TRACKS = {SpanKind.PHASE: "phases", SpanKind.WINDOW: "windows", SpanKind.THROTTLED: "throttled"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceGroup:
-    """Slices of the same name, one after the other; columns have shape (n,)."""
+    """Consecutive slices with the same name; columns have shape (n,)."""
 
     name: str
     begin_ns: Nanoseconds
@@ -55,7 +55,7 @@ class SliceGroup:
     def single(
         cls, name: str, begin_ns: int, end_ns: int, facts: Mapping[str, str] | None = None
     ) -> SliceGroup:
-        """One slice."""
+        """Group of one slice."""
         return cls(name, np.array([begin_ns], np.int64), np.array([end_ns], np.int64), facts or {})
 
 
@@ -99,7 +99,7 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
     if run.verdict.is_refused:
         return RunTrace(title, facts, 0)
     series = read_series(one.directory, run, PowerDetail(MAX_RATE_HZ, MAX_BLOCKS))
-    # A channel with less than two samples has no stretch with a power.
+    # A channel with fewer than two samples has no interval with a power.
     series = replace(series, power=tuple(one for one in series.power if len(one.begin_s)))
     begin_s, end_s = series.span_s
     clock = _TraceClock(round(begin_s * 1e9))
@@ -120,21 +120,21 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
 
 @dataclass(frozen=True, slots=True)
 class _TraceClock:
-    """Nanoseconds since the earliest time of the trace."""
+    """Conversion from the clock of the series to nanoseconds of the trace."""
 
     begin_ns: int
-    """That time, by the clock of the series."""
+    """Earliest time of the trace, on the clock of the series."""
 
     def times(self, time_s: Floats) -> Nanoseconds:
-        made: Nanoseconds = np.rint(time_s * 1e9).astype(np.int64) - self.begin_ns
-        return made
+        time_ns: Nanoseconds = np.rint(time_s * 1e9).astype(np.int64) - self.begin_ns
+        return time_ns
 
     def at(self, time_s: float) -> int:
         return round(time_s * 1e9) - self.begin_ns
 
 
 def _facts(run: Run) -> dict[str, str]:
-    """The run in words, with its numbers; those of an invalid one are not there."""
+    """Facts and numbers of a run as text; an invalid run has no numbers."""
     facts = {
         "run_id": run.run_id,
         "label": label(run.verdict, run),
@@ -155,7 +155,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
-    """Where zero is, and what the power is made of."""
+    """Start of the first query on the trace's clock, and the block length of the power."""
     facts = {"first_query_ns": str(-clock.begin_ns)}
     if series.power_apart is not None:
         facts["power"] = printable(f"left out, it has no place on this clock: {series.power_apart}")
@@ -167,7 +167,7 @@ def _clock_facts(series: RunSeries, clock: _TraceClock) -> dict[str, str]:
 
 
 def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTrack]:
-    """Each inference, where the run claims a latency."""
+    """Track of single inferences, if the run has a latency."""
     latency = series.latency
     if latency is None or run.metrics.latency_ns is None or not len(latency.start_s):
         return []
@@ -185,7 +185,7 @@ def _inferences(run: Run, series: RunSeries, clock: _TraceClock) -> list[SliceTr
 def _queries(
     queries: QuerySeries | None, clock: _TraceClock
 ) -> tuple[list[SliceTrack], list[CounterTrack]]:
-    """Each query; where one is due before the last is done, how many there are at a time."""
+    """Track of queries, or, if queries overlap, a counter of those due and not done."""
     if queries is None or not len(queries.due_s):
         return [], []
     due_ns, end_ns = clock.times(queries.due_s), clock.times(queries.end_s)
@@ -193,7 +193,7 @@ def _queries(
         return [SliceTrack("queries", (SliceGroup("query", due_ns, end_ns),))], []
     time_ns = np.concatenate([end_ns, due_ns])
     changes = np.repeat([-1.0, 1.0], [len(end_ns), len(due_ns)])
-    order = np.argsort(time_ns, kind="stable")  # at the same time, one ends before another is due
+    order = np.argsort(time_ns, kind="stable")  # at equal times, ends come before arrivals
     count = np.cumsum(changes[order])
     return [], [CounterTrack("queries due and not done", "", time_ns[order], count)]
 
@@ -214,7 +214,7 @@ def _spans(spans: Sequence[Span], clock: _TraceClock) -> list[SliceTrack]:
 
 
 def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
-    """One inference, put together from the median of each operator."""
+    """Track of one synthetic inference, made of the median time of each operator."""
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
     for one in profile.operators:
@@ -231,7 +231,7 @@ def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
 
 
 def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
-    """Mean power of each channel, and the extremes where a block has more than one sample."""
+    """Mean power of each channel, and its extremes if any block has several samples."""
     if series.power_apart is not None:
         return
     for one in series.power:
@@ -243,9 +243,9 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
 
 
 def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
-    """Where a counter has no reading: of power, the line that the energy is made of goes on."""
+    """Gaps without a reading; the counter of power crosses them, as the integrated line does."""
     for one in series.power if series.power_apart is None else ():
-        # Rows without a number may be before the first that has one.
+        # Samples that are no number may come before the first that is one.
         within_s = np.clip(one.gaps_s, one.begin_s[:1], one.end_s[-1:])
         yield from _gap_track(f"power {printable(one.channel)}", within_s, clock)
     for name, points in series.sensors.items():
@@ -264,7 +264,7 @@ def _gap_track(counter: str, gaps_s: Floats, clock: _TraceClock) -> Iterable[Sli
 def _power_track(
     name: str, series: PowerSeries, value_w: Floats, clock: _TraceClock
 ) -> CounterTrack:
-    """A value from the begin of each block; the last one also at its end, where the trace ends."""
+    """Value from the start of each block, with the last value repeated at the end of the trace."""
     time_s = np.append(series.begin_s, series.end_s[-1:])
     return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))
 

@@ -1,4 +1,4 @@
-"""Power of the last moment of a session that goes on, for somebody who looks; no result."""
+"""Recent power of a session in progress, for display; never a result."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from edgebench.meters.registry import find_decoder
 logger = logging.getLogger(__name__)
 
 NEWEST_BYTES = 32768
-"""Bytes that are decoded, and no more than the last two packets need: 80 ms of a PPK2. Work beside
-the thread that reads a meter may cost samples."""
+"""Limit on the bytes decoded beyond the last two packets: 80 ms of a PPK2. Decoding competes with
+the thread that reads the meter, and may cost samples."""
 STALE_S = 3.0
-"""Age at which a packet says nothing of the power now."""
+"""Age above which a packet is ignored."""
 
 
 def newest_power(session: MeterSession) -> tuple[LivePower, ...]:
-    """Mean power of each channel over the last packets; empty where they tell nothing.
+    """Mean power of each channel over the last packets; empty where they hold no reading.
 
-    A decoder that begins in the middle of a stream may find nothing in it: then nothing is shown.
+    A decoder that starts in the middle of a stream may find no reading there.
     """
     newest = session.newest()
     packets: list[Packet] = []
@@ -41,7 +41,7 @@ def newest_power(session: MeterSession) -> tuple[LivePower, ...]:
         for block in blocks_of(find_decoder(newest.header), packets):
             known = block.power_w[np.isfinite(block.power_w)]
             sums.setdefault(block.channel, []).extend((float(known.sum()), float(len(known))))
-    except Exception:  # each driver's library has its own
+    except Exception:  # each driver's library raises its own kinds
         logger.debug("power not shown", exc_info=True)
         return ()
     channels = newest.header.capability.channels

@@ -75,7 +75,7 @@ class PytestBench:
             **settings: As for `Lab.bench`.
         """
         try:
-            named = None if metric is None else find_metric(metric).path
+            path = None if metric is None else find_metric(metric).path
             stored = self._baseline()
             device = on or self._options.edgebench_on
             runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
@@ -83,16 +83,16 @@ class PytestBench:
             if len(sets) != 1:
                 raise UsageError(f"a test measures on one device and runtime, got {len(sets)}")
         except EdgebenchError as exc:
-            raise _failure(_told(exc, "bench")) from None
+            raise _failure(_with_hint(exc, "bench")) from None
         measured = sets[0]
         self._count += 1
-        self._record(_facts(measured, named or measured.headline))
+        self._record(_facts(measured, path or measured.headline))
         compared = None
         if stored is not None and not measured.verdict.is_refused:
             try:
-                compared = self._compare(measured, stored, named, allowed)
+                compared = self._compare(measured, stored, path, allowed)
             except EdgebenchError as exc:
-                raise _failure(_told(exc, "compare")) from None
+                raise _failure(_with_hint(exc, "compare")) from None
             self._record(_compared_facts(compared))
         self._judge(measured, compared)
         return measured
@@ -109,7 +109,7 @@ class PytestBench:
     def _compare(
         self, measured: RunSet, stored: list[Run], metric: str | None, allowed: Sequence[str]
     ) -> RunComparison:
-        """Hold the runs against those of the baseline of the same model, device and runtime."""
+        """Compare the runs with those of the same model, device and runtime in the baseline."""
         subject = _subject(measured.first)
         baseline = [run for run in stored if _subject(run) == subject]
         if not baseline:
@@ -127,7 +127,7 @@ class PytestBench:
         return compared
 
     def _record(self, facts: Mapping[str, object]) -> None:
-        """Keep facts of a measurement with the test."""
+        """Record facts of a measurement as properties of the test."""
         place = "" if self._count == 1 else f"{self._count}."
         self._item.user_properties += [
             (f"edgebench.{place}{name}", str(value)) for name, value in facts.items()
@@ -175,7 +175,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
     return facts | _named_bounds("ratio_ci95", compared.result.ratio_interval)
 
 
-def _told(error: EdgebenchError, command: str) -> str:
+def _with_hint(error: EdgebenchError, command: str) -> str:
     """An error with its hint, as the command says it."""
     hint = hint_for(error, command)
     return f"{error}\nhint: {hint}" if hint else str(error)

@@ -1,7 +1,7 @@
-"""What pytest loads: the options, the fixture `edgebench_bench`, and the table at the end.
+"""Entry point of the pytest plugin: options, fixture `edgebench_bench` and summary table.
 
-It is loaded in every session of an environment that has edgebench in it, so it imports nothing of
-edgebench: what measures is imported by the first test that measures.
+pytest loads this module in every session of an environment with edgebench, so it imports nothing
+of edgebench; the first test that measures imports the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REACTIONS = ("fail", "warn", "ignore")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options, all of which begin with --edgebench."""
+    """Add the options; all begin with --edgebench."""
     add = parser.getgroup("edgebench", "measurements (fixture edgebench_bench)").addoption
     add("--edgebench-on", metavar="DEVICE", default="local", help="device to measure on")
     add("--edgebench-store", metavar="DIR", help="directory of the results")
@@ -37,10 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a margin that nothing is held against, and one that is none.
+    """Check the margin.
 
     Raises:
-        UsageError: as said.
+        UsageError: the margin is not a percentage, or there is no baseline to compare with.
     """
     if config.option.edgebench_fail_on is not None:
         from argparse import ArgumentTypeError
@@ -70,7 +70,7 @@ def edgebench_bench(request: pytest.FixtureRequest) -> PytestBench:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """The measurements of all tests, also those of other processes."""
+    """Print the measurements of all tests, including those of other processes."""
     rows = [
         (report.nodeid, measured)
         for reports in terminalreporter.stats.values()
@@ -87,14 +87,14 @@ def pytest_terminal_summary(
         terminalreporter.write_line(line)
     if config.getoption("numprocesses", None):
         terminalreporter.write_line(
-            "one measurement at a time on a device: the others waited for its lease"
+            "measurements on one device ran one at a time: the others waited for its lease"
         )
 
 
 def _measurements(report: pytest.TestReport) -> Iterator[dict[str, str]]:
-    """The properties of each measurement of a test, in their order."""
-    found: dict[str | None, dict[str, str]] = {}
+    """Properties of each measurement of a test, in order."""
+    measurements: dict[str | None, dict[str, str]] = {}
     for name, value in report.user_properties:
         if match := _PROPERTY.fullmatch(name):
-            found.setdefault(match[1], {})[match[2]] = str(value)
-    yield from found.values()
+            measurements.setdefault(match[1], {})[match[2]] = str(value)
+    yield from measurements.values()

@@ -1,4 +1,4 @@
-"""The measurements of a test session, one line each."""
+"""Table of the measurements of a test session, one line each."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _HEADER = ("test", "device", "model", "metric", "value", "±", "verdict", "again
 
 
 def summary_lines(rows: Sequence[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """A table of measurements, each with the test that made it.
+    """Lines of the table.
 
     Args:
-        rows: Name of the test, and the properties that the fixture recorded.
+        rows: Name of the test and the properties that the fixture recorded, per measurement.
     """
     cells = [_HEADER, *((printable(test), *_cells(measured)) for test, measured in rows)]
     widths = [max(len(row[place]) for row in cells) for place in range(len(_HEADER))]

@@ -1,1 +1,1 @@
-"""A page over store and farm that changes as devices are measured; it asks no device anything."""
+"""Live web page of a store and its devices; it never contacts a device."""

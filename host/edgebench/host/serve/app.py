@@ -1,10 +1,10 @@
-"""The addresses of the page; nothing in them leads to a file but the id of a stored run.
+"""Routes of the live page; the id of a stored run is the only part of an address that names a file.
 
     /                   the page, with /app.js and /app.css
     /events             changes of the overview, as server-sent events
     /state.json         the overview as one document
     /runs/ID            a stored run, as `edgebench show` prints it
-    /runs/ID/report     its report, made when it is asked for
+    /runs/ID/report     its report, generated on request
     /history            stored runs of ?model= on ?device=
 
 Source of the event stream: https://html.spec.whatwg.org/multipage/server-sent-events.html
@@ -33,33 +33,34 @@ from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError, StoreError
 
 HEARTBEAT_S = 10.0
-"""Longest time without a byte, so that a connection which is cut is noticed."""
+"""Interval of keep-alive comments, so that a broken connection is noticed."""
 SEND_TIMEOUT_S = 10.0
-"""Longest wait for a browser that does not read."""
+"""Time after which a browser that does not read is disconnected."""
 RETRY_MS = 2000
-"""Pause after which a browser connects again."""
+"""Pause before a browser reconnects."""
 MAX_HISTORY = 200
+"""Number of runs on the page of a history, the newest ones."""
 REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""A report is one file with a script of its own, which must not reach the rest of the page."""
+"""Content security policy of a report: its inline script must not reach the rest of the page."""
 _STATIC = Path(__file__).parent / "static"
 
 
 class EventStream(Response):
-    """Server-sent events of one browser."""
+    """Stream of server-sent events to one browser."""
 
     def __init__(self, feed: Feed) -> None:
         super().__init__(media_type="text/event-stream")
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send what comes until the browser is gone, or too slow."""
+        """Send messages until the browser disconnects or is too slow."""
         del scope
         with self._feed.subscribed() as subscriber:
-            leaving = asyncio.create_task(_end_with(receive, subscriber))
+            disconnected = asyncio.create_task(_end_on_disconnect(receive, subscriber))
             headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             body = b"retry: %d\n\n" % RETRY_MS
@@ -73,13 +74,13 @@ class EventStream(Response):
                     send({"type": "http.response.body", "body": b""}), SEND_TIMEOUT_S
                 )
             except asyncio.TimeoutError:
-                return  # the server cuts off an answer that has no end
+                return  # the server closes the connection of a response that was not completed
             finally:
-                leaving.cancel()
+                disconnected.cancel()
 
 
-async def _end_with(receive: Receive, subscriber: Subscriber) -> None:
-    """End a subscription with its connection."""
+async def _end_on_disconnect(receive: Receive, subscriber: Subscriber) -> None:
+    """End a subscription when its connection ends."""
     while (await receive())["type"] != "http.disconnect":
         pass
     subscriber.end()
@@ -92,7 +93,7 @@ def new_app(store: Store, feed: Feed) -> Starlette:
         store: Store of the runs.
         feed: Changes of the overview.
     """
-    making = asyncio.Lock()  # reports one after another: each takes a second of a CPU
+    report_lock = asyncio.Lock()  # one report at a time: each takes a second of a CPU
 
     async def front(_: Request) -> Response:
         return HTMLResponse((_STATIC / "index.html").read_text("utf-8"))
@@ -106,7 +107,7 @@ def new_app(store: Store, feed: Feed) -> Starlette:
 
     async def events(_: Request) -> Response:
         if feed.is_full:
-            return PlainTextResponse("too many browsers look on\n", 503)
+            return PlainTextResponse("too many browsers are connected\n", 503)
         return EventStream(feed)
 
     async def state(_: Request) -> Response:
@@ -117,9 +118,9 @@ def new_app(store: Store, feed: Feed) -> Starlette:
         return HTMLResponse(await asyncio.to_thread(_run_html, store, run_id))
 
     async def report(request: Request) -> Response:
-        async with making:
-            made = await asyncio.to_thread(_report_html, store, request.path_params["run_id"])
-        return HTMLResponse(made, headers={"content-security-policy": REPORT_POLICY})
+        async with report_lock:
+            html = await asyncio.to_thread(_report_html, store, request.path_params["run_id"])
+        return HTMLResponse(html, headers={"content-security-policy": REPORT_POLICY})
 
     async def history(request: Request) -> Response:
         device, model = (request.query_params.get(name, "") for name in ("device", "model"))
@@ -140,7 +141,7 @@ def new_app(store: Store, feed: Feed) -> Starlette:
 
 
 def _run_html(store: Store, run_id: str) -> str:
-    """The page of a run.
+    """HTML page of a run.
 
     Raises:
         HTTPException: no run has this id, or it cannot be read.
@@ -156,7 +157,7 @@ def _run_html(store: Store, run_id: str) -> str:
 
 
 def _report_html(store: Store, run_id: str) -> str:
-    """The report of a run.
+    """HTML report of a run.
 
     Raises:
         HTTPException: no run has this id, or it cannot be read.
@@ -170,14 +171,14 @@ def _report_html(store: Store, run_id: str) -> str:
 
 
 def _history_html(store: Store, device: str, model: str) -> str:
-    """The newest runs of a model on a device.
+    """HTML table of the newest runs of a model on a device.
 
     Raises:
         HTTPException: there are none, or the store cannot be read.
     """
     try:
-        found = [one for one in list_runs(store) if (one.device, one.model) == (device, model)]
-        newest = found[: -MAX_HISTORY - 1 : -1]
+        runs = [one for one in list_runs(store) if (one.device, one.model) == (device, model)]
+        newest = runs[: -MAX_HISTORY - 1 : -1]
         rows = [run_row(one, store.run(one.run_id)) for one in newest]
     except StoreError as exc:
         raise HTTPException(500, str(exc)) from exc

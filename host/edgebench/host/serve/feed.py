@@ -1,9 +1,9 @@
-"""Changes of the overview for everybody who looks on.
+"""Feed of overview changes to all subscribed browsers.
 
-Theory of operation. One loop reads the files, only while somebody looks on, and makes one message
-of what has changed; all subscribers share its bytes. Each has a short queue: one that does not take
-its messages for some 15 s is dropped, and a browser that is there after all connects again and gets
-everything. So memory is bounded by the number of subscribers.
+Theory of operation. One loop polls the files, only while there are subscribers, and encodes each
+set of changes as one message; all subscribers share its bytes. Each has a short queue: a subscriber
+that takes no messages for some 15 s is dropped. A browser that is still alive reconnects and gets
+the whole overview. So memory is bounded by the number of subscribers.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from contextlib import contextmanager
 from edgebench.host.serve.overview import Overview
 
 TICK_S = 0.25
-"""Interval at which the files are looked at: what is told is on the page within a second."""
+"""Polling interval of the files: a published status is on the page within a second."""
 MAX_SUBSCRIBERS = 200
 MAX_WAITING = 64
-"""Messages that wait for a subscriber."""
+"""Queued messages above which a subscriber is dropped."""
 
 
 class Subscriber:
-    """Somebody who gets all messages, the first one with everything."""
+    """Queue of one browser's messages; the first message is the whole overview."""
 
     def __init__(self) -> None:
         self.is_new = True
-        """It has got nothing yet."""
+        """True until the first message is queued."""
         self.is_over = False
-        """It gets nothing more."""
+        """True once the subscription has ended."""
         self._waiting: deque[bytes] = deque()
         self._woken = asyncio.Event()
 
     def put(self, message: bytes) -> None:
-        """Add a message; who has too many waiting is dropped."""
+        """Queue a message; end the subscription if too many are queued."""
         if len(self._waiting) >= MAX_WAITING:
             self.end()
         else:
@@ -42,13 +42,13 @@ class Subscriber:
             self._woken.set()
 
     def end(self) -> None:
-        """Give it nothing more."""
+        """End the subscription and drop queued messages."""
         self.is_over = True
         self._waiting.clear()
         self._woken.set()
 
     async def next(self, timeout_s: float) -> bytes | None:
-        """The next message; None after so long without one, or when it is over."""
+        """The next message; None after the timeout, or once the subscription has ended."""
         if not self._waiting and not self.is_over:
             self._woken.clear()
             try:
@@ -59,7 +59,7 @@ class Subscriber:
 
 
 class Feed:
-    """The overview, and who looks at it; of one event loop."""
+    """Overview and its subscribers; belongs to one event loop."""
 
     def __init__(self, overview: Overview) -> None:
         self._overview = overview
@@ -69,12 +69,12 @@ class Feed:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody looks on."""
+        """Whether there are subscribers."""
         return bool(self._subscribers)
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody else may subscribe."""
+        """Whether the limit on subscribers is reached."""
         return len(self._subscribers) >= MAX_SUBSCRIBERS
 
     @contextmanager
@@ -89,12 +89,12 @@ class Feed:
             self._subscribers.discard(subscriber)
 
     async def whole(self) -> bytes:
-        """Everything, as it is now."""
+        """The whole overview as one message, freshly read."""
         await self._refresh()
         return self._overview.whole()
 
     async def follow(self) -> None:
-        """Read and tell for as long as somebody looks on, and wait for the next who does."""
+        """Poll and publish while there are subscribers; otherwise wait for one. Never returns."""
         while True:
             if not self.is_watched:
                 self._joined.clear()

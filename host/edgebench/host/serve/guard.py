@@ -1,10 +1,10 @@
-"""Who gets an answer, and which headers every answer has.
+"""Access control of the live page, and the security headers of every response.
 
-A page on this machine's loopback can be asked for by whatever page the user's browser shows: its
-name may be led here (DNS rebinding), so the Host header has to be one of ours. Nothing is answered
-to other methods than GET, nothing has a header that lets other pages read it, and where there is a
-token, nothing is answered without it. A browser brings the token once, in the address that the
-command has printed; from then on it is a cookie that no script and no other site gets.
+Any web page that the user's browser shows can send requests to this machine's loopback, also under
+a host name that resolves here (DNS rebinding). So the Host header must name this machine, only GET
+is allowed, and no CORS header lets other sites read a response. If a token is set, every request
+needs it. A browser passes the token once, in the address that the command prints, and keeps it in a
+cookie that neither scripts nor other sites can read.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ HEADERS: Mapping[str, str] = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Headers of every answer that does not have its own."""
+"""Default headers of every response."""
 _UNAUTHORIZED = "token needed: open the address that edgebench serve has printed\n"
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Whether an address can be reached from this machine only.
 
     >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -51,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 class PageGuard:
-    """Stands before the application."""
+    """ASGI middleware that checks host name, method, origin and token."""
 
     def __init__(self, app: ASGIApp, *, host: str, port: int, token: str | None) -> None:
         """Guard an application.
@@ -60,7 +60,7 @@ class PageGuard:
             app: The application.
             host: Address at which it listens.
             port: Port at which it listens; browsers keep one cookie for all ports of a machine.
-            token: Token without which nothing is answered; None: there is none.
+            token: Token that every request needs; None: no token.
         """
         self._app = app
         self._token = token
@@ -71,9 +71,9 @@ class PageGuard:
         self._names = LOOPBACK_NAMES | (others if self._takes_addresses else {host.lower()})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or let the application answer."""
+        """Refuse the request, or pass it to the application."""
         if scope["type"] != "http":
-            return  # nothing else is spoken here
+            return  # no WebSockets
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -82,13 +82,13 @@ class PageGuard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope) or self._app
-        await answer(scope, receive, send_guarded)
+        respond = self._refusal(scope) or self._app
+        await respond(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """An answer in place of the application's; None where that may answer."""
+        """Response in place of the application's; None if the request is allowed."""
         headers = Headers(scope=scope)
-        if not self._is_ours(headers.getlist("host")):
+        if not self._is_own_name(headers.getlist("host")):
             return PlainTextResponse("not the name of this machine\n", 421)
         if scope["method"] != "GET":
             return PlainTextResponse("read-only\n", 405, headers={"allow": "GET"})
@@ -98,11 +98,11 @@ class PageGuard:
             return PlainTextResponse("not for other sites\n", 403)
         if self._token is None:
             return None
-        brought = QueryParams(scope["query_string"]).get("token")
-        if brought is not None and scope["path"] == "/" and self._is_token(brought):
-            answer = RedirectResponse("/", 303)
-            answer.set_cookie(self._cookie, brought, httponly=True, samesite="strict")
-            return answer
+        given = QueryParams(scope["query_string"]).get("token")
+        if given is not None and scope["path"] == "/" and self._is_token(given):
+            redirect = RedirectResponse("/", 303)
+            redirect.set_cookie(self._cookie, given, httponly=True, samesite="strict")
+            return redirect
         kind, _, value = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is_token(value):
             return None
@@ -121,11 +121,14 @@ class PageGuard:
             return ""
         return found.value if found else ""
 
-    def _is_ours(self, given: list[str]) -> bool:
-        """Whether the Host header is a name of this machine; an address cannot be led elsewhere."""
-        if len(given) != 1:
+    def _is_own_name(self, host_headers: list[str]) -> bool:
+        """Whether the Host header names this machine.
+
+        Beyond loopback any IP address is accepted: DNS rebinding needs a name.
+        """
+        if len(host_headers) != 1:
             return False
-        name = given[0].lower()
+        name = host_headers[0].lower()
         name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
         if name.rstrip(".") in self._names:
             return True

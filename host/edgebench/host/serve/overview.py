@@ -1,4 +1,4 @@
-"""What the page shows, read from the files of store and farm; and what of it has changed."""
+"""Content of the live page, read from the files of store and farm, and its changes."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from edgebench.host.store.live import LiveReader, utc_now
 from edgebench.protocol.errors import EdgebenchError, StoreError
 
 MAX_RUNS = 50
-"""Newest runs on the page."""
+"""Number of runs on the page, the newest ones."""
 WHOLE_S = 30.0
-"""Interval at which everything is read again, as changes of tags or labels are told by no file."""
+"""Interval of a full refresh: a changed tag or label does not trigger one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoteRow:
-    """Something that cannot be shown, and why."""
+    """Message about a section that could not be read."""
 
     text: str
 
@@ -50,7 +50,7 @@ Sections = Mapping[str, Mapping[str, Row]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverviewSources:
-    """Where it is read from; none of it is a device."""
+    """Files that the overview is read from; devices are never contacted."""
 
     store: Store
     files: HostFiles
@@ -60,7 +60,7 @@ class OverviewSources:
 
 
 class Overview:
-    """Rows of all sections; of one thread at a time."""
+    """Rows of all sections; used by one thread at a time."""
 
     def __init__(self, sources: OverviewSources) -> None:
         self._sources = sources
@@ -69,14 +69,14 @@ class Overview:
         self._runs: dict[RunSummary, RunRow] = {}
         self._farm = Farm()
         self._stamp: object = None
-        """What tells that a run has ended or a command has."""
+        """State of runs and commands at the last refresh of runs, campaigns and devices."""
         self._read_s = 0.0
 
     def refresh(self) -> bytes | None:
-        """Read what has changed; a message about that, or None where nothing has."""
+        """Read what has changed; return the changes as a message, or None if there are none."""
         before = dict(self._rows)
         is_live_changed = self._live.poll()
-        stamp = self._ended_stamp()
+        stamp = self._runs_stamp()
         is_old = stamp != self._stamp or time.monotonic() - self._read_s > WHOLE_S
         if is_live_changed or not self._rows:
             self._rows["lanes"] = {
@@ -95,19 +95,19 @@ class Overview:
             }
             for section, rows in self._rows.items()
         }
-        told = {section: rows for section, rows in changed.items() if rows}
-        return _message(told, is_whole=False) if told else None
+        sections = {section: rows for section, rows in changed.items() if rows}
+        return _message(sections, is_whole=False) if sections else None
 
     def whole(self) -> bytes:
-        """A message with everything, as it was read last."""
+        """The whole overview as a message, as it was last read."""
         sections = {
             section: {key: asdict(row) for key, row in rows.items()}
             for section, rows in self._rows.items()
         }
         return _message(sections, is_whole=True)
 
-    def _ended_stamp(self) -> tuple[object, ...]:
-        """Changes when a run begins or ends, or a command does, or a run is stored otherwise."""
+    def _runs_stamp(self) -> tuple[object, ...]:
+        """A value that changes when a run or a command begins or ends, or the store changes."""
         sources = self._live.sources
         states = tuple(
             (name, source.is_over, device, state.number, state.stored_count, state.failed_count)
@@ -120,7 +120,7 @@ class Overview:
         return (*states, changed_ns)
 
     def _read_files(self) -> None:
-        """Read devices, campaigns and runs; of what cannot be read, a note says why."""
+        """Read devices, campaigns and runs; each unreadable section gets a note."""
         notes: dict[str, Row] = {}
 
         def attempt(section: str, read: Callable[[], Mapping[str, Row]]) -> None:
@@ -134,7 +134,7 @@ class Overview:
         attempt("campaigns", self._campaign_rows)
         try:
             self._farm = load_farm(self._sources.farm)
-        except EdgebenchError as exc:  # the devices are there all the same
+        except EdgebenchError as exc:  # the devices are shown without labels and meters
             notes["farm"] = NoteRow(str(exc))
         attempt("devices", self._device_rows)
         self._rows["notes"] = notes
@@ -164,7 +164,7 @@ class Overview:
 
 
 def _changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> dict[str, Row | None]:
-    """Rows that are new or have changed; None in the place of those that are gone."""
+    """New and changed rows by key, with None for each row that was removed."""
     changed: dict[str, Row | None] = {
         key: row for key, row in after.items() if before.get(key) != row
     }
@@ -172,5 +172,5 @@ def _changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> dict[str, R
 
 
 def _message(sections: object, *, is_whole: bool) -> bytes:
-    told = {"at_utc": utc_now(), "is_whole": is_whole, "sections": sections}
-    return json.dumps(told, separators=(",", ":")).encode()
+    message = {"at_utc": utc_now(), "is_whole": is_whole, "sections": sections}
+    return json.dumps(message, separators=(",", ":")).encode()

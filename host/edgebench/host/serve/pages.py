@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from edgebench.host.serve.rows import RunRow
 
 PAGE_WIDTH = 120
-"""Columns of what is printed."""
+"""Width of printed pages, in characters."""
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -34,10 +34,10 @@ def page(title: str, body: str) -> str:
     return _PAGE.format(title=escape(title), body=body)
 
 
-def printed(what: RenderableType) -> str:
-    """What the command line prints, as HTML."""
+def printed(content: RenderableType) -> str:
+    """Output of the command line, as HTML."""
     out = StringIO()
-    Console(file=out, width=PAGE_WIDTH, color_system=None, legacy_windows=False).print(what)
+    Console(file=out, width=PAGE_WIDTH, color_system=None, legacy_windows=False).print(content)
     return f'<pre tabindex="0">{escape(out.getvalue())}</pre>'
 
 

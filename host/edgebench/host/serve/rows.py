@@ -1,6 +1,7 @@
-"""Rows of the page: what a browser gets of devices, campaigns and runs, formatted for people.
+"""Rows of the live page: devices, campaigns and runs, formatted for people.
 
-A browser compares and counts nothing but time. Whatever is text in a row is shown as text.
+All numbers are formatted here; the script in the browser computes only durations. It shows every
+text of a row as text, never as HTML.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class LaneRow:
 
     device: str
     command: str
-    """Command, with its machine and process."""
+    """Command with its host and process id."""
     campaign: str | None
     state: str
     reason: str
@@ -67,9 +68,9 @@ class DeviceRow:
     labels: str
     meter: str
     used_by: str
-    """Commands that measure on it; those that append to this store."""
+    """Commands with live files in this store that measure on the device."""
     health: str
-    """`well`, `failures`, `quarantined`, or `unknown` where nothing was ever heard of it."""
+    """`well`, `failures`, `quarantined`, or `unknown` for a device that was never reached."""
     remark: str
     seen_utc: str | None
 
@@ -98,9 +99,9 @@ class CampaignRow:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time when the row was made; it counts the runs in progress as not begun."""
+    """Expected remaining time at `at_utc`; runs in progress count in full."""
     at_utc: str
-    """When the row of a campaign that runs was made."""
+    """Time at which the row was made, empty for a campaign that is not running."""
     lanes: tuple[CampaignLaneRow, ...]
 
 
@@ -115,19 +116,19 @@ class RunRow:
     runtime: str
     scenario: str
     number: str
-    """Its headline with half the width of the 95 % interval, `refused`, or absent."""
+    """Headline with the half-width of its 95 % interval, or `refused`, or a dash."""
     metric: str
-    """Name of that number."""
+    """Name of the headline metric."""
     energy: str
     verdict: str
-    """State, which a page may colour."""
+    """Verdict state, also the CSS class of the cell."""
     remark: str
-    """Rest of the verdict: what nobody watched, that it is simulated, why it failed."""
+    """Rest of the verdict: unwatched sensors, simulated or emulated device, code of a failure."""
     tags: str
 
 
 def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
-    """The row of a device, as its command has told."""
+    """The row of a device, from the live status that its command published."""
     on = f" on {device.runtime}" if device.runtime else ""
     settings = f", {device.settings}" if device.settings else ""
     return LaneRow(
@@ -155,7 +156,7 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
 
 
 def _power(channel: str, power_w: float, device: LiveDevice) -> str:
-    """Power of a channel, which is named where there are several."""
+    """Power of a channel, with the channel's name if there are several."""
     return f"{f'{channel} ' if len(device.power) > 1 else ''}{format_watts(power_w)}"
 
 
@@ -168,12 +169,12 @@ def _reached(reached: PhaseProgress) -> str:
 def device_rows(
     devices: Sequence[tuple[KnownDevice, DeviceHealth]], farm: Farm, lanes: Iterable[LaneRow]
 ) -> dict[str, DeviceRow]:
-    """Rows of all devices by name: those that are known, and those that somebody measures on.
+    """Rows of all paired devices, and of others on which a command measures, by device name.
 
     Args:
-        devices: Paired devices, with what is remembered of them.
+        devices: Paired devices and their health.
         farm: Labels and meters of the devices.
-        lanes: What commands measure now.
+        lanes: Devices that are being measured.
     """
     users: dict[str, list[str]] = {}
     for lane in lanes:
@@ -216,7 +217,7 @@ def _health(health: DeviceHealth) -> str:
 
 
 def _remark(health: DeviceHealth) -> str:
-    """Why it is in quarantine, or what failed last."""
+    """Reason of the quarantine, or the last failure."""
     if health.is_quarantined:
         return health.quarantine_reason
     return f"last failure: {health.events[-1].text}" if health.failure_count else ""
@@ -283,7 +284,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
 
 
 def _headline(run: Run) -> tuple[str, str]:
-    """The number that a run is about, with its uncertainty; and its name."""
+    """Headline of a run with its uncertainty, and the name of the metric."""
     metric = headline(run)
     name = metric.label.replace("_", " ")
     if run.verdict.is_refused:
@@ -301,7 +302,7 @@ def _headline(run: Run) -> tuple[str, str]:
 
 
 def _energy(run: Run) -> str:
-    """Gross energy of an inference with its uncertainty; empty where there was no meter."""
+    """Gross energy per inference with its uncertainty; empty for a run without a meter."""
     if (energy := run.metrics.energy) is None:
         return ""
     if not energy.is_measured or run.verdict.is_refused or energy.gross_j_per_inference is None:

@@ -1,4 +1,4 @@
-"""The server of the page: where it listens, and until when."""
+"""HTTP server of the live page: listening, limits and shutdown."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ INSTALL = install_command("serve", HOST_DISTRIBUTION)
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 7750
 MIN_TOKEN = 16
-"""Characters of a token that a user chooses: fewer can be guessed over a network."""
+"""Shortest token that a user may choose, in characters: a shorter one can be guessed."""
 TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
-"""Connections at the same time; others are refused."""
+"""Limit on concurrent connections; others are refused."""
 UNREAD_MS = 30_000
-"""Time after which the kernel cuts off a connection whose other side takes nothing."""
+"""Time after which the kernel closes a connection whose peer acknowledges no data."""
 STOP_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAddress:
-    """Where the page is, for those who may look at it."""
+    """Address of the page, with its token."""
 
     host: str
     port: int
@@ -38,7 +38,7 @@ class PageAddress:
 
     @property
     def url(self) -> str:
-        """Address for a browser; with the token, if there is one."""
+        """URL for a browser, with the token if there is one."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         if self.host in ("0.0.0.0", "::"):
             name = socket.gethostname()
@@ -57,15 +57,15 @@ def serve(
     """Serve the page until Ctrl-C.
 
     Args:
-        sources: What it shows.
-        host: Address to listen at. Any but this machine's loopback needs a token.
-        port: Port to listen at; 0: a free one.
-        token: Token of those who may look on; None: none on loopback, else a new one.
-        on_ready: Hears where it is.
+        sources: Files that the page shows.
+        host: Address to listen on. Any address other than loopback needs a token.
+        port: Port to listen on; 0: a free one.
+        token: Token that every request needs; None: no token on loopback, else a new one.
+        on_ready: Called with the page's address once it is listening.
 
     Raises:
-        UsageError: the packages are missing, the token is too short or no word, or nobody can
-            listen at that address.
+        UsageError: the packages are missing, the token is too short or has other characters, or
+            the address cannot be listened on.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
         raise UsageError(f"the page needs the packages starlette and uvicorn: {INSTALL}")
@@ -90,10 +90,10 @@ def _is_word(text: str) -> bool:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Open a listening socket.
 
     Raises:
-        UsageError: nobody can listen there.
+        UsageError: the address cannot be listened on.
     """
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
@@ -102,7 +102,7 @@ def _listen(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, protocol)
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Connections that are accepted have it, too.
+            # Accepted connections inherit the option.
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
             made.bind(place)
             made.listen(MAX_CONNECTIONS)
@@ -153,7 +153,7 @@ async def _serve(
         server.should_exit = True
 
     following, ending = asyncio.create_task(feed.follow()), asyncio.create_task(end_feed())
-    following.add_done_callback(stop)  # a defect of ours: better no page than one that stands still
+    following.add_done_callback(stop)  # only after a bug of ours: better no page than a stale one
     on_ready(address)
     try:
         await server.serve(sockets=[listening])

@@ -1,7 +1,8 @@
-"""Histories of a store: from the index where it has the number, from the documents where not.
+"""Histories of a store, read from its index, or from documents if the index lacks the metric.
 
-Ten thousand runs are in the index; their documents would take half a minute to read. One document
-is read for each set of conditions, to name what changed, and one for each history.
+Reading the documents of ten thousand runs would take half a minute. So, if the index has the
+metric, only one document is read for each set of conditions, to name the changes, and one for each
+history.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ def read_histories(
     metric: str | None = None,
     margin_ratio: float | None = None,
 ) -> list[History]:
-    """The histories of the runs that are wanted, in the order of their first runs.
+    """Histories of the selected runs, in the order of their first runs.
 
-    Runs of one model, on one device, with the same settings are one history. Runs that failed, and
-    profiles, are in none.
+    Runs of one model on one device with the same settings are one history. Failed runs and
+    profiles are left out.
 
     Args:
-        store: Where the runs are.
-        wanted: Which of them.
-        metric: Path of a metric, or its short name; None: what each history is about.
+        store: Store of the runs.
+        wanted: Selection of the runs.
+        metric: Path of a metric, or its short name; None: the headline of each history.
         margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
 
     Raises:
-        UsageError: nobody knows which direction of the metric is good.
-        NoSuchRun: no run is wanted.
+        UsageError: the metric is unknown, or has no better direction.
+        NoSuchRun: no run was selected.
         StoreError: the store cannot be read.
     """
     given = None if metric is None else find_metric(metric)
@@ -59,7 +60,7 @@ def read_histories(
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
-    """The histories that these runs are in, of their headlines; one point is no history.
+    """Histories of the headline that contain one of these runs and have at least two points.
 
     Raises:
         StoreError: the store cannot be read.
@@ -69,8 +70,8 @@ def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
         for rows in _groups(list_runs(store))
         if len(rows) > 1 and any(row.run_id in run_ids for row in rows)
     ]
-    found = [_history(store, rows, None, None) for rows in groups]
-    return [one for one in found if len(one.points) > 1]
+    histories = [_history(store, rows, None, None) for rows in groups]
+    return [one for one in histories if len(one.points) > 1]
 
 
 def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:
@@ -100,7 +101,7 @@ def _history(
     conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
 
-    def seen(row: RunSummary) -> HistoryRun:
+    def history_run(row: RunSummary) -> HistoryRun:
         run = None if column else read(row.run_id)
         return HistoryRun(
             run_id=row.run_id,
@@ -121,7 +122,7 @@ def _history(
             threads=newest.threads,
             kind=" ".join(name for name, is_so in kinds.items() if is_so),
         ),
-        [list(map(seen, group)) for group in recent],
+        [list(map(history_run, group)) for group in recent],
         metric,
         margin_ratio=margin_ratio,
         refused_count=len(rows) - len(counted),

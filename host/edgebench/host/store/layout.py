@@ -6,7 +6,7 @@
                                   (`incomplete`)
     <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
     <store>/lab/                  runs and models on their way through a lab (`campaign.cluster`)
-    <store>/live/                 what commands that measure tell those who look on (`live`)
+    <store>/live/                 live status of commands that measure (`live`)
     <store>/index.sqlite          a cache over the directories
 
 The agent's own record of the run stays beside the document, under raw/, so that every number can

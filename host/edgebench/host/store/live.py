@@ -1,16 +1,16 @@
-"""What commands that measure tell those who look on: files that they append to, and who reads them.
+"""Live status of commands that measure: each appends to a file of its own; observers read it.
 
-    <store>/live/<pid>-<time>.jsonl     one file for each command: first what it is, then lines
+    <store>/live/<pid>-<time>.jsonl     a header line that names the command, then status lines
 
-Theory of operation. A line is how one device is now, whole; a later line of the same device takes
-its place. So a reader needs nothing but the last line of each device, a line that is torn or lost
-costs nothing, and a file that has become too long is written again from those last lines. Whoever
-measures holds a lock on its file: one without a lock is of a command that has ended, however it
-ended.
+Theory of operation. A status line is the complete current status of one device; a later line for
+the same device replaces it. So a reader needs only the last line of each device, a torn or lost
+line costs nothing, and a file that has grown too long is rewritten from those last lines. A command
+holds a lock on its file while it measures: an unlocked file belongs to a command that has ended,
+however it ended.
 
-Nothing here is a result, and nothing may keep a command from measuring: lines are not synced, and
-what cannot be written is left out. A reader takes files and lines for what they are, text that
-anybody may have written: what it does not understand, it leaves out.
+Live status is never a result, and must never keep a command from measuring: lines are not synced,
+and a failed write is ignored. A reader treats files and lines as untrusted text: it skips whatever
+it does not understand.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from edgebench.protocol.record import Phase, PhaseProgress
 from edgebench.protocol.text import one_line
 
 FILE_BYTES = 2**20
-"""Size at which a file is written again from its last lines."""
+"""Size at which a file is rewritten from the last line of each device."""
 LINE_BYTES = 4096
-"""Longest line; a state has some 500 bytes."""
+"""Longest line; a status line has about 500 bytes."""
 MAX_TEXT = 200
 """Characters of a name or a reason in a line."""
 MAX_FILES = 256
-"""Newest files that a reader looks at."""
+"""Number of files that a reader follows, the newest ones."""
 MAX_DEVICES = 1024
-"""Devices of one file that a reader keeps."""
+"""Number of devices in one file that a reader keeps."""
 KEPT_S = 86400.0
-"""Age at which the next command removes a file."""
+"""Age at which the next command removes the file of an ended one."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
 
 
@@ -55,18 +55,18 @@ class LiveCommand:
     """A command that measures: the first line of its file."""
 
     name: str
-    """As `bench`."""
+    """Command name, such as `bench`."""
     host: str
-    """Name of the machine that it runs on."""
+    """Name of the machine that the command runs on."""
     pid: int
     begun_utc: str
     campaign: str | None = None
-    """Id of the campaign whose runs it makes."""
+    """Id of the campaign that the runs belong to."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePower:
-    """Power of a channel of a meter on this host, over the last moment."""
+    """Recent mean power of one channel of a meter on this host."""
 
     channel: str
     power_w: float
@@ -74,53 +74,53 @@ class LivePower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveDevice:
-    """How a device is, as a command that measures on it has heard; any other line of a file."""
+    """Status of a device as the measuring command knows it: every line but the first."""
 
     device: str
     at_utc: str
     state: str
     """`waiting`, `measuring`, `between_runs` or `failed`."""
     reason: str = ""
-    """What is waited for, or why the last run failed, or nothing more is measured."""
+    """Reason for waiting, for the failure of the last run, or for giving up the device."""
     model: str = ""
     runtime: str = ""
     settings: str = ""
     number: int = 0
-    """Number of the run among those of the device, from 1; 0: none has begun."""
+    """Number of the run among those of the device, from 1; 0 before the first."""
     count: int = 0
     run_id: str | None = None
-    """Run in progress, or else the last one."""
+    """Run in progress, or else the last run."""
     run_begun_utc: str | None = None
     phase: Phase | None = None
     phase_begun_utc: str | None = None
     expected_s: float | None = None
-    """Time that the phase should take, where that is known."""
+    """Expected duration of the phase, where known."""
     reached: PhaseProgress | None = None
     temp_c: float | None = None
     freq_hz: float | None = None
     power: tuple[LivePower, ...] = ()
     stored_count: int = 0
-    """Runs of this command that were stored."""
+    """Number of runs of this command that were stored."""
     failed_count: int = 0
     runs_left_s: float | None = None
-    """Time from the beginning of this run to the end of the last one; None before any has ended."""
+    """Estimated time from the start of this run to the end of the last; None before the first."""
 
 
 def utc_now() -> str:
-    """The time, as lines have it."""
+    """Current time in the format of live files."""
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
 class LiveFile:
-    """The file of this process; it is made when there is something to tell."""
+    """Live file of this process, created by the first status line."""
 
     def __init__(self, store: Store, name: str, campaign: str | None = None) -> None:
-        """Prepare a file.
+        """Prepare the file without creating it.
 
         Args:
             store: Store of the runs.
             name: Name of the command.
-            campaign: Id of the campaign whose runs it makes.
+            campaign: Id of the campaign that the runs belong to.
         """
         self._directory = store.root / LIVE_DIRECTORY
         self._command = LiveCommand(
@@ -139,42 +139,42 @@ class LiveFile:
         self._lock = threading.Lock()
 
     def put(self, device: LiveDevice) -> None:
-        """Append how a device is; what cannot be written is left out."""
+        """Append the status of a device; a failed write is ignored."""
         line = _line(device)
         if len(line) > LINE_BYTES:
             return
         with self._lock, suppress(OSError):
             self._lines[device.device] = line
             if self._descriptor is None or self._size + len(line) > FILE_BYTES:
-                self._write_anew()
+                self._rewrite()
             else:
                 self._size += os.write(self._descriptor, line)
 
     def close(self) -> None:
-        """End it: the lock goes with the descriptor."""
+        """Close the file, which also releases the lock."""
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
                 self._descriptor = None
 
-    def _write_anew(self) -> None:
-        """Write the last lines into a new file, which has the lock before it has the name."""
+    def _rewrite(self) -> None:
+        """Write the last lines into a new file, locked before it is renamed into place."""
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._descriptor is None:
             remove_old(self._directory)
-        beside = self._directory / f".{self._path.name}"
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        part = self._directory / f".{self._path.name}"
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         try:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             content = b"".join([_line(self._command), *self._lines.values()])
             if os.write(descriptor, content) < len(content):
                 raise OSError("disk full")
-            beside.replace(self._path)
+            part.replace(self._path)
         except OSError:
             os.close(descriptor)
             with suppress(OSError):
-                beside.unlink()
+                part.unlink()
             raise
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -182,40 +182,40 @@ class LiveFile:
 
 
 def remove_old(directory: Path) -> None:
-    """Remove the files of commands that ended a day ago."""
+    """Remove the files of commands that ended more than a day ago."""
     limit_s = time.time() - KEPT_S
     for name in os.listdir(directory):
         path = directory / name
         if not _NAME.fullmatch(name.removeprefix(".")):
             continue
         with suppress(OSError):
-            if path.lstat().st_mtime < limit_s and not _is_held(path):
+            if path.lstat().st_mtime < limit_s and not _is_in_use(path):
                 path.unlink()
 
 
 def _line(value: LiveCommand | LiveDevice) -> bytes:
-    # Begins a line of its own behind one that was left half written.
+    # The leading line feed ends a line that a failed write left incomplete.
     return b"\n" + json.dumps(to_plain(value)).encode() + b"\n"
 
 
-def _is_held(path: Path) -> bool:
-    """Whether a command still writes to it.
+def _is_in_use(path: Path) -> bool:
+    """Whether a command still writes to the file.
 
     Raises:
-        OSError: it cannot be opened, or is no file.
+        OSError: the path cannot be opened, or is not a regular file.
     """
-    descriptor = _opened(path)
+    descriptor = _open_regular(path)
     try:
         return _is_locked(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _opened(path: Path) -> int:
-    """A regular file, opened: neither a link, nor a pipe that would be waited for.
+def _open_regular(path: Path) -> int:
+    """Open a regular file for reading; a link is refused, and a pipe does not block.
 
     Raises:
-        OSError: it is something else, or cannot be opened.
+        OSError: the path cannot be opened, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -225,7 +225,7 @@ def _opened(path: Path) -> int:
 
 
 def _is_locked(descriptor: int) -> bool:
-    """Whether somebody has the lock; on a file system without locks, nobody knows of an end."""
+    """Whether another process holds the lock; always True on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -236,27 +236,27 @@ def _is_locked(descriptor: int) -> bool:
 
 @dataclass(slots=True)
 class LiveSource:
-    """One file, as far as it was read."""
+    """Content of one live file, up to the position that was read."""
 
     command: LiveCommand | None = None
     devices: dict[str, LiveDevice] = field(default_factory=dict[str, LiveDevice])
-    """How each device is, by its name."""
+    """Status of each device by its name."""
     is_over: bool = False
-    """The command has ended."""
+    """True once the command has ended."""
     _inode: int = 0
     _offset: int = 0
 
     def read(self, path: Path) -> bool:
-        """Read what is new; whether anything is.
+        """Read what was appended; return whether anything changed.
 
         Raises:
             OSError: the file cannot be read.
         """
-        descriptor = _opened(path)
+        descriptor = _open_regular(path)
         try:
             facts = os.fstat(descriptor)
-            # Before its lines: behind the end of the command nothing comes. A file without a lock
-            # may also be one that was written anew just now.
+            # The lock is tested before the lines are read: an ended command appends no more. An
+            # unlocked file may also have been replaced by a rewrite in the meantime.
             is_over = not _is_locked(descriptor) and path.lstat().st_ino == facts.st_ino
             if facts.st_ino != self._inode or facts.st_size < self._offset:
                 self.command, self._inode, self._offset = None, facts.st_ino, 0
@@ -266,22 +266,22 @@ class LiveSource:
             os.close(descriptor)
         whole = content[: content.rfind(b"\n") + 1]
         if len(content) == 2 * FILE_BYTES and not whole:
-            whole = content  # a line that no command writes
+            whole = content  # skip a line longer than any that a command writes
         self._offset += len(whole)
         is_changed = is_over != self.is_over
         self.is_over = is_over
         for line in whole.split(b"\n"):
-            is_changed |= 0 < len(line) <= LINE_BYTES and self._take(line)
+            is_changed |= 0 < len(line) <= LINE_BYTES and self._apply(line)
         return is_changed
 
-    def _take(self, line: bytes) -> bool:
-        """Take a line in; whether it made sense."""
+    def _apply(self, line: bytes) -> bool:
+        """Parse a line and apply it; return False for a line that is not understood."""
         try:
-            found = json.loads(line)
+            document = json.loads(line)
             if self.command is None:
-                self.command = from_outside(found, LiveCommand)
+                self.command = from_outside(document, LiveCommand)
                 return True
-            device = from_outside(found, LiveDevice)
+            device = from_outside(document, LiveDevice)
         except (ValueError, RecursionError, RemoteProtocolError):
             return False
         if device.device not in self.devices and len(self.devices) >= MAX_DEVICES:
@@ -291,7 +291,7 @@ class LiveSource:
 
 
 class LiveReader:
-    """All files of a store, read as they grow."""
+    """Reads all live files of a store as they grow."""
 
     def __init__(self, store: Store) -> None:
         self._directory = store.root / LIVE_DIRECTORY
@@ -299,18 +299,21 @@ class LiveReader:
 
     @property
     def sources(self) -> Mapping[str, LiveSource]:
-        """The commands, by the name of their files; only those whose first line makes sense."""
+        """Files with a readable header, by file name."""
         return {name: one for name, one in self._sources.items() if one.command is not None}
 
     def poll(self) -> bool:
-        """Read what is new; whether anything is. A directory that is not there is an empty one."""
+        """Read what was appended to any file; return whether anything changed.
+
+        A missing directory counts as empty.
+        """
         names: list[tuple[int, str]] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
             for entry in entries:
                 if _NAME.fullmatch(entry.name):
                     with suppress(OSError):
-                        found = entry.stat(follow_symlinks=False)
-                        names.append((found.st_mtime_ns, entry.name))
+                        facts = entry.stat(follow_symlinks=False)
+                        names.append((facts.st_mtime_ns, entry.name))
         newest = {name for _, name in sorted(names)[-MAX_FILES:]}
         gone = self._sources.keys() - newest
         for name in gone:

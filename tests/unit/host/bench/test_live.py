@@ -1,4 +1,4 @@
-"""The watcher that tells those who look on: what it writes of a run, and that it keeps nothing."""
+"""Publishing the live status: what a run writes, and that every event is forwarded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from support.records import RUN_ID, store_run
 
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.live import told_live
+from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveDevice, LiveReader
@@ -18,31 +18,31 @@ from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
 
 
 class Recorder(Watcher):
-    """Notes the names of what it is told."""
+    """Records the events that it receives."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def of(self, device: str, device_count: int) -> Watcher:
-        """It watches all devices by itself."""
+        """The same watcher for every device."""
         del device, device_count
         return self
 
     def progress(self, progress: Progress) -> None:
         """The run entered a phase."""
-        self.told.append(progress.phase.value)
+        self.events.append(progress.phase.value)
 
     def telemetry(self, telemetry: Telemetry) -> None:
-        """How the device is."""
-        self.told.append(f"{telemetry.temp_c}")
+        """The device sent its temperature."""
+        self.events.append(f"{telemetry.temp_c}")
 
     def pushed(self, done: int, total: int) -> None:
         """Bytes of the model."""
-        self.told.append(f"{done} of {total}")
+        self.events.append(f"{done} of {total}")
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """Nothing more is measured."""
-        self.told.append(f"{device}: {error}")
+        """A device was given up."""
+        self.events.append(f"{device}: {error}")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def now(store: Store) -> LiveDevice:
-    """How the only device is, as somebody reads it."""
+    """Status of the only device, as an observer reads it."""
     reader = LiveReader(store)
     reader.poll()
     [source] = reader.sources.values()
@@ -60,12 +60,12 @@ def now(store: Store) -> LiveDevice:
     return device
 
 
-def test_a_run_is_told_phase_by_phase(store: Store) -> None:
+def test_a_run_is_published_phase_by_phase(store: Store) -> None:
     """The page shows another phase, or the temperature of a run that is over."""
     store_run(store)
     watcher, model = Recorder(), find_model("digits_int8.tflite")
-    with told_live(store, "bench", watcher) as told:
-        one = told.of("pi5", 1)
+    with publish_status(store, "bench", watcher) as publisher:
+        one = publisher.of("pi5", 1)
         one.held("pi5", LeaseHeld("in use by desk"), 60.0)
         assert (now(store).state, now(store).reason) == ("waiting", "in use by desk")
         one.run("pi5", model, "litert", Place(2, 5, "threads 2"))
@@ -87,14 +87,14 @@ def test_a_run_is_told_phase_by_phase(store: Store) -> None:
         assert (ended.run_id, ended.stored_count) == (RUN_ID, 1)
         one.run("pi5", model, "litert", Place(3, 5))
         assert now(store).runs_left_s is not None
-        told.device_failed("pi5", LinkLost("cable"))
+        publisher.device_failed("pi5", LinkLost("cable"))
         assert (now(store).state, now(store).reason) == ("failed", "cable")
-    assert watcher.told == ["1 of 2", "measuring", "61.5", "measuring", "pi5: cable"]
+    assert watcher.events == ["1 of 2", "measuring", "61.5", "measuring", "pi5: cable"]
 
 
-def test_a_watcher_who_does_not_look_raises_as_before(store: Store) -> None:
-    """A failure that nobody watches ends nothing any more: a script takes it for a success."""
+def test_failures_are_raised_if_the_watcher_ignores_them(store: Store) -> None:
+    """A failed run goes unnoticed: a script without a watcher takes it for a success."""
     model = find_model("digits_int8.tflite")
-    with told_live(store, "bench", Watcher()) as told, pytest.raises(LinkLost):
-        told.of("pi5", 1).failed(model, "litert", LinkLost("cable"))
+    with publish_status(store, "bench", Watcher()) as publisher, pytest.raises(LinkLost):
+        publisher.of("pi5", 1).failed(model, "litert", LinkLost("cable"))
     assert now(store).failed_count == 1

@@ -1,4 +1,4 @@
-"""The list of formats: its names, its modules, the ends of file names, and its documentation."""
+"""The list of formats: names, modules, file name suffixes and documentation."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ def test_every_format_has_a_function_that_writes_it(name: str) -> None:
     assert callable(named_format(name).load())
 
 
-def test_documentation_has_every_format_with_its_ends() -> None:
-    """A format is added, and nobody learns of it; or an end means another format by now."""
+def test_documentation_has_every_format_with_its_suffixes() -> None:
+    """A format is missing in the documentation, or listed with another suffix."""
     rows = re.findall(r"^\| `([a-z-]+)` \| ([^|]*) \|", DOCS.read_text(), re.MULTILINE)
-    told = {name: tuple(re.findall(r"`([^`]+)`", ends)) for name, ends in rows}
-    assert told == {one.name: one.suffixes for one in FORMATS}
+    documented = {name: tuple(re.findall(r"`([^`]+)`", ends)) for name, ends in rows}
+    assert documented == {one.name: one.suffixes for one in FORMATS}
 
 
 def test_documentation_has_every_column_in_its_order() -> None:
-    """A script reads a column that was renamed without a word."""
+    """A column is renamed silently, and scripts that read it fail."""
     block = re.search(r"```columns\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert block is not None
     assert block[1].split() == [*(one.name for one in FACT_COLUMNS), *number_columns()]
 
 
 @pytest.mark.parametrize("one", FORMATS, ids=lambda one: one.name)
-def test_end_of_a_file_name_means_its_format(one: object) -> None:
-    """Two formats have the same end, and the first one wins."""
+def test_suffix_selects_its_format(one: object) -> None:
+    """Two formats have the same suffix, and the first one wins."""
     assert one in FORMATS
     form = next(other for other in FORMATS if other is one)
-    assert all(format_of_file(f"Results{end.upper()}") is form for end in form.suffixes)
+    assert all(format_of_file(f"Results{suffix.upper()}") is form for suffix in form.suffixes)
     assert form.suffixes or form.kind is ExportKind.DIRECTORY
 
 
 @pytest.mark.parametrize(
-    ("file_name", "told"),
+    ("file_name", "message"),
     [("results.json", r"\.chrome\.json, \.bmf\.json"), ("results", "no format"), ("a.xlsx", "no")],
 )
-def test_end_that_means_no_format_is_refused(file_name: str, told: str) -> None:
+def test_unknown_or_ambiguous_suffix_is_refused(file_name: str, message: str) -> None:
     """A JSON file is written in whatever format comes first."""
-    with pytest.raises(UsageError, match=told):
+    with pytest.raises(UsageError, match=message):
         format_of_file(file_name)
 
 

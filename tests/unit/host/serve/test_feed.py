@@ -1,4 +1,4 @@
-"""Who looks on: everything first, then each change; and whoever does not read is dropped."""
+"""Feed of the live page: the whole overview first, then each change; slow readers are dropped."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ def overview_of(folder: Path) -> Overview:
     )
 
 
-async def told(subscriber: Subscriber) -> bytes:
+async def next_message(subscriber: Subscriber) -> bytes:
     """The next message."""
     message = await subscriber.next(WAIT_S)
     assert message is not None
     return message
 
 
-def test_whoever_comes_gets_everything_and_then_what_changes(tmp_path: Path) -> None:
-    """A browser that connects again shows half of a farm; or the files are read for nobody."""
+def test_a_new_subscriber_gets_the_whole_overview_and_then_changes(tmp_path: Path) -> None:
+    """A browser that reconnects shows half of a farm; or files are polled without a subscriber."""
     file = LiveFile(Store(tmp_path), "bench")
 
-    async def look_on() -> None:
+    async def follow() -> None:
         feed = Feed(overview_of(tmp_path))
         following = asyncio.create_task(feed.follow())
         with feed.subscribed() as first:
-            assert b'"is_whole":true' in await told(first)
+            assert b'"is_whole":true' in await next_message(first)
             file.put(LiveDevice(device="pi5", at_utc="", state="waiting"))
-            change = await told(first)
+            change = await next_message(first)
             assert b'"is_whole":false' in change
             assert b"pi5" in change
             with feed.subscribed() as second:
-                whole = await told(second)
+                whole = await next_message(second)
                 assert b'"is_whole":true' in whole
                 assert b"pi5" in whole
         following.cancel()
 
-    asyncio.run(look_on())
+    asyncio.run(follow())
     file.close()
 
 
-def test_whoever_does_not_read_is_dropped(tmp_path: Path) -> None:
-    """Messages pile up for a browser that sleeps."""
+def test_a_subscriber_that_does_not_read_is_dropped(tmp_path: Path) -> None:
+    """Messages pile up for a suspended browser."""
 
     async def pile_up() -> Subscriber:
         subscriber = Subscriber()
@@ -75,10 +75,10 @@ def test_whoever_does_not_read_is_dropped(tmp_path: Path) -> None:
     assert asyncio.run(pile_up()).is_over
 
 
-def test_a_browser_that_takes_nothing_ends_its_stream(
+def test_the_stream_to_a_browser_that_does_not_read_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream whose connection stands still is kept for ever, with its place."""
+    """A stalled connection keeps its stream and its place among the subscribers for ever."""
     monkeypatch.setattr(app_module, "SEND_TIMEOUT_S", 0.05)
 
     async def stand_still() -> bool:
@@ -100,7 +100,7 @@ def test_a_browser_that_takes_nothing_ends_its_stream(
     assert not asyncio.run(stand_still())
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
+def test_an_unreadable_section_has_a_note_and_the_others_are_shown(tmp_path: Path) -> None:
     """A mistake in the farm file hides all runs."""
     (tmp_path / "farm.toml").write_text("[")
     (tmp_path / "config").mkdir()

@@ -1,4 +1,4 @@
-"""Rows of stored runs: numbers with their uncertainty, and none of a run that is refused."""
+"""Rows of stored runs: numbers with their uncertainty, and no number of a refused run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNS = Path(__file__).parents[3] / "fixtures" / "runs" / "v7"
 
 @pytest.mark.parametrize("run_id", sorted(path.name for path in RUNS.iterdir()))
 def test_row_of_a_run_has_its_uncertainty_or_no_number(run_id: str, tmp_path: Path) -> None:
-    """The page shows a number that `edgebench show` refuses, or one as if it were exact."""
+    """The page shows a number that `edgebench show` refuses, or one without its uncertainty."""
     (tmp_path / "runs").symlink_to(RUNS)
     run = Store(tmp_path).run(run_id)
     row = run_row(summary_of(run), run)

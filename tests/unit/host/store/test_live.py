@@ -1,4 +1,4 @@
-"""Live files: whoever measures appends, whoever looks on reads, and neither disturbs the other."""
+"""Live files: commands append, observers read, and neither disturbs the other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def file(store: Store) -> Iterator[LiveFile]:
 
 @pytest.fixture
 def reader(store: Store) -> LiveReader:
-    """Somebody who looks on."""
+    """An observer."""
     return LiveReader(store)
 
 
@@ -63,17 +63,17 @@ def only(reader: LiveReader) -> LiveSource:
 
 
 def write(store: Store, *lines: bytes, name: str = NAME) -> Path:
-    """A file that is not ours."""
+    """Write a live file that no command of ours made."""
     path = store.root / "live" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\n".join(lines) + b"\n")
     return path
 
 
-def test_what_is_told_is_read_and_a_later_line_takes_the_place_of_an_earlier_one(
+def test_a_later_status_line_of_a_device_replaces_the_earlier_one(
     file: LiveFile, reader: LiveReader
 ) -> None:
-    """The page shows a device as it was, or twice."""
+    """The page shows a stale status, or a device twice."""
     assert not reader.poll()
     file.put(state(temp_c=50.0))
     file.put(state("jetson"))
@@ -84,14 +84,14 @@ def test_what_is_told_is_read_and_a_later_line_takes_the_place_of_an_earlier_one
     assert not reader.poll()
 
 
-def test_a_command_that_tells_nothing_leaves_no_file(file: LiveFile, store: Store) -> None:
-    """A command that was mistyped makes a store."""
+def test_a_command_that_publishes_nothing_leaves_no_file(file: LiveFile, store: Store) -> None:
+    """A mistyped command creates a store."""
     file.close()
     assert not store.root.exists()
 
 
 def test_the_end_of_a_command_is_seen_however_it_ends(file: LiveFile, reader: LiveReader) -> None:
-    """A command that was killed measures for ever."""
+    """The page shows a killed command as measuring for ever."""
     file.put(state())
     reader.poll()
     assert not only(reader).is_over
@@ -100,10 +100,10 @@ def test_the_end_of_a_command_is_seen_however_it_ends(file: LiveFile, reader: Li
     assert only(reader).is_over
 
 
-def test_a_long_file_is_written_again_and_read_on(
+def test_a_long_file_is_rewritten_and_readers_follow(
     file: LiveFile, reader: LiveReader, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A campaign of a week fills the disk, or whoever looks on loses it or takes it for ended."""
+    """A campaign of a week fills the disk, or readers lose it or take it for ended."""
     monkeypatch.setattr(live, "FILE_BYTES", 5000)
     file.put(state("jetson"))
     inodes = set()
@@ -119,8 +119,8 @@ def test_a_long_file_is_written_again_and_read_on(
     assert only(reader).devices["jetson"] == state("jetson")
 
 
-def test_torn_and_foreign_lines_are_left_out(store: Store, reader: LiveReader) -> None:
-    """A process that was killed, or a stranger's line, ends the page."""
+def test_torn_and_foreign_lines_are_skipped(store: Store, reader: LiveReader) -> None:
+    """The line of a killed process, or of another program, breaks the page."""
     good = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
     write(
         store,
@@ -134,7 +134,7 @@ def test_torn_and_foreign_lines_are_left_out(store: Store, reader: LiveReader) -
 
 
 def test_a_line_is_read_once_it_is_whole(store: Store, reader: LiveReader) -> None:
-    """Half of a line is taken for damage, and its other half, too."""
+    """Both halves of a line that is still being written are skipped as damaged."""
     path = write(store, json.dumps(COMMAND).encode())
     line = json.dumps({"device": "pi5", "at_utc": "", "state": "waiting"}).encode()
     with path.open("ab") as opened:
@@ -150,7 +150,7 @@ def test_a_line_is_read_once_it_is_whole(store: Store, reader: LiveReader) -> No
 
 
 def test_only_files_of_commands_are_opened(store: Store, reader: LiveReader) -> None:
-    """A pipe hangs whoever looks on, and a link leads out of the store."""
+    """A pipe blocks the reader, or a link leads out of the store."""
     outside = write(store, json.dumps(COMMAND).encode(), name="note.txt")
     (outside.parent / NAME).symlink_to(outside)
     os.mkfifo(outside.parent / NAME.replace("1-", "2-"))
@@ -162,7 +162,7 @@ def test_only_files_of_commands_are_opened(store: Store, reader: LiveReader) -> 
 def test_devices_and_files_are_bounded(
     store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of a million names fills the memory of whoever looks on."""
+    """A file with a million names fills the reader's memory."""
     monkeypatch.setattr(live, "MAX_DEVICES", 3)
     monkeypatch.setattr(live, "MAX_FILES", 2)
     names = [json.dumps({"device": str(n), "at_utc": "", "state": ""}).encode() for n in range(9)]
@@ -172,10 +172,10 @@ def test_devices_and_files_are_bounded(
     assert [len(one.devices) for one in reader.sources.values()] == [3, 3]
 
 
-def test_old_files_go_and_those_of_running_commands_stay(
+def test_old_files_are_removed_and_those_of_running_commands_kept(
     file: LiveFile, store: Store, reader: LiveReader
 ) -> None:
-    """Files pile up; or a command of two days loses its own."""
+    """Files pile up; or a command that runs for two days loses its own."""
     other = LiveFile(store, "campaign")
     other.put(state())
     path = write(store, json.dumps(COMMAND).encode())
@@ -193,8 +193,8 @@ def test_old_files_go_and_those_of_running_commands_stay(
     other.close()
 
 
-def test_a_full_disk_and_a_lost_directory_stop_nobody(tmp_path: Path) -> None:
-    """A command fails because nobody could look on."""
+def test_a_full_disk_does_not_stop_a_command(tmp_path: Path) -> None:
+    """A measurement fails because its status cannot be written."""
     need_root()
     with small_disk(tmp_path / "disk", 2**20) as disk:
         store = Store(disk)
@@ -210,8 +210,8 @@ def test_a_full_disk_and_a_lost_directory_stop_nobody(tmp_path: Path) -> None:
         file.close()
 
 
-def test_a_store_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
-    """Its directory is a file; root may write into any directory."""
+def test_a_directory_that_cannot_be_created_does_not_stop_a_command(tmp_path: Path) -> None:
+    """A measurement fails because its live directory is a file (permissions do not stop root)."""
     (tmp_path / "live").write_text("mine")
     file = LiveFile(Store(tmp_path), "bench")
     file.put(state())

@@ -1,8 +1,8 @@
-"""What tells one history from another, and what may change within one.
+"""Settings, which identify a history, and conditions, which may change within one.
 
-Who measures every night asks the same question: the settings. What the device answers with changes
-meanwhile: the model is exported anew, a runtime is updated, somebody sets a governor. Runs with
-other settings are another history; a change of the conditions is marked in it.
+A nightly job measures with the same settings every night. The conditions change meanwhile: the
+model is exported again, a runtime is updated, the governor is changed. Runs with other settings
+belong to another history; a change of the conditions is marked in the history.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ CONDITIONS = frozenset(
         *("firmware", "emulator", "runtime_version", "delegates_used", "governor"),
     }
 )
-"""Keys of a fingerprint that change under a device while everybody asks the same."""
+"""Keys of a fingerprint that may change on a device while the settings stay the same."""
 MODEL = "model"
-"""Content of the model, which is no part of a fingerprint."""
+"""Key of the model's content, which is not part of a fingerprint."""
 
 
 def settings_of(run: Run) -> Fingerprint:
-    """What the user asked for, with the device that it was asked of."""
+    """Settings that the user chose, with the device."""
     return fingerprint(run, KEYS.keys() - CONDITIONS)
 
 
 def conditions_of(run: Run) -> Fingerprint:
-    """What the device measured with, and the content of the model."""
+    """Conditions of the measurement on the device, and the content of the model."""
     model = (run.model.sha256 or run.model.name)[:12]
     return {MODEL: model, **fingerprint(run, sorted(CONDITIONS))}
 
 
 def digest(facts: Mapping[str, str]) -> str:
-    """A short text that is the same for equal facts only."""
+    """Short hash of the facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]

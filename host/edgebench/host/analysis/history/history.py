@@ -1,7 +1,8 @@
 """A metric of one model on one device over time, and whether it became worse.
 
-The runs of one command are one point: they share what changes by the hour. Its value is their
-median, its interval the one between them. Invalid runs are counted and left out.
+The runs of one command are one point, because they share the conditions of the hour. The point's
+value is the median of the runs, its interval the one between runs. Invalid runs are counted and
+left out.
 """
 
 from __future__ import annotations
@@ -30,37 +31,38 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_POINTS = 500
-"""Most points of a history that are looked at: the newest."""
+"""Number of points of a history, the newest ones."""
 _SIGMAS = 1.959964
 """Half-width of a 95 % interval in standard errors."""
 
 
 class HistoryOutcome(str, Enum):
-    """What can be said of the newest level of a history."""
+    """Judgement of the newest level of a history."""
 
     STEADY = "steady"
     """No change of the level was found."""
     BETTER = "better"
     WORSE = "worse"
-    """It is worse than the one before by more than the margin, and so is all of the interval."""
+    """The whole interval is worse than the level before by more than the margin."""
     WITHIN = "within the margin"
-    """It is not worse by more than the margin."""
+    """The whole interval is worse by at most the margin."""
     INCONCLUSIVE = "inconclusive"
+    """The interval contains the margin, or there is no interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRun:
-    """A stored run, as a history sees it."""
+    """Part of a stored run that a history needs."""
 
     run_id: str
     created_utc: str
     set_id: str | None
     is_suspect: bool
     value: float | None
-    """Number in the unit of the metric; None where it has none."""
+    """Value in the unit of the metric; None if the run has none."""
     conditions: Fingerprint
     run: Run | None = None
-    """Whole run, where the metric needs more of it than its number."""
+    """Whole run, if the metric needs more than its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +73,14 @@ class HistoryPoint:
     """Time of its first run."""
     run_ids: tuple[str, ...]
     set_id: str | None
-    """None for a run on its own, and for those of a comparison."""
+    """Id of the set; None for a single run, and for the runs of a comparison."""
     value: float
     """Median of the runs, unit of the metric."""
     ci95: Bounds | None
-    """Interval between the runs; None below five."""
+    """Interval between the runs; None for fewer than five."""
     is_suspect: bool
     changed: Differences
-    """Conditions that are not those of the point before, with both values."""
+    """Conditions that differ from those of the point before, with both values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,21 +88,21 @@ class HistoryLevel:
     """Points between two changes."""
 
     first: int
-    """Position of its first point."""
+    """Index of the level's first point."""
     count: int
     median: float
-    """Median of its points, unit of the metric."""
+    """Median of the level's points, unit of the metric."""
     ratio: float | None = None
-    """Level over the one before, Hodges–Lehmann on logarithms; None for the first."""
+    """Ratio to the level before, Hodges–Lehmann on logarithms; None for the first level."""
     ratio_interval: Bounds | None = None
-    """95 % interval of the ratio; None for the first, and where too few points have none."""
+    """95 % interval of the ratio; None for the first level, and if there are too few points."""
     changed: Differences
-    """Conditions that changed with its first point."""
+    """Conditions that changed with the level's first point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySubject:
-    """What a history is about."""
+    """Model, device and settings of a history."""
 
     model: str
     device: str
@@ -108,12 +110,12 @@ class HistorySubject:
     scenario: str
     threads: int
     kind: str
-    """What is not a real device of it: `simulated`, `emulated`, both, or empty."""
+    """Kind of device: `simulated`, `emulated`, both, or empty for a real device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A metric over time, one point a command, oldest first."""
+    """A metric over time, one point per command, oldest first."""
 
     subject: HistorySubject
     metric: str
@@ -121,20 +123,20 @@ class History:
     better: Better
     points: tuple[HistoryPoint, ...]
     levels: tuple[HistoryLevel, ...]
-    """At least one where there are points."""
+    """Levels, at least one if there are points."""
     refused_count: int
-    """Invalid runs, which are left out."""
+    """Number of invalid runs, which are left out."""
     missing_count: int
-    """Runs without such a number, or with one that has no ratio."""
+    """Number of runs without a positive value of the metric."""
     earlier_count: int
-    """Older commands, which are not looked at."""
+    """Number of older commands beyond `MAX_POINTS`."""
     margin_ratio: float
     outcome: HistoryOutcome
     reason: str
 
     @property
     def suspect_count(self) -> int:
-        """Points of which a run is suspect."""
+        """Number of points with a suspect run."""
         return sum(point.is_suspect for point in self.points)
 
 
@@ -147,15 +149,15 @@ def find_history(
     refused_count: int = 0,
     earlier_count: int = 0,
 ) -> History:
-    """The history that these runs make; they have the same settings, and none is invalid.
+    """Build the history of runs with the same settings, none of which is invalid.
 
     Args:
-        subject: What it is about.
+        subject: Model, device and settings.
         commands: Runs of each command under the same conditions, oldest first.
-        metric: Metric of their values.
+        metric: Metric of the runs' values.
         margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
-        refused_count: Invalid runs beside these.
-        earlier_count: Commands before these.
+        refused_count: Number of invalid runs that were left out.
+        earlier_count: Number of earlier commands that were left out.
     """
     with_value = [[one for one in runs if _has_ratio(one.value)] for runs in commands]
     kept = [runs for runs in with_value if runs]
@@ -180,7 +182,7 @@ def find_history(
 
 
 def _has_ratio(value: float | None) -> bool:
-    """Whether changes of a value can be told as ratios: none is one of an error of 0."""
+    """Whether changes of a value can be expressed as ratios, which needs a positive value."""
     return value is not None and math.isfinite(value) and value > 0
 
 
@@ -208,7 +210,7 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
 
 
 def _value(group: Sequence[HistoryRun], metric: Metric) -> tuple[float, Bounds | None]:
-    """Median of the runs, and the interval between them: of an energy, with that of the meter."""
+    """Median and interval between the runs; for an energy, with the meter's uncertainty."""
     runs = [one.run for one in group if one.run is not None]
     if len(runs) == len(group) and (found := over_runs(metric, runs)) is not None:
         return found.median, found.ci95
@@ -240,22 +242,22 @@ def _levels(
         if levels:
             last = levels[-1].first
             sides = [list(chain(*side)) for side in (runs[last:begin], runs[begin:end])]
-            level = _held_against(level, logs[last:begin], logs[begin:end], sides, metric)
+            level = _with_ratio(level, logs[last:begin], logs[begin:end], sides, metric)
         levels.append(level)
     return levels
 
 
 def _error(point: HistoryPoint) -> float:
-    """Standard error of the logarithm of a point; 0 where nobody knows."""
+    """Standard error of the logarithm of a point; 0 if the point has no interval."""
     return (
         0.0 if point.ci95 is None else (point.ci95[1] - point.ci95[0]) / 2 / _SIGMAS / point.value
     )
 
 
-def _held_against(
+def _with_ratio(
     level: HistoryLevel, before: Floats, after: Floats, sides: Sequence[list[Run]], metric: Metric
 ) -> HistoryLevel:
-    """The level with its ratio to the one before."""
+    """The level with its ratio to the level before."""
     if metric.is_exact:
         ratio = math.exp(after[0] - before[-1])
         resolution = 1 + resolution_ratio([*sides[0], *sides[1]])
@@ -263,7 +265,7 @@ def _held_against(
     test = rank_sum_test(before, after)
     try:
         instrument = instrument_ratio(metric, *sides)
-    except (MeasurementError, UsageError):  # another meter, whose errors nobody knows
+    except (MeasurementError, UsageError):  # another meter, with unknown errors
         return replace(level, ratio=math.exp(test.shift))
     interval = widened(test.interval(1 - ALPHA), test.shift, instrument)
     return replace(level, ratio=math.exp(test.shift), ratio_interval=as_ratios(interval))

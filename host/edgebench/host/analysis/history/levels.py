@@ -1,31 +1,33 @@
-"""Where a history changes its level: the greatest contrast of two means, judged by permutations.
+"""Changepoints of a history: the greatest contrast of two means, tested by permutation.
 
-Theory of operation. A history has few points, of an unknown distribution, and nobody knows how far
-two of them differ while nothing changes: the interval between the runs of one command knows nothing
-of the next day. So the points themselves say it. While nothing changes, their order means nothing:
-the greatest contrast of the real order is then one of those of random orders, and is above 95 % of
-them with a chance of 5 %, whatever the distribution. A history is searched
+Theory of operation. A history has few points with an unknown distribution, and the scatter between
+days is unknown too: the interval between the runs of one command does not include it. So it is
+estimated from the points themselves. Under the null hypothesis of no change the points are
+exchangeable: the greatest contrast of the observed order is then above 95 % of the greatest
+contrasts of random orders with a probability of 5 %, whatever the distribution. A history is
+searched
 
-    for a level that lasts to its end       before | after            80 % of alpha
-    else for one that comes and goes        before | level | after    20 % of alpha
+    for a level that lasts to the end       before | after            80 % of alpha
+    else for a temporary level              before | level | after    20 % of alpha
 
-and each part is searched again, with its share of alpha by its length. Without the second search, a
-level of ten points in the midst of 200 is lost: neither of its ends is a contrast of all points.
+and each part is searched again with a share of alpha proportional to its length. Without the second
+search, a level of ten points in the middle of 200 is missed, because neither of its ends is a large
+contrast over all points.
 
-The contrast is the share of the sum of squares that the two means explain. It is t² / (t² + n - 2)
-of Student's t, so under permutations both have the same order. Values beyond three robust standard
-deviations are clipped first: one run beside a neighbour must not hide a change.
+The contrast is the share of the sum of squares that the two means explain. It equals
+t² / (t² + n - 2) with Student's t, so both statistics rank permutations alike. Values beyond three
+robust standard deviations are clipped first, so that an outlier does not hide a change.
 
-Five to seven points have too few orders for 5 %: theirs are held against normal values. A step of
-five standard deviations is then found more often than not, and a heavy tail makes Student's t
-cautious, not rash; `benchmarks/history_calibration.py` has the rates.
+Five to seven points have too few permutations for 5 %, so they are compared with samples of normal
+values. A step of five standard deviations is then found more often than not, and heavy tails make
+Student's t conservative; `benchmarks/history_calibration.py` has the rates.
 
-A cut is kept if the levels on both sides differ by more than chance, and by more than the intervals
-of their points allow. Neighbours that are correlated, as on a device that drifts for days, are not
-exchangeable: a drift is found as steps.
+A changepoint is kept if the levels on both sides differ by more than chance, and by more than the
+intervals of their points allow. Correlated neighbours, as on a device that drifts for days, are not
+exchangeable: a drift is reported as steps.
 
 Source: Olshen et al., Circular binary segmentation for the analysis of array-based DNA copy number
-data, Biostatistics 5 (2004), for the contrast of a level in the midst and its permutations; Good,
+data, Biostatistics 5 (2004), for the contrast of a temporary level and its permutations; Good,
 Permutation, Parametric and Bootstrap Tests of Hypotheses (2005), for their exactness; Vostrikova,
 Detecting disorder in multidimensional random processes (1981), for binary segmentation.
 """
@@ -42,51 +44,51 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 ALPHA = 0.05
-"""Chance that a history without a change is said to have one."""
+"""False alarm rate: probability that a change is reported in a history without one."""
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8
-"""Fewest points whose orders can show anything: two halves of 8 are apart in 2 of 70."""
+"""Shortest history for a permutation test: of the 70 ways to halve 8 points, 2 separate fully."""
 MIN_LENGTH = 2
-"""Shortest level: one point that differs is an outlier until another confirms it."""
+"""Shortest level: a single deviating point is an outlier until another confirms it."""
 _LASTING_SHARE = 0.8
-"""Share of alpha of the search for a level that lasts to the end."""
+"""Share of alpha for the search for a level that lasts to the end."""
 _DRAWS, _BATCH = 1999, 200
-"""Random orders, and those that are looked at together: most searches end after the first."""
+"""Number of random orders, and of those tested together: most searches end after one batch."""
 _TINY = float(np.finfo(np.float64).tiny)
-"""For points that are all the same."""
+"""Lower bound of a variance, for points that are all equal."""
 _CLIP_SIGMAS = 3.0
 _SIGMA_OF_MAD = 1.4826
-"""Standard deviation of normal values over their median absolute deviation."""
+"""Ratio of standard deviation to median absolute deviation for normal values."""
 
 
 def find_level_starts(
     values: Floats, *, errors: Floats | None = None, alpha: float = ALPHA, seed: int = 0
 ) -> list[int]:
-    """Positions at which a new level begins, ascending; empty while nothing changes.
+    """Indices at which a new level begins, ascending; empty if no change is found.
 
     Args:
-        values: Points in the order of time, on a scale on which they scatter alike, as logarithms;
+        values: Points in order of time, on a scale with constant scatter, such as logarithms;
             shape (n,).
-        errors: Standard error of each point as its own interval has it, 0 where it has none; unit
-            of the values, shape (n,).
-        alpha: Chance of any false alarm in the whole history.
+        errors: Standard error of each point from its own interval, 0 if it has none; unit of the
+            values, shape (n,).
+        alpha: Probability of any false alarm in the whole history.
         seed: Seed of the random orders; the result is a pure function of the arguments.
 
-    Source: see the head of this module.
+    Source: see the module's docstring.
     """
     clipped = _clipped(values) if values.size >= MIN_PERMUTED else values
     starts = _search(clipped, alpha, np.random.default_rng(seed))
     floor = 0.0 if errors is None else float(np.mean(np.square(errors)))
-    return _without_doubtful(clipped, starts, floor, alpha)
+    return _without_insignificant(clipped, starts, floor, alpha)
 
 
 def find_exact_starts(values: Floats, *, resolution: float) -> list[int]:
-    """Positions at which a count that does not scatter is another one.
+    """Indices at which a count without scatter changes.
 
     Args:
-        values: Logarithms of the counts in the order of time, shape (n,).
-        resolution: Largest difference of two logarithms that may be the same count.
+        values: Logarithms of the counts in order of time, shape (n,).
+        resolution: Largest difference between two logarithms of equal counts.
     """
     return [int(one) + 1 for one in np.flatnonzero(np.abs(np.diff(values)) > resolution)]
 
@@ -98,13 +100,13 @@ def _clipped(values: Floats) -> Floats:
 
 
 def _search(values: Floats, alpha: float, draw: np.random.Generator) -> list[int]:
-    """Cuts of these points and, with its share of alpha, of each part."""
+    """Cuts of these points and, recursively, of each part with its share of alpha."""
     count = values.size
     if count < MIN_POINTS or not np.ptp(values):
         return []
-    cuts = _found(values, alpha * _LASTING_SHARE, draw, lasts=True)
+    cuts = _significant_cuts(values, alpha * _LASTING_SHARE, draw, lasts=True)
     if not cuts and count >= MIN_PERMUTED:
-        cuts = _found(values, alpha * (1 - _LASTING_SHARE), draw, lasts=False)
+        cuts = _significant_cuts(values, alpha * (1 - _LASTING_SHARE), draw, lasts=False)
     if not cuts:
         return []
     parts = pairwise([0, *cuts, count])
@@ -116,14 +118,14 @@ def _search(values: Floats, alpha: float, draw: np.random.Generator) -> list[int
     return sorted([*cuts, *inside])
 
 
-def _found(
+def _significant_cuts(
     values: Floats, alpha: float, draw: np.random.Generator, *, lasts: bool
 ) -> tuple[int, ...]:
-    """Cut or cuts of the greatest contrast, if it is greater than that of random orders."""
+    """Cut or cuts of the greatest contrast, if it is significant against random orders."""
     contrasts = _lasting_contrasts if lasts else _passing_contrasts
     [greatest], [cuts] = contrasts(values[np.newaxis])
     most = math.floor(alpha * (_DRAWS + 1)) - 1
-    # Equal contrasts differ by their rounding.
+    # Equal contrasts may differ by rounding.
     limit, exceeding = greatest * (1 - 1e-9), 0
     for begin in range(0, _DRAWS, _BATCH):
         shape = min(_BATCH, _DRAWS - begin), values.size
@@ -138,7 +140,7 @@ def _found(
 
 
 def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Greatest share of the squares that one cut explains, and the cut; shapes (r,) and (r, 1)."""
+    """Greatest contrast of one cut in each row, and the cut; shapes (r,) and (r, 1)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     lengths = np.arange(MIN_LENGTH, count - MIN_LENGTH + 1)
@@ -150,7 +152,7 @@ def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Greatest share that a level in the midst explains, and its ends; shapes (r,) and (r, 2)."""
+    """Greatest contrast of a temporary level in each row, and its ends; shapes (r,) and (r, 2)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
@@ -171,12 +173,13 @@ def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     return greatest / squares, ends
 
 
-def _without_doubtful(
+def _without_insignificant(
     values: Floats, starts: Sequence[int], floor: float, alpha: float
 ) -> list[int]:
-    """The cuts between levels that differ, by Student's t with the spread within all levels.
+    """Cuts whose levels differ by Student's t with the pooled variance of all levels.
 
-    The least certain one goes first, as what is left then has other levels around it.
+    The least significant cut is removed first, because its removal changes the levels of the
+    others.
     """
     from scipy.special import stdtr
 
@@ -186,12 +189,12 @@ def _without_doubtful(
         freedom = values.size - len(levels)
         within = sum(float(((level - level.mean()) ** 2).sum()) for level in levels) / freedom
         deviation = math.sqrt(max(within, floor, _TINY))
-        chances = [
+        p_values = [
             2 * float(stdtr(freedom, -abs(float(after.mean() - before.mean())) / deviation / share))
             for before, after in pairwise(levels)
             for share in [math.sqrt(1 / before.size + 1 / after.size)]
         ]
-        if max(chances) <= alpha:
+        if max(p_values) <= alpha:
             break
-        del kept[chances.index(max(chances))]
+        del kept[p_values.index(max(p_values))]
     return kept

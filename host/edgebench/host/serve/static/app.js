@@ -1,4 +1,4 @@
-// The page: rows come as server-sent events, and whatever is text in them is shown as text.
+// The live page: rows arrive as server-sent events; every text in them is shown as text, never as HTML.
 "use strict";
 
 /** Rows of each section, by key. */
