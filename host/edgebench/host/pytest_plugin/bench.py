@@ -1,4 +1,4 @@
-"""The fixture `edgebench_bench`: one measurement, judged, and recorded with its test."""
+"""Fixture `edgebench_bench`: measures a model, judges the result and records it with the test."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from edgebench.host.store.address import find_runs
 from edgebench.protocol.errors import EdgebenchError, UsageError
 
 WAIT_S = 3600.0
-"""Longest wait for a device on which another process measures, as one of pytest-xdist's."""
+"""Longest wait for a device in use by another process, such as another worker of pytest-xdist."""
 
 
 class DoubtfulMeasurement(UserWarning):
-    """A measurement is suspect, or its comparison inconclusive, and the test passes."""
+    """A test passed although its measurement is suspect or its comparison inconclusive."""
 
 
 class PytestBench:
-    """Measures for one test; every call is recorded in its properties."""
+    """Measures for one test, and records every measurement in the test's properties."""
 
     def __init__(self, config: pytest.Config, item: pytest.Item) -> None:
-        """Measure with the options of a session.
+        """Prepare measurements with the options of a session.
 
         Args:
-            config: Session's options.
-            item: Test that the properties are recorded with.
+            config: Configuration of the pytest session.
+            item: Test that records the measurements.
         """
         self._options = config.option
         self._item = item
@@ -60,18 +60,18 @@ class PytestBench:
         wait_s: float = WAIT_S,
         **settings: Any,
     ) -> RunSet:
-        """Measure a model; what its runs show together.
+        """Measure a model and return the set of its runs.
 
         The test fails if nothing was measured, if the runs are invalid, and if they are worse than
-        the baseline by more than the margin. By the options it also fails if they are suspect, or
-        if the comparison is inconclusive.
+        the baseline by more than the margin. Depending on the options, it also fails if the runs
+        are suspect or the comparison is inconclusive.
 
         Args:
             model: Path, or name of a built-in model.
-            on: Device; None: that of the options.
-            metric: Metric that is recorded and compared; None: the headline of the scenario.
+            on: Device; None: the device of the options.
+            metric: Metric to record and compare; None: the headline of the scenario.
             allowed: Keys in which the runs may differ from the baseline.
-            wait_s: Longest wait for a device on which another process measures.
+            wait_s: Longest wait for a device that another process uses.
             **settings: As for `Lab.bench`.
         """
         try:
@@ -134,7 +134,7 @@ class PytestBench:
         ]
 
     def _judge(self, measured: RunSet, compared: RunComparison | None) -> None:
-        """Let the test fail, or warn, as the options say."""
+        """Fail the test or warn, according to verdict, comparison and options."""
         state, reasons = measured.verdict.state, "\n".join(verdict_lines([measured]))
         if state is State.INVALID:
             raise _failure(reasons)
