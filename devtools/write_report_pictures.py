@@ -23,7 +23,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
-MAX_BYTES = 60_000
+MAX_BYTES = 40_000
 COLOURS = 48
 Scheme = Literal["light", "dark"]
 OPEN_ALL = "document.querySelectorAll('details').forEach((one) => { one.open = true; })"
@@ -101,7 +101,7 @@ def look_at_all(browser: Browser, folder: Path, look: Path) -> None:
             page.wait_for_timeout(300)
             wide = page.evaluate("document.documentElement.scrollWidth")
             path = look / f"{source.stem}-{width}-{scheme}.png"
-            write_small(path, page.screenshot(full_page=True))
+            page.screenshot(path=path, full_page=True)
             print(f"{path.name}: {wide} wide" + (" TOO WIDE" if wide > width else ""))
             page.close()
 

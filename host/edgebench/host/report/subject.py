@@ -26,6 +26,7 @@ from edgebench.host.report.numbers import (
     all_numbers,
     headline_numbers,
     labels_of,
+    shown_interval,
     shown_number,
 )
 from edgebench.host.report.trace_table import TraceTable, trace_tables
@@ -314,13 +315,12 @@ def _spread(one: RunSet) -> IntervalPlot | None:
 
     def plotted(label: str, value: float, bounds: Interval | None, state: State) -> PlottedValue:
         half_width = half_width_of(bounds, value)
-        ends = [shown_number(metric, end, half_width) for end in bounds or ()]
         return PlottedValue(
             label=label,
             value=value,
             interval=bounds,
             shown=shown_number(metric, value, half_width),
-            bounds=" to ".join(ends) or "none",
+            bounds="none" if bounds is None else shown_interval(metric, bounds, value),
             state=state.value,
         )
 
