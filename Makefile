@@ -15,7 +15,7 @@ BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage \
-	meter_decode meter_streams meter_hour energy_truth energy_simulated startup idle_agent store_scale \
+	meter_decode meter_streams meter_hour energy_truth energy_simulated startup first_line idle_agent store_scale \
 	farm_scale meters_beside_analysis history_calibration serve_pages
 BENCHMARK_OPTIONS ?= --short
 

@@ -1,6 +1,6 @@
 """Time until a command says something on a terminal.
 
-    python benchmarks/first_line.py [--rounds 21] [--short] [--patience 0]
+    python benchmarks/first_line.py [--rounds 21] [--short] [--patience 0] [--program FILE]
 
 A round starts each command below on a pseudo-terminal of its own, and takes the time from the start
 of the process to its first bytes there. `bench` and `report` say
@@ -55,10 +55,13 @@ def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=21)
+    own = str(Path(sys.executable).with_name("edgebench"))
+    parser.add_argument("--program", default=own, help="edgebench of another environment")
     add_patience(parser)
     options = parse(parser, rounds=9)
     began = machine()
-    script = str(Path(sys.executable).with_name("edgebench"))
+    script = str(Path(options.program).absolute())
+    python = str(Path(script).with_name("python"))
     with tempfile.TemporaryDirectory(prefix="edgebench-first-") as name:
         environment = {
             **os.environ,
@@ -69,7 +72,7 @@ def main() -> None:
         stored = [script, "bench", MODEL, "--quick", "--runs", "1", "--duration", "0.5s"]
         subprocess.run(stored, env=environment, capture_output=True, check=False)
         os.chdir(name)  # where bundles and reports go
-        sides = {BASE: partial(first_bytes_s, (sys.executable, "-c", "print(1)"), environment)}
+        sides = {BASE: partial(first_bytes_s, (python, "-c", "print(1)"), environment)}
         for words in COMMANDS:
             side = partial(first_bytes_s, (script, *words), environment)
             sides[f"edgebench {' '.join(words)}"] = side

@@ -52,6 +52,7 @@ WANTED = (
     Picture("report-side-by-side", "side-by-side", 1280, 700, "light", ""),
     Picture("report-side-by-side-phone", "side-by-side", 390, 700, "dark", ""),
     Picture("report-campaign", "campaign", 1280, 1250, "light", "By cell"),
+    Picture("report-history", "history", 1280, 520, "light", "History of this model"),
     Picture("report-campaign-phone", "campaign", 390, 700, "dark", "By cell"),
 )
 

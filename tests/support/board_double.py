@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from edgebench.firmware_bridge.transports.base import ReceivedBytes
 from edgebench.protocol.errors import BoardLost
@@ -43,6 +44,13 @@ class BoardHabits:
     """Line of the maker's own within each window."""
     has_timestamp: bool = True
     """Whether it knows the command `timestamp`."""
+    unknown_reply: Literal["error", "ready", "nothing"] = "error"
+    """Reply to a command that it does not know."""
+    print_bytes: int | None = None
+    """Bytes that `db print` prints if it is not told how many, as the help of the reference says;
+    None: all, as the reference does; 0: it does not know the command."""
+    lap_fraction: str = ""
+    """What firmware whose times are floats prints behind the microseconds."""
     lap_begin_us: int = 1000
     lap_bits: int = 32
 
@@ -60,6 +68,8 @@ class BoardDouble:
     ran_on: bytes = b""
     """Input of the last inference."""
     ran_count: int = 0
+    damaged_at: int | None = None
+    """Byte of an input of which it keeps another value."""
     pulse_count: int = 0
     start_count: int = 0
     time_us: int = 0
@@ -111,23 +121,29 @@ class BoardDouble:
         elif kind == "profile":
             self._say("m-profile-[ULPMark for tinyML Firmware V0.0.1]")
             self._say(f"m-model-[{self.habits.model}]")
+        elif kind == "db" and arguments[:1] == ["print"]:
+            if not self._is_printed(arguments[1:]):
+                return
         elif kind == "db":
             self._buffer(arguments)
         elif kind == "infer":
             self._infer(arguments)
         elif kind == "results":
             self._results()
-        else:
-            self._say(f"e-[Unknown command: {kind}]")
+        elif not self._is_unknown_answered(f"e-[Unknown command: {kind}]"):
+            return
         self._say("m-ready")
+
+    def _is_unknown_answered(self, error: str) -> bool:
+        if self.habits.unknown_reply == "error":
+            self._say(error)
+        return self.habits.unknown_reply != "nothing"
 
     def _buffer(self, arguments: list[str]) -> None:
         if not arguments:
             self._say("e-[Command 'db' requires a subcommand]")
         elif arguments[0] == "load":
             self._load(arguments[1:])
-        elif arguments[0] == "print":
-            self._print()
         else:
             self._append(arguments[0])
 
@@ -161,17 +177,24 @@ class BoardDouble:
             if not self.expected_bytes or len(self.buffer) >= self.expected_bytes:
                 self.violations.append("a byte behind the buffer")
                 return
-            self.buffer += value
+            is_damaged = len(self.buffer) == self.damaged_at
+            self.buffer += bytes([value[0] ^ 1]) if is_damaged else value
             if len(self.buffer) == self.expected_bytes:
                 self._say("m-load-done")
                 return
 
-    def _print(self) -> None:
+    def _is_printed(self, arguments: list[str]) -> bool:
+        """Print the input; whether there is a reply."""
         data = bytes(self.buffer).ljust(self.expected_bytes, b"\0")
+        if self.habits.print_bytes == 0:
+            return self._is_unknown_answered("e-[Unknown subcommand: print]")
+        if self.habits.print_bytes is not None:
+            data = data[: _atoi(arguments[0]) if arguments else self.habits.print_bytes]
         for place in range(0, len(data), 8):
             self._say("m-buffer-" + data[place : place + 8].hex("-"))
         if len(data) % 8:
             self._say("")
+        return True
 
     def _infer(self, arguments: list[str]) -> None:
         count, warmup_count = 1, 10
@@ -209,7 +232,8 @@ class BoardDouble:
             self.pulse_count += 1
             self._out.append((0, PULSE))
         else:
-            self._say(f"m-lap-us-{self.time_us % (1 << self.habits.lap_bits)}")
+            lap_us = self.time_us % (1 << self.habits.lap_bits)
+            self._say(f"m-lap-us-{lap_us}{self.habits.lap_fraction}")
 
     def _pass(self, time_us: int) -> None:
         self.time_us += time_us

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import tty
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -33,7 +34,7 @@ from edgebench.firmware_bridge.transports.qemu import (
     QemuSetup,
     qemu_version,
 )
-from edgebench.firmware_bridge.transports.serial_port import open_line
+from edgebench.firmware_bridge.transports.serial_port import BITS_PER_BYTE, open_line
 from edgebench.protocol.errors import (
     BoardLost,
     BoardRefusal,
@@ -108,6 +109,24 @@ def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
     digits, frames = counts
     assert digits > 2 * len(INPUT)
     assert frames < len(INPUT) + 60, "the fixed part: entering, begin, header and leaving"
+
+
+def test_upload_takes_hardly_longer_than_the_line(binary: Path) -> None:
+    """The bridge waits between commands, or a line that is emulated is faster than a real one."""
+    baud_rate, data = 115_200, bytes(index * 37 % 256 for index in range(27_648))
+    limit_s = 2 * len(data) * BITS_PER_BYTE / baud_rate
+    command = [str(binary), "--stdio", "--baud", str(baud_rate)]
+    with closing(Board(ChildProcess(command), timing=PATIENT)) as board:
+        board.connect()
+        times_s = []
+        for upload in (board._load_digits, lambda data: board._upload(data, is_model=False)):
+            begin_s = time.monotonic()
+            upload(data)
+            times_s.append(time.monotonic() - begin_s)
+            board._check_crc("x-crc", data)
+    by_digits_s, by_frames_s = times_s
+    assert limit_s <= by_digits_s <= 1.1 * limit_s
+    assert limit_s / 2 <= by_frames_s <= by_digits_s / 1.9
 
 
 def sent_bytes(board: Board) -> int:

@@ -60,6 +60,9 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 ATTEMPTS = 7
 """Times that a load or a window is tried on a line that loses bytes."""
+SILENCES = 3
+"""Times that a board says nothing to a question, but its name when it is asked for that, until the
+question is one that its firmware does not know."""
 FRAMES_FROM_BYTES = 512
 """Inputs below this size go as hexadecimal digits: entering and leaving frame mode takes longer."""
 INFERENCE_S = 120.0
@@ -314,8 +317,8 @@ class Board:
             raise LineDamaged("the board has two names, or none")
         version: said.FirmwareProfile | None = None
         model: said.ModelName | None = None
-        with suppress(BoardRefusal):  # firmware that has no such command
-            profile = exchange.confirmed("profile", said.FirmwareProfile, said.ModelName)
+        profile = self._if_known("profile", said.FirmwareProfile, said.ModelName)
+        if profile is not None:
             version, model = profile.first(said.FirmwareProfile), profile.first(said.ModelName)
         info = self._ask_info()
         if info and info.line_max and isinstance(exchange.dialect, LineDialect):
@@ -332,11 +335,21 @@ class Board:
         )
 
     def _ask_info(self) -> FirmwareInfo | None:
-        try:
-            reply = self._exchange.confirmed("x-info", said.InfoItem)
-        except BoardRefusal:
+        reply = self._if_known("x-info", said.InfoItem)
+        if reply is None:
             return None
         return firmware_info({one.key: one.value for one in reply.said(said.InfoItem)})
+
+    def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
+        """Reply to a question; None: the firmware refuses it, or has nothing to say to it."""
+        for _ in range(SILENCES):
+            try:
+                return self._exchange.confirmed(command, *kinds)
+            except BoardRefusal:
+                return None
+            except BoardSilent:
+                self._exchange.resync()
+        return None
 
     def _timestamps(self, info: FirmwareInfo | None) -> TimestampKind | None:
         """Kind of timestamps, by what the board says of itself, or by asking for one.
@@ -352,9 +365,15 @@ class Board:
         elif modes:
             is_energy = modes[-1].is_energy
         else:
-            laps = [bool(exchange.ask("timestamp").said(said.LapTime)) for _ in range(2)]
-            is_energy = not any(laps)
+            is_energy = not any(self._says_laps() for _ in range(2))
         return TimestampKind.PULSE if is_energy else TimestampKind.LAP
+
+    def _says_laps(self) -> bool:
+        try:
+            return bool(self._exchange.ask("timestamp").said(said.LapTime))
+        except BoardSilent:  # some firmware has no such command, and no reply to it
+            self._exchange.resync()
+            return False
 
     def _load_once(self, data: bytes, read_back: bool) -> ReadBack:
         if self._has_frames and len(data) >= FRAMES_FROM_BYTES:
@@ -396,20 +415,33 @@ class Board:
     def _compare_printed(self, data: bytes) -> ReadBack:
         """Have the board print its input, and compare.
 
+        The reference prints all of it. Its help says that `db print` prints 16 bytes, or as many as
+        it is told, so that is what other firmware may do.
+
         Raises:
             LineDamaged: it has another one.
         """
         before: tuple[bytes, str | None] | None = None
+        command, silences = "db print", 0
         for _ in range(ATTEMPTS):
-            reply = self._exchange.ask("db print")
+            try:
+                reply = self._exchange.ask(command)
+            except BoardSilent:
+                self._exchange.resync()
+                silences += 1
+                if silences == SILENCES:
+                    return ReadBack.NONE
+                continue
             printed = b"".join(one.data for one in reply.said(said.BufferBytes))
             if printed[: len(data)] == data:
                 return ReadBack.PRINTED
             if (printed, reply.error) == before:
                 # Said twice, so it is no damage of the way back.
-                if reply.error is not None and not printed and not reply.is_misheard:
+                if not printed and not reply.is_misheard:
                     return ReadBack.NONE
-                break
+                if not data.startswith(printed) or command != "db print":
+                    break
+                command = f"db print {len(data)}"
             before = printed, reply.error
         raise LineDamaged(f"the board has another input than the {len(data)} bytes that were sent")
 

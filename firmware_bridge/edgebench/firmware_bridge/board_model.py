@@ -27,6 +27,7 @@ _KNOWN: dict[str, tuple[TensorSpec, TensorSpec]] = {
         ("kws01", "int8", (1, 49, 10, 1), 12),
         ("vww01", "uint8", (1, 96, 96, 3), 2),
         ("ic01", "uint8", (1, 32, 32, 3), 10),
+        ("ic02", "uint8", (1, 32, 32, 3), 10),
         ("ad01", "float32", (1, 640), 1),
     )
 }
@@ -98,8 +99,8 @@ def own_model(facts: BoardFacts) -> BoardModel:
     if info is not None:
         inputs, outputs = _by_info(info)
         precision = "int8"
-    elif name in _KNOWN:
-        (inputs, outputs), precision = _KNOWN[name], None
+    elif (known := _KNOWN.get(name.lower())) is not None:
+        (inputs, outputs), precision = known, None
     else:
         raise ModelRefused(
             f"{facts.name} has model {name[:40]!r}, and nobody knows what inputs it takes; known "

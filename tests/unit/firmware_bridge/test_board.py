@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -110,6 +111,10 @@ def test_input_is_read_back() -> None:
         (BoardHabits(greeting="m-name-dut-[unspecified]\nm-model-[kws01]"), None),
         (BoardHabits(outputs=("0", "0.125000", "0.875")), None),
         (BoardHabits(window_text="layer 3"), Quirk.TEXT_IN_WINDOW),
+        (BoardHabits(window_text="Mean squared error: 0.123"), Quirk.TEXT_IN_WINDOW),
+        (BoardHabits(window_text="status: no error"), Quirk.TEXT_IN_WINDOW),
+        (BoardHabits(outputs=(".0", "1.25E-01", "0.875")), None),
+        (BoardHabits(lap_fraction=".250"), None),
     ],
 )
 def test_deviations_of_firmware_are_survived_and_named(
@@ -119,6 +124,57 @@ def test_deviations_of_firmware_are_survived_and_named(
     line = line_to(habits)
     board = measured(line)
     assert set(board.facts.quirks) == ({quirk} if quirk else set())
+
+
+@pytest.mark.parametrize("unknown_reply", ["error", "ready", "nothing"])
+@pytest.mark.parametrize(
+    ("print_bytes", "read_back"),
+    [(None, ReadBack.PRINTED), (16, ReadBack.PRINTED), (0, ReadBack.NONE)],
+)
+def test_firmware_with_fewer_commands_is_measured(
+    unknown_reply: Literal["error", "ready", "nothing"],
+    print_bytes: int | None,
+    read_back: ReadBack,
+) -> None:
+    """A board that is silent to `x-info`, or prints 16 bytes of its input, cannot be used."""
+    line = line_to(BoardHabits(unknown_reply=unknown_reply, print_bytes=print_bytes))
+    board = measured(line)
+    assert board.load_input(INPUT) is read_back
+    assert board.facts.firmware is None
+    assert double_of(line).violations == []
+
+
+@pytest.mark.parametrize("unknown_reply", ["ready", "nothing"])
+def test_rest_of_a_frame_does_not_hide_the_name(
+    unknown_reply: Literal["ready", "nothing"],
+) -> None:
+    """What ends a frame mode that a board has not is in front of each `name` after it."""
+    line = line_to(
+        BoardHabits(unknown_reply=unknown_reply),
+        lost_to_board=frozenset([4]),  # the end of the first `name`
+        is_started_by_open=False,
+    )
+    measured(line)
+
+
+def test_board_that_prints_another_input_is_refused_however_much_it_prints() -> None:
+    """The first 16 bytes are compared, and the others taken for right."""
+    line = line_to(BoardHabits(print_bytes=16))
+    board = Board(line)
+    board.connect()
+    double_of(line).damaged_at = 20
+    with pytest.raises(LineDamaged, match="another input"):
+        board.load_input(INPUT)
+
+
+def test_results_that_are_no_numbers_are_confirmed() -> None:
+    """A model that went wrong gives nan, which is not even equal to itself: nobody is told."""
+    board = Board(line_to(BoardHabits(outputs=("nan", "NAN", "-inf"))))
+    board.connect()
+    board.load_input(INPUT)
+    board.window(1)
+    outputs = board.outputs()
+    assert [math.isnan(one) for one in outputs] == [True, True, False]
 
 
 class InterruptedLine(VirtualLine):
@@ -392,6 +448,8 @@ habits_of_boards = st.builds(
     has_trailing_comma=st.booleans(),
     line_end=st.sampled_from(["\r\n", "\n", "\r", "\n\r"]),
     greeting=st.sampled_from(["", "Initialized", "boot m-", "x" * 200]),
+    unknown_reply=st.sampled_from(["error", "ready", "nothing"]),
+    print_bytes=st.sampled_from([None, 16, 0]),
 )
 pieces_of_reads = st.lists(st.integers(1, 80), min_size=1, max_size=5).map(tuple)
 

@@ -172,7 +172,7 @@ def _measure(
         target.set_input(samples[0])
         plan = _plan_windows(target, job.spec, inputs.dataset)
     pipe.phase(Phase.MEASURING, WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
-    series = WindowSeries([], [], [])
+    series = RecordedWindows([], [], [])
     failure: TargetError | None = None
     try:
         with STOP.armed():
@@ -208,7 +208,7 @@ def _measure(
 
 
 @dataclass(slots=True)
-class WindowSeries:
+class RecordedWindows:
     """What has come of the windows until now."""
 
     windows: list[Window]
@@ -219,7 +219,7 @@ class WindowSeries:
 
 
 def _run_windows(
-    target: OpenTarget, samples: list[bytes], plan: WindowPlan, pipe: Pipe, series: WindowSeries
+    target: OpenTarget, samples: list[bytes], plan: WindowPlan, pipe: Pipe, series: RecordedWindows
 ) -> None:
     """Run the windows, each with the next sample; those before a stop or an error are kept.
 

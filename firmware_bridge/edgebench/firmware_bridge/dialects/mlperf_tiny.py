@@ -47,9 +47,12 @@ def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
     return tuple(float(part) for part in parts)
 
 
-_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf)"
+_NUMBER = r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|(?i:nan|inf))"
 NUMBERS = rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*"
 """Pattern of a list of decimal numbers."""
+
+_NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
+"""Pattern of texts about errors that tell of none: a status, or the mean squared error of ad01."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
     line_pattern(r"ready", lambda _, __: said.ReplyEnd()),
@@ -63,8 +66,9 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
         lambda m, _: said.TimestampMode(m[1] == "energy"),
     ),
     line_pattern(r"init-done", lambda _, __: said.InitEnd()),
-    # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes.
-    line_pattern(r"lap-us-(-?\d{1,20})", lambda m, _: said.LapTime(int(m[1]))),
+    # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes, and one that
+    # has the time as a float prints a fraction.
+    line_pattern(r"lap-us-(-?\d{1,20})(?:\.\d*)?", lambda m, _: said.LapTime(int(m[1]))),
     line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.ExpectedSize(int(m[1]))),
     line_pattern(r"load-done", lambda _, __: said.LoadEnd()),
     line_pattern(
@@ -106,7 +110,7 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
         r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceName(m[0]), has_prefix=False
     ),
     line_pattern(
-        r"(?i)(?!m-).*\b(?:error|fail(?:ed|ure)?|fehler)\b.*",
+        rf"(?i)(?!m-)(?!.*(?:{_NO_FAILURE})).*\b(?:error|fail(?:ed|ure)?|fehler)\b.*",
         lambda m, _: said.FailureText(m[0]),
         has_prefix=False,
     ),

@@ -99,21 +99,39 @@ void port_pulse(void)
 
 static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
 
-/* Let the bytes take the time that they would take on the line; a line that did not rest goes on where
- * it was, however late this process gets its turn. */
-static void pace(uint64_t *free_ns, size_t count, bool has_rested)
+static void rest(uint64_t *free_ns)
 {
 	uint64_t now = now_ns();
 
+	if (*free_ns < now)
+		*free_ns = now;
+}
+
+/* A line on which nothing waits has rested until now; any other goes on where it was, however late this
+ * process gets its turn. */
+static void look_for_rest(void)
+{
+	struct pollfd line = {.fd = line_in, .events = POLLIN};
+
+	if (byte_ns && poll(&line, 1, 0) == 0)
+		rest(&free_in_ns);
+}
+
+/* Let the bytes take the time that they would take on the line. */
+static void pace(uint64_t *free_ns, size_t count)
+{
 	if (!byte_ns)
 		return;
-	*free_ns = (*free_ns > now || !has_rested ? *free_ns : now) + count * byte_ns;
+	*free_ns += count * byte_ns;
 	sleep_until(*free_ns);
 }
 
 void port_write(const char *data, size_t size)
 {
-	pace(&free_out_ns, size, true);
+	/* Here as well: the host may answer before this process gets its next turn. */
+	look_for_rest();
+	rest(&free_out_ns);
+	pace(&free_out_ns, size);
 	while (size) {
 		ssize_t done = write(line_out, data, size);
 
@@ -234,7 +252,7 @@ int main(int argc, char **argv)
 		open_terminal();
 	else
 		line_out = 1;
-	started_ns = now_ns();
+	free_in_ns = started_ns = now_ns();
 	/* A board with its own supply talks when it starts, whether or not anybody listens. */
 	was_open = !is_pty;
 	if (!resets_on_open || !is_pty)
@@ -246,8 +264,9 @@ int main(int argc, char **argv)
 		uint8_t bytes[256];
 		ssize_t count;
 		struct pollfd line = {.fd = line_in, .events = POLLIN};
-		bool has_rested = poll(&line, 1, 0) == 0;
 
+		look_for_rest();
+		poll(&line, 1, 0);
 		if (is_pty && line.revents & POLLHUP && !(line.revents & POLLIN)) {
 			was_open = false;
 			pause_ms(POLL_MS);
@@ -258,13 +277,15 @@ int main(int argc, char **argv)
 			started_ns = now_ns();
 			device_reset(is_energy);
 		}
+		if (!was_open)
+			rest(&free_in_ns);
 		was_open = true;
 		poll(&line, 1, -1);
 		count = read(line_in, bytes, sizeof bytes);
 		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
 			return 0;
 		if (count > 0)
-			pace(&free_in_ns, (size_t)count, has_rested);
+			pace(&free_in_ns, (size_t)count);
 		for (ssize_t i = 0; i < count; i++)
 			device_receive(bytes[i]);
 	}

@@ -27,7 +27,7 @@ from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.incomplete import incomplete_line
-from edgebench.host.show.tables import REFUSED, console
+from edgebench.host.show.tables import REFUSED, console, print_line
 from edgebench.host.show.units import format_bytes, format_duration, format_metric
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.incomplete import IncompleteRun
@@ -275,7 +275,7 @@ class ProgressWatcher(Watcher):
 
     def say(self, line: str) -> None:
         """Print a line above the bars."""
-        self.console.print(printable(line, keep_lines=True), markup=False, soft_wrap=True)
+        print_line(self.console, printable(line, keep_lines=True))
 
 
 class DeviceProgress(Watcher):

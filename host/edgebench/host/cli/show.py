@@ -132,7 +132,7 @@ def _table(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
     from edgebench.host.result.document import to_document
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
-    from edgebench.host.show.tables import console, results_table, unwatched_line
+    from edgebench.host.show.tables import console, print_line, results_table, unwatched_line
     from edgebench.host.show.verdict import verdict_lines
 
     runs = [one.run() for one in found]
@@ -148,5 +148,5 @@ def _table(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
     out.print(results_table(sets, out.width))
     lines = [*filter(None, [unwatched_line(sets)]), *slower_int8_lines(sets), *verdict_lines(sets)]
     for line in lines:
-        out.print(line, markup=False, soft_wrap=True)
+        print_line(out, line)
     return ExitCode.DONE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, find_metric
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.cli.options import percent
+from edgebench.host.export.exported import label
 from edgebench.host.lab import Lab
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
@@ -75,64 +76,58 @@ class PytestBench:
         """
         try:
             path = None if metric is None else find_metric(metric).path
+            baseline = self._baseline()
             device = on or self._options.edgebench_on
             runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
             sets = find_sets(run.result for run in runs)
             if len(sets) != 1:
                 raise UsageError(f"a test measures on one device and runtime, got {len(sets)}")
-            compared = None
-            if self._options.edgebench_baseline is not None and not sets[0].verdict.is_refused:
-                compared = self._compare(sets[0], path, allowed)
         except EdgebenchError as exc:
-            hint = hint_for(exc, "bench")
-            raise _failure(f"{exc}\nhint: {hint}" if hint else str(exc)) from None
+            raise _failure(_with_hint(exc, "bench")) from None
         measured = sets[0]
-        self._record(measured, path or measured.headline, compared)
+        self._count += 1
+        self._record(_facts(measured, path or measured.headline))
+        compared = None
+        if baseline is not None and not measured.verdict.is_refused:
+            try:
+                compared = self._compare(measured, baseline, path, allowed)
+            except EdgebenchError as exc:
+                raise _failure(_with_hint(exc, "compare")) from None
+            self._record(_compared_facts(compared))
         self._judge(measured, compared)
         return measured
 
+    def _baseline(self) -> list[Run] | None:
+        """Runs of the baseline; None without one.
+
+        They are read before anything is measured, so that `last` never refers to one of the new
+        runs, and an unknown name costs no measurement.
+        """
+        name = self._options.edgebench_baseline
+        return None if name is None else [one.run() for one in find_runs(self._lab.store, name)]
+
     def _compare(
-        self, measured: RunSet, metric: str | None, allowed: Sequence[str]
+        self, measured: RunSet, baseline: list[Run], metric: str | None, allowed: Sequence[str]
     ) -> RunComparison:
         """Compare the runs with those of the same model, device and runtime in the baseline."""
-        name = self._options.edgebench_baseline
         subject = _subject(measured.first)
-        stored = [one.run() for one in find_runs(self._lab.store, name)]
-        baseline = [run for run in stored if _subject(run) == subject]
-        if not baseline:
+        alike = [run for run in baseline if _subject(run) == subject]
+        if not alike:
             raise UsageError(
                 f"no run of {measured.model} on {measured.device}, {measured.runtime}, among the "
-                f"{len(stored)} of the baseline {name!r}"
+                f"{len(baseline)} of the baseline {self._options.edgebench_baseline!r}"
             )
         margin = self._options.edgebench_fail_on
         [compared] = compare_groups(
-            [(baseline, measured.counted)],
+            [(alike, measured.counted)],
             metrics=None if metric is None else [metric],
             margin_ratio=None if margin is None else percent(margin),
             allowed=allowed,
         )
         return compared
 
-    def _record(self, measured: RunSet, metric: str, compared: RunComparison | None) -> None:
-        """Record the numbers as properties of the test; an invalid set has none."""
-        self._count += 1
-        facts: dict[str, object] = {
-            "model": measured.model,
-            "device": measured.device,
-            "runtime": measured.runtime,
-            "metric": metric,
-            "unit": METRICS[metric].quantity.value,
-            "verdict": measured.verdict.label,
-            "run_ids": " ".join(run.run_id for run in measured.runs),
-        }
-        found = measured.metrics.get(metric)
-        if found is not None and not measured.verdict.is_refused:
-            facts["value"] = found.median
-            facts |= _named_bounds("ci95", found.ci95)
-        if compared is not None:
-            facts["outcome"] = compared.result.outcome.value
-            facts["ratio"] = compared.result.ratio
-            facts |= _named_bounds("ratio_ci95", compared.result.ratio_interval)
+    def _record(self, facts: Mapping[str, object]) -> None:
+        """Record facts of a measurement as properties of the test."""
         place = "" if self._count == 1 else f"{self._count}."
         self._item.user_properties += [
             (f"edgebench.{place}{name}", str(value)) for name, value in facts.items()
@@ -152,6 +147,38 @@ class PytestBench:
             raise _failure(reasons)
         if compared.result.outcome is ComparisonOutcome.INCONCLUSIVE:
             _react(self._options.edgebench_inconclusive, reasons)
+
+
+def _facts(measured: RunSet, metric: str) -> dict[str, object]:
+    """Properties of a measurement; an invalid one has no number."""
+    facts: dict[str, object] = {
+        "model": measured.model,
+        "device": measured.device,
+        "runtime": measured.runtime,
+        "metric": metric,
+        "unit": METRICS[metric].quantity.value,
+        "verdict": label(measured.verdict, measured.first),
+        "run_ids": " ".join(run.run_id for run in measured.runs),
+    }
+    found = measured.metrics.get(metric)
+    if found is not None and not measured.verdict.is_refused:
+        facts["value"] = found.median
+        facts |= _named_bounds("ci95", found.ci95)
+    return facts
+
+
+def _compared_facts(compared: RunComparison) -> dict[str, object]:
+    facts: dict[str, object] = {
+        "outcome": compared.result.outcome.value,
+        "ratio": compared.result.ratio,
+    }
+    return facts | _named_bounds("ratio_ci95", compared.result.ratio_interval)
+
+
+def _with_hint(error: EdgebenchError, command: str) -> str:
+    """Text of an error with the hint that the command would print."""
+    hint = hint_for(error, command)
+    return f"{error}\nhint: {hint}" if hint else str(error)
 
 
 def _subject(run: Run) -> tuple[str, str, str]:

@@ -61,7 +61,8 @@ GAP = 2
 NARROW_NAME = 10
 """Results of less weight make room before a name is folded to fewer columns than this."""
 WIDE_NAME = 24
-"""Columns that a name gets before times of loading, memory and counts are shown."""
+"""Columns that a name gets before times of loading, memory, counts and what is in `_BEHIND_NAMES`
+are shown."""
 WIDE_ONLY = 112
 """Least width of a terminal that shows those."""
 
@@ -72,6 +73,13 @@ def console(*, stderr: bool = False) -> Console:
     if not made.is_terminal:
         made.width = max(made.width, PIPE_WIDTH)
     return made
+
+
+def print_line(out: Console, line: str) -> None:
+    """Print a sentence; on a terminal it is broken between words, and a long path nowhere."""
+    has_long_word = any(cell_len(word) > out.width for word in line.split())
+    is_whole = has_long_word or not out.is_terminal
+    out.print(line, markup=False, soft_wrap=is_whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +202,7 @@ def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> 
     )
     left = list(columns)
     for one in leaving:
-        is_extra = one.column.least_width >= WIDE_ONLY
+        is_extra = one.column.least_width >= WIDE_ONLY or one.column.name in _BEHIND_NAMES
         name_width = WIDE_NAME if is_extra else NARROW_NAME
         if sum(other.width(name_width) + GAP for other in left) <= width:
             continue
@@ -462,6 +470,8 @@ _FIRST_TO_GO = (
     "device",
 )
 """Columns that make room for the others, the first one first."""
+_BEHIND_NAMES = ("precision", "device")
+"""Of those, what says less than a name of a model that is not folded."""
 
 
 def text(value: str) -> Text:

@@ -116,9 +116,10 @@ def test_run_without_traces_has_no_chart() -> None:
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_windows_of_a_board_are_drawn_with_their_counts(is_counted: bool) -> None:
     """A microcontroller that timed only windows has an empty page."""
-    begin_s = np.array([0.0, 1.0, 2.0])
+    begin_s: Floats = np.array([0.0, 1.0, 2.0])
+    end_s: Floats = begin_s + 0.9
     each = np.array([1e6, 1.1e6, 0.9e6])
-    windows = WindowSeries(begin_s, begin_s + 0.9, np.array([900, 800, 1000]), each, is_counted)
+    windows = WindowSeries(begin_s, end_s, np.array([900, 800, 1000], np.int64), each, is_counted)
     series = RunSeries(windows=windows)
     [chart] = time_charts(replace(series, spans=(Span(SpanKind.WINDOW, "1", 0.0, 0.9),)))
     [panel] = chart.panels
@@ -134,7 +135,9 @@ def test_windows_of_a_board_are_drawn_with_their_counts(is_counted: bool) -> Non
 def test_window_without_a_time_is_in_the_table_only() -> None:
     """A board in energy mode tells no time, and its windows are drawn at zero."""
     at_s, nothing = np.array([0.0]), np.array([np.nan])
-    series = RunSeries(windows=WindowSeries(at_s, at_s + 1, np.array([10]), nothing, False))
+    series = RunSeries(
+        windows=WindowSeries(at_s, at_s + 1.0, np.array([10], np.int64), nothing, False)
+    )
     assert time_charts(series) == []
     [table] = trace_tables(series)
     assert table.rows[0][3:] == ("10", "—")

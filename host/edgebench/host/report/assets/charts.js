@@ -525,7 +525,9 @@
         add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}`);
         if (one.is_best && best.length <= 8) {
           const isRight = at[0] > width * 0.6;
-          add(svg, "text", { class: "axis", x: at[0] + (isRight ? -9 : 9), y: at[1] - 7, "text-anchor": isRight ? "end" : "start" }, one.name);
+          const device = `${data.groups[one.group]}: `, isOnly = data.groups.length === 1;
+          const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ");
+          add(svg, "text", { class: "axis halo", x: at[0] + (isRight ? -9 : 9), y: at[1] - 7, "text-anchor": isRight ? "end" : "start" }, text);
         }
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";

@@ -1,0 +1,98 @@
+"""docs/add-a-runtime.md: its package is installed, and measures a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.agents import Host, end_local_agent
+from support.commands import QUICK
+from support.tools import need_runtime
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/add-a-runtime.md").read_text()
+FILES = dict(
+    re.findall(r"^`(plainonnx/\S+)`:\n\n```\w+\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+)
+
+
+@dataclass(frozen=True)
+class UserOfThePackage:
+    """A host whose own agent finds packages in one more folder."""
+
+    host: Host
+    packages: Path
+
+    def bench(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run `edgebench bench` with these words."""
+        variables = self.host.environment | {"PYTHONPATH": str(self.packages)}
+        return subprocess.run(
+            [sys.executable, "-m", "edgebench.host.cli", "bench", *words],
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def user() -> Iterator[UserOfThePackage]:
+    """A user who has followed the page; its packages are not put into this environment."""
+    need_runtime("onnxruntime")
+    with ExitStack() as at_the_end:
+        folder = Path(at_the_end.enter_context(TemporaryDirectory(prefix="edgebench-")))
+        for name, content in FILES.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(content)
+        packages = folder / "site-packages"
+        pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
+        # Nothing is downloaded: what it needs is in the environment of the tests.
+        offline = ("--no-deps", "--no-build-isolation", "--no-index", "--target", str(packages))
+        subprocess.run([*pip, *offline, str(folder / "plainonnx")], check=True)
+        host = Host(folder)
+        at_the_end.callback(end_local_agent, host)
+        yield UserOfThePackage(host, packages)
+
+
+@pytest.mark.slow
+def test_runtime_of_the_page_measures(user: UserOfThePackage) -> None:
+    """Who follows the page has a driver that the agent does not find, or that it cannot run."""
+    assert sorted(FILES) == ["plainonnx/plainonnx.py", "plainonnx/pyproject.toml"]
+    words = ("--runtime", "all", *QUICK, "--cooldown", "0s", "--json")
+    done = user.bench("digits_fp32.onnx", *words)
+    assert done.returncode in (0, 3), done.stderr
+    runs = {run["spec"]["runtime"]: run for run in json.loads(done.stdout)["runs"]}
+    assert sorted(runs) == ["onnx", "plainonnx"]
+    document = runs["plainonnx"]
+    [agreement] = [rule for rule in document["verdict"]["rules"] if rule["id"] == "agreement"]
+    assert agreement["outcome"] == "pass", agreement
+
+
+@pytest.mark.slow
+def test_runtime_of_the_page_refuses_in_one_line(user: UserOfThePackage, tmp_path: Path) -> None:
+    """A file that the library does not take ends in a traceback of the driver."""
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    done = user.bench(str(broken), "--runtime", "plainonnx", *QUICK)
+    assert done.returncode == 1
+    assert "plainonnx refused the model" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("action", [("check",), ("format", "--check")])
+def test_driver_of_the_page_is_as_clean_as_ours(tmp_path: Path, action: tuple[str, ...]) -> None:
+    """Who copies the page has a file that no linter would take."""
+    file = tmp_path / "plainonnx.py"
+    file.write_text(FILES["plainonnx/plainonnx.py"])
+    words = ("-m", "ruff", *action, "--no-cache", "--config", str(ROOT / "pyproject.toml"))
+    done = subprocess.run([sys.executable, *words, str(file)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
