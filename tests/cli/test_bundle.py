@@ -104,7 +104,7 @@ def test_file_that_is_no_bundle_is_one_line(
     said = edgebench(*command, "a.zip")
     assert said.code == 2
     assert said.err.startswith("error: not a bundle of edgebench, or cut off: ")
-    assert "hint: have it sent again" in said.err
+    assert "hint: ask for the file again" in said.err
 
 
 def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) -> None:

@@ -105,7 +105,7 @@ class Lab:
         """Open the store; whatever is None is where the user's environment has it.
 
         Args:
-            store: Directory of the results, or a bundle, which is only read.
+            store: Directory of the results, or a bundle, which is read-only.
             config: Directory of this host's identity, its devices and the farm file.
             agent_state: Directory of the agent that serves this machine.
             state: Directory of what this host has seen of its devices; with a `config` of your own:
@@ -118,7 +118,7 @@ class Lab:
         self._agent_state = agent_state
 
     def _check_not_sent(self) -> None:
-        """Refuse to store anything in a bundle, before a device is asked for anything.
+        """Refuse to measure into a bundle, before any device is contacted.
 
         Raises:
             UsageError: the store is a bundle.
@@ -176,15 +176,16 @@ class Lab:
         *,
         is_annotated: bool = True,
     ) -> Path:
-        """Write runs into one file, to hand them on: a bundle opens where a run is named.
+        """Write runs into a bundle, a file that can be used in place of a run.
 
         Args:
             runs: A run, set, tag, directory or bundle, or several.
-            path: The file, which must not exist; None: in the working directory, named by the runs.
-            is_annotated: With tags and notes.
+            path: File to write, which must not exist; None: a file in the working directory, named
+                after the runs.
+            is_annotated: Whether to include tags and notes.
 
         Raises:
-            UsageError: no such run, or there is a file already.
+            UsageError: no such run, or the file exists.
             StoreError: the file cannot be written.
         """
         found = [one for name in _listed(runs) for one in find_runs(self.store, name)]
@@ -203,19 +204,19 @@ class Lab:
         metric: str | None = None,
         margin_ratio: float | None = None,
     ) -> list[History]:
-        """A metric over time, and where it changed, for each model, device and settings.
+        """A metric over time and its changes, for each model, device and settings.
 
         Args:
-            model: As for `runs`, like the next four.
+            model: Name, or a pattern, as for `runs`.
             device: Name, or a pattern.
-            tag: A tag that the runs have.
-            since: Time from which on.
-            last: Number of the newest ones.
-            metric: As `latency_ns.p50` or `energy_j`; None: what the runs are about.
+            tag: Tag of the runs.
+            since: Earliest time.
+            last: Number of the newest runs.
+            metric: Such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
             margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
 
         Raises:
-            UsageError: no such runs, or nobody knows which direction of the metric is good.
+            UsageError: no such runs, or the metric is unknown or has no better direction.
         """
         from edgebench.host.store.history import read_histories
 
@@ -230,8 +231,8 @@ class Lab:
 
         Args:
             *names: Runs, named as for `runs`.
-            file: A file, or a directory for MLPerf's logs.
-            file_format: Name of a format; None: by the end of the file's name.
+            file: File to write, or a directory for MLPerf's logs.
+            file_format: Name of a format; None: by the suffix of the file.
 
         Raises:
             UsageError: no such run or format.
@@ -246,7 +247,7 @@ class Lab:
         export_runs(find_exported(self.store, names), form, path)
 
     def sets(self, runs: Sequence[StoredRun]) -> list[StoredSet]:
-        """What runs of the same model show together, with the interval between them."""
+        """Sets of runs of the same model, each with the interval between its runs."""
         return [StoredSet.of(one) for one in find_sets(run.result for run in runs)]
 
     def devices(
@@ -1006,7 +1007,7 @@ class Lab:
         margin_ratio: float | None = None,
         allowed: str | Sequence[str] = (),
     ) -> list[RunComparison]:
-        """Compare stored runs, named as for `runs`; one result a metric.
+        """Compare stored runs, named as for `runs`; one result per metric.
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
@@ -1030,21 +1031,21 @@ class Lab:
         allowed: Sequence[str] = (),
         is_anonymous: bool = False,
     ) -> Path:
-        """Write stored runs, or a campaign, as one HTML file that needs nothing else.
+        """Write stored runs, or a campaign, as one self-contained HTML file.
 
         Args:
             *names: Runs by id, part of it, set, tag or directory; or one campaign by id or name.
-                The first run, or set, is what the others are compared to.
+                The first run or set is the baseline of the others.
             output: File to write; None: one named after the first run in the current directory.
             allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
             is_anonymous: Leave out names of devices, hosts and users, paths and addresses.
 
         Returns:
-            The file.
+            Path of the file.
 
         Raises:
             NoSuchRun: no such run, and no such campaign.
-            UsageError: the file is there, and is no report.
+            UsageError: the file exists and is not a report.
             StoreError: a run cannot be read, or the file cannot be written.
         """
         from edgebench.host.report import page
@@ -1061,7 +1062,7 @@ class Lab:
         return path
 
     def _campaign_called(self, names: Sequence[str]) -> Campaign | None:
-        """The campaign that the only name is the id or the name of; `last` is a run."""
+        """The campaign with this single name or id; None otherwise, as `last` names a run."""
         if len(names) == 1 and names[0] != LAST:
             with suppress(NoSuchCampaign):
                 return self.campaign(names[0])
@@ -1069,7 +1070,7 @@ class Lab:
 
 
 def _listed(names: str | Path | Sequence[str | Path]) -> list[str]:
-    """Names as a list; a single one is not a list of its letters."""
+    """Names as a list; a single name becomes a list of one."""
     return [str(one) for one in ([names] if isinstance(names, (str, Path)) else names)]
 
 

@@ -1,4 +1,4 @@
-"""A run in the store, for Python: its numbers, its traces, and what a person added."""
+"""A stored run for use from Python: numbers, traces, tags and note."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredSet(RunSet):
-    """What runs of one model show together, which a notebook shows as a table."""
+    """Set of runs of one model, which a notebook shows as a table."""
 
     @classmethod
     def of(cls, one: RunSet) -> StoredSet:
-        """A set, for Python."""
+        """Convert a set."""
         return cls(**{field.name: getattr(one, field.name) for field in fields(one)})
 
     def __repr__(self) -> str:
@@ -59,12 +59,12 @@ class StoredRun:
 
         try:
             return run_html(self.result, self.series.latency)
-        except StoreError as exc:  # the document alone is still worth showing
+        except StoreError as exc:  # the numbers are shown without the picture
             return run_html(self.result, None, missing=str(exc))
 
     @property
     def path(self) -> Path:
-        """Directory of the run; that of a run in a bundle goes when this process ends."""
+        """Directory of the run; for a run in a bundle, removed when this process ends."""
         return self._store.directory(self.id)
 
     @cached_property
@@ -104,12 +104,12 @@ class StoredRun:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Tags that a person gave the run, as they are now."""
+        """Current tags of the run."""
         return self._annotations().tags
 
     @property
     def note(self) -> str | None:
-        """Note that a person keeps with the run, as it is now."""
+        """Current note of the run."""
         return self._annotations().note
 
     def _annotations(self) -> Annotations:
@@ -136,19 +136,19 @@ class StoredRun:
 
     @cached_property
     def series(self) -> RunSeries:
-        """Every trace of the run on one axis: seconds from the first inference that counts."""
+        """All traces of the run on one axis: seconds from the first inference that counts."""
         from edgebench.host.series.run_series import read_series
 
         return read_series(self.path, self.result)
 
     @cached_property
     def power(self) -> pd.DataFrame:
-        """Power over time: one row for each block of the meter's samples, of any recording.
+        """Power over time: one row for each block of the meter's samples.
 
         Columns: `time_s`, the middle of the block on the axis of `series`; `duration_s`;
         `channel`; `power_w`, the mean; `power_w_min` and `power_w_max` of the samples. Empty
-        without a meter. Where its clock was not aligned with the device's, the time is counted
-        from its first sample on, and `attrs["power_apart"]` says why.
+        without a meter. If the meter's clock was not aligned with the device's, times count from
+        the meter's first sample, and `attrs["power_apart"]` gives the reason.
         """
         import numpy as np
         import pandas as pd
@@ -188,11 +188,11 @@ class StoredRun:
     ) -> pd.DataFrame:
         """Every sample of the meter between two times: `time_s`, `channel`, `power_w`.
 
-        An hour of a fast meter has hundreds of millions: choose a part of it.
+        An hour of a fast meter has hundreds of millions of samples: select a part of it.
 
         Args:
-            begin_s: First time, as in `power`; None: from the begin of the recording.
-            end_s: Last time; None: to its end.
+            begin_s: First time, as in `power`; None: the begin of the recording.
+            end_s: Last time; None: its end.
         """
         import numpy as np
         import pandas as pd

@@ -246,7 +246,7 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class NewestPackets:
-    """What a session has read last, for somebody who looks at the power while it goes on."""
+    """Most recent packets of a session, for a display of the power during the recording."""
 
     header: Header
     packets: tuple[Packet, ...]
@@ -269,7 +269,7 @@ class MeterSession(Protocol):
         ...
 
     def newest(self) -> NewestPackets:
-        """The last packets, of which another thread may be adding one."""
+        """The most recent packets; safe to call while another thread adds one."""
         ...
 
     def recording(self) -> Recording:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEWEST_COUNT = 32
-"""Last packets that are kept at hand: seconds of a slow meter, a moment of a fast one."""
+"""Number of recent packets kept in memory: seconds of a slow meter, milliseconds of a fast one."""
 JOIN_S = 10.0
 """A read that takes longer will not come back: a run must not wait for it."""
 
@@ -90,8 +90,8 @@ class Recorder(ABC):
         return Recording(self._path, self._header, self.trouble)
 
     def newest(self) -> NewestPackets:
-        """The last packets."""
-        # A copy of a deque is made at once, whatever the other thread does.
+        """The most recent packets."""
+        # Copying a deque is atomic, so the reading thread may append meanwhile.
         return NewestPackets(self._header, tuple(self._newest.copy()))
 
     def _append(self, packet: Packet) -> None:

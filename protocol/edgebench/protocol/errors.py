@@ -167,7 +167,7 @@ class UsageError(EdgebenchError):
 
     code = ErrorCode.USAGE
     meant: str | None = None
-    """Known name that is most like the unknown one; None where none is."""
+    """Known name closest to the unknown one; None if no name is close."""
 
 
 class NoSuchRun(UsageError):
@@ -176,7 +176,7 @@ class NoSuchRun(UsageError):
     def __init__(self, text: str, bundle: str | None = None) -> None:
         super().__init__(text)
         self.bundle = bundle
-        """Path of the bundle that has several; None elsewhere."""
+        """Path of the bundle, if its name refers to several runs."""
 
 
 class NoSuchCampaign(UsageError):
@@ -246,7 +246,7 @@ class FileRefused(UsageError):
 
 
 class BundleRefused(FileRefused):
-    """A file is no bundle of runs, is damaged, or breaks a limit of bundles."""
+    """A file is not a bundle of runs, is damaged, or exceeds a limit."""
 
 
 class ColumnsUnknown(FileRefused):
@@ -298,7 +298,7 @@ class NoLoadCode(UsageError):
 
 
 class NoLoadgenLog(UsageError):
-    """A run has no log of MLPerf's LoadGen, or an invalid one, which is not handed on."""
+    """A run has no log of MLPerf's LoadGen, or is invalid, so that its log is not exported."""
 
 
 class NotComparable(UsageError):
@@ -328,7 +328,7 @@ class RuntimeUnavailable(TargetError):
 
     code = ErrorCode.RUNTIME_UNAVAILABLE
     install: str | None = None
-    """Command that installs it there, where one does."""
+    """Command that installs the runtime on the device, if there is one."""
 
 
 class ModelRefused(TargetError):
@@ -374,7 +374,7 @@ class DatasetTooSlow(DatasetRefused):
 
 
 class DelegateRefused(ModelRefused):
-    """A runtime has no delegate of this name, or cannot load it; the text lists what it has."""
+    """A runtime has no delegate of this name, or cannot load it; the text lists its delegates."""
 
     code = ErrorCode.DELEGATE_REFUSED
 
@@ -626,22 +626,22 @@ class DirectoryTaken(StoreError):
 
 
 class FileNotWritten(StoreError):
-    """A report or an export cannot be written; the runs are in the store as they were."""
+    """A report or an export cannot be written; the stored runs are not affected."""
 
 
 UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 
 def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
-    """The error about an unknown name, with the known one that is most like it."""
-    from difflib import get_close_matches  # only here: a command that is right does without
+    """The error about an unknown name, with the closest known name as its `meant`."""
+    from difflib import get_close_matches  # only here: a correct command does not need it
 
     error.meant = next(iter(get_close_matches(name, list(known), 1)), None)
     return error
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """Error about a name that is none of the known ones.
+    """Error about a name that is not among the known ones.
 
     >>> error = unknown_name("runtime", "onxx", ["litert", "onnx"])
     >>> str(error), error.meant

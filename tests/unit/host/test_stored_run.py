@@ -89,9 +89,9 @@ def test_bundle_is_a_store_that_is_only_read(lab: Lab, tmp_path: Path) -> None:
     assert list(sent.runs()["run_id"]) == [PLAIN, METERED]
     assert sent.run("night").queries.equals(lab.run(PLAIN).queries)
     assert lab.run(f"{path}#last").metrics == lab.run(METERED).metrics
-    with pytest.raises(UsageError, match="a bundle is only read"):
+    with pytest.raises(UsageError, match="a bundle is read-only"):
         sent.bench("digits_int8.tflite")
-    with pytest.raises(UsageError, match="a bundle is only read"):
+    with pytest.raises(UsageError, match="a bundle is read-only"):
         sent.collect()
 
 

@@ -162,10 +162,10 @@ def _clock_ratio(windows: tuple[Window, ...], times_s: NDArray[np.float64]) -> f
 
 
 def inference_times_ns(target: TargetRecord) -> NDArray[np.int64] | None:
-    """Times of single inferences, shape (n,); None where they were not timed.
+    """Times of single inferences, shape (n,); None if they were not timed.
 
     Raises:
-        MeasurementError: the counter's rate, or what it counted, cannot be true.
+        MeasurementError: the counter's rate or its counts are impossible.
     """
     tick_rate_hz = target.firmware.tick_rate_hz
     if not target.inference_ticks or tick_rate_hz is None:

@@ -18,7 +18,7 @@ IN_FIRMWARE = "firmware"
 """Word for the model that a board came with, where a name has to be given."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
 _SUFFIXES = (".tflite", ".onnx")
-"""Ends of the names of models, for who misspells one."""
+"""Suffixes of model files, for suggestions after a misspelt name."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:

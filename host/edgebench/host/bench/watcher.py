@@ -135,10 +135,10 @@ class Watcher:
 
 
 class ForwardingWatcher(Watcher):
-    """Passes everything on to another watcher, but for what its own kind hears itself."""
+    """Forwards to another watcher every event that its subclass does not handle."""
 
     def __init__(self, watcher: Watcher) -> None:
-        """Stand before a watcher, which is told everything."""
+        """Forward to this watcher."""
         self._watcher = watcher
         for name in vars(Watcher):
             if not name.startswith("_") and getattr(type(self), name) is getattr(Watcher, name):

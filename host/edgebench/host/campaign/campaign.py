@@ -48,9 +48,9 @@ class Campaign:
         """Find a campaign by its id or name.
 
         Args:
-            store: Its store.
+            store: Store of the campaign.
             name: Id or name, or `last`.
-            journal: Its journal, where that is found already.
+            journal: Journal of the campaign, if it is already known.
 
         Raises:
             NoSuchCampaign: there is none.
@@ -149,15 +149,15 @@ class Campaign:
         return [self._store.run(one.run_id) for one in found if one is not None and one.stored]
 
     def sets(self) -> list[RunSet]:
-        """The sets of its cells, with their devices as the plan calls them."""
-        # The device itself does not know what it is called here.
+        """Sets of the cells, with the devices' names of the plan."""
+        # A device does not know the name under which it was paired.
         return [
             replace(one, device=self.device_of(one.first.run_id))
             for one in find_sets(self.results())
         ]
 
     def report_facts(self) -> CampaignFacts:
-        """What a page about it shows."""
+        """Facts for the report of the campaign."""
         return CampaignFacts(
             summary=self.summary(),
             lanes=self.lanes(),

@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     )
     wait = "if another command measures on the device, wait for up to this long (default: 0s)"
     made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
-    export = "write the runs into this file too, also invalid ones (without numbers); its end says "
-    export += "how: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; repeatable"
+    export = "also write the runs to this file, invalid ones without numbers; the suffix selects "
+    export += "the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; repeatable"
     made.add_argument("--export", action="append", default=[], metavar="FILE", help=export)
     add_store(made)
     add_json(made)
@@ -224,7 +224,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _export(
     exports: Sequence[tuple[ExportFormat, Path]], lab: Lab | None, runs: Sequence[Run]
 ) -> bool:
-    """Write the runs into the files of --export; whether all of them could be written."""
+    """Write the runs to the files of --export; return whether all of them were written."""
     from edgebench.host.export.exported import ExportedRun
     from edgebench.host.export.files import export_runs
     from edgebench.host.show.hints import hint_for
@@ -248,7 +248,7 @@ def _export(
 def conclude(
     options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher, *, is_interrupted: bool
 ) -> ExitCode:
-    """Print the runs, and why others failed; the exit code that says it."""
+    """Print the runs and the failures; return the exit code."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.protocol.errors import UsageError
 

@@ -12,12 +12,12 @@ from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
 
 _ABOUT = """\
-Write stored runs into one file, to hand them on. Whoever has edgebench opens it where a run is
-named, as in: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
+Write stored runs into one file for sharing. Commands of edgebench take the file in place of a run,
+as in: edgebench show FILE.zip; edgebench compare last --against FILE.zip#ID
 
-It holds the directories of the runs, as they are: results, traces, the meter's bytes, the facts of
-the device with its name, the worker's log, in which paths with user names may be, tags and notes.
-Any program for .zip files shows what is in it.
+It contains the complete directories of the runs: results, traces, the meter's bytes, facts about
+the device including its name, the worker's log, which may contain paths with user names, tags and
+notes. Any program for .zip files shows its content.
 """
 
 
@@ -29,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("runs", nargs="+", metavar="RUN", help=names)
     output = "file to write, which must not exist (default: in this directory, named by the runs)"
     made.add_argument("-o", "--output", type=Path, metavar="FILE.zip", help=output)
-    bare = "leave tags and notes out"
+    bare = "leave out tags and notes"
     made.add_argument("--without-annotations", action="store_true", help=bare)
     add_store(made)
     add_json(made)
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Write it; print where it is and what is in it."""
+    """Write the bundle; print its path, size and number of runs."""
     from edgebench.host.show.units import format_bytes
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.bundle import default_name, write_bundle

@@ -1,9 +1,8 @@
-"""`edgebench completion`: scripts for shells, which ask this command for the words that fit.
+"""`edgebench completion`: shell scripts that ask this command for completions.
 
-The scripts are short and never change with the options: whenever somebody presses Tab, they run
-`edgebench completion --complete WORD…` with the words so far, and it answers with a line for the
-kind (`files`: paths fit as well) and a line for each word. It reads the parsers of the commands,
-so nothing is listed twice.
+The scripts do not depend on the options. When the user presses Tab, they run `edgebench completion
+--complete WORD…` with the words so far. It prints one line with the kind (`files`: paths are
+completions too) and one line for each completion, which it takes from the commands' own parsers.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ complete -c edgebench -f -a '(__edgebench_complete)'
 SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 FILES, WORDS = "files", "words"
 _SAFE = re.compile(r"[\w.,:/@+=%-]+")
-"""Names that a shell takes as they are: nothing else is offered."""
+"""Names that need no quoting in a shell; others are not offered."""
 _FILES = {"FILE", "FILE.toml", "FILE.zip", "DIR", "PATH", "DATASET", "BOARD"}
 """Placeholders of paths."""
 
@@ -69,18 +68,18 @@ def parser() -> argparse.ArgumentParser:
         "completion", "Print a script that completes commands, options, runs, devices and models."
     )
     made.add_argument("shell", nargs="?", choices=tuple(SCRIPTS), help="for which shell")
-    words = "print what fits the last of these words, which stand behind `edgebench`"
+    words = "print completions of the last of these words, which follow `edgebench`"
     made.add_argument("--complete", nargs=argparse.REMAINDER, metavar="WORD", help=words)
     return made
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Print the script, or what fits."""
+    """Print the script, or the completions."""
     from edgebench.protocol.errors import UsageError
 
     if options.complete is not None:
-        kind, found = fitting(options.complete or [""])
-        print("\n".join([kind, *found]))
+        kind, names = completions(options.complete or [""])
+        print("\n".join([kind, *names]))
         return ExitCode.DONE
     if options.shell is None:
         raise UsageError(f"no shell was named: there are {', '.join(SCRIPTS)}")
@@ -88,11 +87,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     return ExitCode.DONE
 
 
-def fitting(words: Sequence[str]) -> tuple[str, list[str]]:
-    """Kind and words that may stand in the place of the last word.
+def completions(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Kind and completions of the last word.
 
     Args:
-        words: Words behind the name of the program, at least one; the last may be empty.
+        words: Words after the name of the program, at least one; the last may be empty.
     """
     from edgebench.host.cli.main import COMMANDS
 
@@ -117,7 +116,7 @@ def fitting(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 class _Place:
-    """Where in a command line the next word is."""
+    """Position of the next word in a command line."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.store = Path()
@@ -133,12 +132,12 @@ class _Place:
 
     @property
     def options(self) -> list[str]:
-        """Long options of the command, or action."""
+        """Long options of the command or action."""
         return [name for name in self._by_name if name.startswith("--")]
 
     def pass_over(self, word: str) -> None:
-        """Go on behind a word."""
-        if word == "=":  # bash takes --option=value apart
+        """Advance past a word."""
+        if word == "=":  # bash splits --option=value
             return
         if self.is_value and not word.startswith("-"):
             is_list = self.action is not None and self.action.nargs in ("+", "*")
@@ -165,7 +164,7 @@ class _Place:
 
 
 def _beginning(begin: str, words: Iterable[str]) -> list[str]:
-    """Words that begin like this; behind a comma, those that may follow in a list."""
+    """Words with this prefix; after a comma, the next items of a list."""
     before, comma, last = begin.rpartition(",")
     known = [word for word in words if word.startswith(last) and _SAFE.fullmatch(word)]
     return [f"{before}{comma}{word}" for word in known]
@@ -178,12 +177,12 @@ def _runs(store: Path) -> list[str]:
 
 
 def _of_index(column: str) -> Callable[[Path], list[str]]:
-    def found(store: Path) -> list[str]:
+    def names(store: Path) -> list[str]:
         from edgebench.host.store.names import default_root, values_of
 
         return values_of(store if store != Path() else default_root(), column)
 
-    return found
+    return names
 
 
 def _devices(store: Path) -> list[str]:
@@ -202,7 +201,7 @@ def _models(store: Path) -> list[str]:
 
 
 def _settings(name: str) -> Callable[[Path], list[str]]:
-    def found(store: Path) -> list[str]:
+    def names(store: Path) -> list[str]:
         from edgebench.protocol import spec
 
         del store
@@ -213,7 +212,7 @@ def _settings(name: str) -> Callable[[Path], list[str]]:
             "priority": [one.value for one in spec.Priority],
         }[name]
 
-    return found
+    return names
 
 
 def _metrics(store: Path) -> list[str]:
@@ -249,6 +248,6 @@ _NAMES: dict[str, Callable[[Path], list[str]]] = {
     "--priority": _settings("priority"),
     "--governor": _fixed("performance", "powersave", "schedutil", "ondemand"),
 }
-"""Words that fit, by option or else by placeholder."""
+"""Completions by option, or else by placeholder."""
 _PATHS_TOO = {"RUN", "BASELINE", "CANDIDATE", "MODEL", "B"}
-"""Placeholders of names that may be paths as well."""
+"""Placeholders of names that may also be paths."""

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
-    about = "Show a metric over time, and where it changed; a point is a set of runs, or one run."
+    about = "Show a metric over time and its changes; a point is a set of runs, or a single run."
     made = new_parser("history", about)
     add = made.add_argument_group("which runs (default: all)").add_argument
-    add("--model", metavar="M", help="of this model, or pattern, as 'digits_*'")
-    add("--device", metavar="D", help="of this device, or pattern")
-    add("--tag", metavar="T", help="with this tag")
-    add("--since", type=moment, metavar="30d", help="of the last 30 days, or from a date on")
-    add("--last", type=whole, metavar="N", help="the newest N of them")
-    metric = "metric, as latency_ns.p50 or energy_j (default: the headline of the scenario)"
+    add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
+    add("--device", metavar="D", help="device, or a pattern")
+    add("--tag", metavar="T", help="tag")
+    add("--since", type=moment, metavar="30d", help="the last 30 days, or from a date on")
+    add("--last", type=whole, metavar="N", help="the newest N runs")
+    metric = "metric, such as latency_ns.p50 or energy_j (default: the headline of the scenario)"
     made.add_argument("--metric", metavar="M", help=metric)
-    fails = "exit 4 if the newest level is worse than the one before by more than this, and so is "
-    fails += "its whole interval; 5 if nobody can tell"
+    fails = "exit 4 if the newest level is worse than the one before by more than this, with its "
+    fails += "whole interval; 5 if inconclusive"
     made.add_argument("--fail-on", type=percent, metavar="3%", help=fails)
-    output = "write the page of these histories too: one HTML file, as edgebench report makes it"
+    output = "also write these histories as one HTML file, as edgebench report does"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
     add_store(made)
     add_json(made)
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 
 def exit_code(histories: Sequence[History]) -> ExitCode:
-    """4 when the newest level of any is worse, else 5 when any is inconclusive, else 0."""
+    """Exit code of the worst outcome: 4 for worse, 5 for inconclusive, else 0."""
     from edgebench.host.analysis.history.history import HistoryOutcome
 
     outcomes = {one.outcome for one in histories}

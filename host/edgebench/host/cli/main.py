@@ -37,7 +37,7 @@ COMMANDS = {
     "rm": "remove stored runs",
     "prune": "remove old stored runs",
     "store": "copy the runs of another store, or of a bundle, into this one",
-    "bundle": "write stored runs into one file, to hand them on",
+    "bundle": "write stored runs into one file, for sharing",
     "compare": "compare stored runs, baseline against candidate",
     "report": "write runs, or a campaign, as one HTML file",
     "history": "show a metric over time, and where it changed",
@@ -46,7 +46,7 @@ COMMANDS = {
     "bridge": "list microcontrollers, write firmware onto them, talk to them",
     "energy": "compute the energy of a stored run from the file of any instrument",
     "verify": "recompute a run, or those of a set, from the raw files",
-    "serve": "show devices, campaigns and runs on a local page, live",
+    "serve": "show devices, campaigns and runs on a live web page",
     "schema": "print the JSON Schema of run.json",
     "completion": "print a script that completes this command in bash, zsh or fish",
 }
@@ -83,7 +83,7 @@ _LOADED = {
 
 
 _MEASURING = ("bench", "campaign run", "campaign resume", "collect")
-"""Commands with progress: what they wait for is said before they load."""
+"""Commands that show a status line while they load."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

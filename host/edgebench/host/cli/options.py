@@ -29,7 +29,7 @@ class OneLineParser(CommandParser):
     """Refuses arguments with one line and a hint, as every other error, not with all its usage."""
 
     def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
-        """The options that these words give.
+        """Parse the words of a command line.
 
         Raises:
             ArgumentsRefused: an option is unknown, or a value is refused.
@@ -42,7 +42,7 @@ class OneLineParser(CommandParser):
         return options
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Refuse what is none of the choices, with the one that is most like it."""
+        """Refuse a value that is not one of the choices, and suggest the closest one."""
         if action.choices is not None and value not in action.choices:
             known = list(map(str, action.choices))
             name = "/".join(action.option_strings) or action.metavar or action.dest
@@ -163,7 +163,7 @@ def seconds(text: str) -> float:
         return float(words)
     parts = re.findall(_LENGTH, words, re.ASCII)
     units = [_SECONDS[unit] for _, unit in parts]
-    is_descending = units == sorted(set(units), reverse=True)  # 30s1m is a slip
+    is_descending = units == sorted(set(units), reverse=True)  # 30s1m is a typing mistake
     if not parts or not re.fullmatch(f"(?:{_LENGTH})+", words, re.ASCII) or not is_descending:
         raise argparse.ArgumentTypeError(f"not a duration: {text!r}; write 500ms, 60s or 1m30s")
     return sum(float(number) * unit for (number, _), unit in zip(parts, units, strict=True))

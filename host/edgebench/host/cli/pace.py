@@ -1,4 +1,4 @@
-"""How long everything that was asked for will still take: from the runs that have ended."""
+"""Estimates the remaining time of a command from the runs that have ended."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from edgebench.host.bench.watcher import Place
 
 
 class DevicePace:
-    """How fast the runs on one device follow each other; all times are the host's, monotonic."""
+    """Pace of the runs on one device; all times are on the host's monotonic clock."""
 
     def __init__(self) -> None:
         self._place: Place | None = None
         self._begun_s = 0.0
         self._expected_s: float | None = None
-        """Length of the run in progress, once its timed loop has begun."""
-        self._took_s: list[float] = []
+        """Expected duration of the run in progress, once its timed loop has begun."""
+        self._durations_s: list[float] = []
+        """Durations of the runs that have ended."""
         self._is_running = False
 
     def begin(self, place: Place, now_s: float) -> None:
@@ -24,7 +25,7 @@ class DevicePace:
         self._place, self._begun_s, self._is_running = place, now_s, True
 
     def expect(self, duration_s: float, now_s: float) -> None:
-        """The timed loop of the run in progress begins, which takes so long."""
+        """The timed loop of the run in progress begins, with an expected duration."""
         if self._is_running:
             self._expected_s = now_s - self._begun_s + duration_s
 
@@ -32,26 +33,26 @@ class DevicePace:
         """The run in progress is stored, or it failed."""
         if self._is_running:
             self._is_running = False
-            self._took_s.append(now_s - self._begun_s)
+            self._durations_s.append(now_s - self._begun_s)
 
     @property
     def count(self) -> int | None:
-        """Runs that the device makes; None before the first."""
+        """Number of planned runs; None before the first."""
         return self._place.count if self._place else None
 
     @property
     def done_count(self) -> int:
-        """Runs that have ended."""
+        """Number of runs that have ended."""
         return self._place.number - self._is_running if self._place else 0
 
     @property
     def run_s(self) -> float | None:
-        """Length of a run: the mean of those that ended, without the first, which also checks."""
-        took_s = self._took_s[1:] or self._took_s
-        return sum(took_s) / len(took_s) if took_s else self._expected_s
+        """Expected duration of a run: the mean without the first, which includes the checks."""
+        durations_s = self._durations_s[1:] or self._durations_s
+        return sum(durations_s) / len(durations_s) if durations_s else self._expected_s
 
     def left_s(self, now_s: float) -> float | None:
-        """Time until the last run ends; None while nobody can tell."""
+        """Time until the last run ends; None while unknown."""
         if self._place is None or (run_s := self.run_s) is None:
             return None
         in_progress_s = max(0.0, run_s - (now_s - self._begun_s)) if self._is_running else 0.0
@@ -60,19 +61,19 @@ class DevicePace:
 
 @dataclass(frozen=True, slots=True)
 class OverallPace:
-    """All devices together."""
+    """Pace of all devices together."""
 
     done_count: int
     count: int | None
-    """Runs in all; None before every device has begun."""
+    """Number of planned runs; None before every device has begun."""
     left_s: float | None
-    """Time until the last run ends; None while nobody can tell."""
+    """Time until the last run ends; None while unknown."""
 
 
 def overall_pace(paces: Sequence[DevicePace], now_s: float) -> OverallPace:
-    """How far all devices are, which are measured side by side.
+    """Pace of devices that are measured in parallel.
 
-    A device that has not begun will take as long as the others, after one of them.
+    A device that has not begun is assumed to take as long as the others, after one of them.
     """
     begun = [one for one in paces if one.count is not None]
     counts = [one.count or 0 for one in begun]

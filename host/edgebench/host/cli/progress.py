@@ -65,7 +65,7 @@ OTHERS_WIDTH = 58
 
 
 class ClockBar(ProgressColumn):
-    """Bar that fills with time during a phase of known length; of everything, with all of it."""
+    """Bar that fills with time during a phase of known duration, or over all runs."""
 
     def render(self, task: Task) -> ProgressBar:
         """Draw the bar."""
@@ -81,7 +81,7 @@ class ClockBar(ProgressColumn):
 
 
 class PhaseTime(ProgressColumn):
-    """Time since the phase began, and its expected duration; of everything, the time left."""
+    """Time since the phase began and its expected duration, or the remaining time of all runs."""
 
     def render(self, task: Task) -> Text:
         """Draw the time."""
@@ -155,7 +155,7 @@ class ProgressWatcher(Watcher):
         self._starting: TaskID | None = None
         self._overall: TaskID | None = None
         self._is_answering = False
-        """Whether Ctrl-C is answered here."""
+        """Whether the handler of Ctrl-C is installed."""
         self.failures: list[RunFailure] = []
         self.unmeasured: list[str] = []
         """Names of the devices on which nothing more could be measured."""
@@ -187,15 +187,15 @@ class ProgressWatcher(Watcher):
         self.bar.stop()
 
     def _answer_interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Say at once that Ctrl-C was heard: to stop a run takes a moment."""
+        """Acknowledge Ctrl-C immediately: stopping a run takes a moment."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if any(device.is_running for device in self._devices.values()):
-            with suppress(RuntimeError):  # it came in the middle of another line
+            with suppress(RuntimeError):  # the signal interrupted another line
                 self.say("stopping; Ctrl-C again gives up waiting")
         signal.default_int_handler(number, frame)
 
     def begin(self) -> None:
-        """A run begins on some device: show how far everything is, if that is more than one run."""
+        """A run begins on some device: show the overall progress, unless it is the only run."""
         if self._starting is not None:
             self.bar.remove_task(self._starting)
             self._starting = None
@@ -206,14 +206,14 @@ class ProgressWatcher(Watcher):
         self.count()
 
     def count(self) -> None:
-        """Say how many of the runs have ended."""
+        """Show how many of the runs have ended."""
         if self._overall is not None:
             pace = self.pace()
             of = "" if pace.count is None else f" of {pace.count}"
             self.bar.update(self._overall, what=f"{pace.done_count}{of} runs")
 
     def pace(self) -> OverallPace:
-        """How far everything is."""
+        """Pace of all devices together."""
         return overall_pace([one.pace for one in self._devices.values()], time.monotonic())
 
     def _report_often(self) -> None:

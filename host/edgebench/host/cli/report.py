@@ -18,19 +18,17 @@ def parser() -> argparse.ArgumentParser:
     names = (
         "run by id, unique part of it, tag or directory; set by its id; or one campaign, by its "
     )
-    names += (
-        "id or name; several are side by side, the first one is what the others are compared to"
-    )
+    names += "id or name; several runs are shown side by side, the first one is the baseline"
     made.add_argument("names", nargs="+", metavar="RUN", help=names)
-    output = "file to write (default: edgebench-RUN.html in the current directory); a report that "
-    output += "is there is replaced, any other file is not"
+    output = "file to write (default: edgebench-RUN.html in the current directory); an existing "
+    output += "report is replaced, any other file is not"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)
     made.add_argument("--open", action="store_true", help="open it in the browser")
     anonymous = (
         "leave out names of devices, hosts and users, serial numbers, tags, notes, paths and "
     )
     made.add_argument("--anonymous", action="store_true", help=f"{anonymous}network addresses")
-    allow = "compare runs that differ in this, as device or runtime_version; may be repeated"
+    allow = "compare runs that differ in this key, such as device or runtime_version; repeatable"
     made.add_argument("--allow", action="append", metavar="KEY", help=allow)
     add_store(made)
     add_json(made)
@@ -38,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(options: argparse.Namespace) -> ExitCode:
-    """Write the file, and print its path; the verdicts are in it."""
+    """Write the file and print its path; the exit code does not depend on the verdicts."""
     from edgebench.host.lab import Lab
 
     path = Lab(options.store).report(

@@ -1,6 +1,6 @@
-"""A line on the terminal while a command that has much to do loads: that takes a part of a second.
+"""Status line on the terminal while a large command loads, which takes a fraction of a second.
 
-Nothing else is imported here. The line goes away when there is something else to say.
+This module imports nothing slow. The line is erased before other output.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import sys
 from collections.abc import Sequence
 
 THIS_MACHINE = ("local", "qemu:")
-"""How names of devices begin that an agent on this machine serves."""
+"""Prefixes of the names of devices that an agent on this machine serves."""
 _ERASE = "\r\x1b[2K"
 _shown: list[str] = []
 
 
 def say_starting(devices: Sequence[str] | None) -> None:
-    """Say what is waited for, if somebody looks.
+    """Show that agents are started or connected to, if stderr is a terminal.
 
     Args:
-        devices: Words that choose the devices; None: this machine.
+        devices: Words that select the devices; None: this machine.
     """
     is_here = all(word.startswith(THIS_MACHINE) for word in devices or ())
     say_waiting("starting agent…" if is_here else "connecting to devices…")
 
 
 def say_waiting(text: str) -> None:
-    """Say something that `end_starting` erases, if somebody looks."""
+    """Show a text that `end_starting` erases, if stderr is a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return
     _shown.append(text)
@@ -35,7 +35,7 @@ def say_waiting(text: str) -> None:
 
 
 def end_starting() -> str | None:
-    """Erase the line; what it said, None where there is none."""
+    """Erase the line and return its text; None if there is none."""
     if not _shown:
         return None
     sys.stderr.write(_ERASE)

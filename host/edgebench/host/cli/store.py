@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     action = actions.add_parser(
         "merge", help="copy the runs and campaigns of another store or bundle into this one"
     )
-    other = "directory of the other store, or a bundle, which is only read"
+    other = "directory of the other store, or a bundle, which is read-only"
     action.add_argument("other", metavar="OTHER", help=other)
     add_store(action)
     add_json(action)

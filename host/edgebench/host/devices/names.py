@@ -1,4 +1,4 @@
-"""Names of the paired devices, for completion on the command line: read without what takes time."""
+"""Names of the paired devices for command-line completion, read without slow imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEVICES_FILE = "devices.json"
 
 
 def device_names() -> list[str]:
-    """Names of the paired devices; none where the list cannot be read."""
+    """Names of the paired devices; empty if the list cannot be read."""
     path = Path(user_paths(os.environ).host_config) / DEVICES_FILE
     with suppress(OSError, ValueError, TypeError, KeyError):
         return [str(one["name"]) for one in json.loads(path.read_bytes())]

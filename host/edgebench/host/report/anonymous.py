@@ -1,9 +1,8 @@
-"""A run without the names of people, machines and places.
+"""Removes the names of people, machines and places from runs.
 
-What goes: the names and ids of devices (a page calls them `device 1`, `device 2`, …), the names of
-this host and its user, serial numbers of meters, tags and notes, paths, and addresses of networks,
-wherever in a text they stand. What stays: models and their hashes, hardware, versions, settings,
-times of day, and every number.
+Removed, anywhere in a text: names and ids of devices (which become `device 1`, `device 2`, …), the
+names of this host and its user, serial numbers of meters, tags and notes, paths, and network
+addresses. Kept: models and their hashes, hardware, versions, settings, times, and every number.
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ _PATTERNS = (
     (re.compile(r"\b[\w-]+(?:\.[\w-]+)*\.(?:local|lan|internal|home)\b", re.I), "[address]"),
     (re.compile(r"(?<![\w/.~-])(?:~|\.{1,2})?/[^\s'\",;:)\]]+"), "[path]"),
 )
-"""What names a person, a machine or a place by its form."""
+"""Patterns of addresses and paths, with their replacements."""
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
-"""Fields with names inside a model, which may look like paths, and with one of a few words."""
-_NOBODY = frozenset({"root", "user", "localhost", "edgebench"})
-"""Names that tell of nobody."""
+"""Fields that are kept: names inside a model, which may look like paths, and fixed words."""
+_GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
+"""Names that identify nobody."""
 _SHORTEST_NAME = 3
-"""Names of hosts and users with fewer letters are words of other texts as well."""
+"""Shortest name of a host or user that is removed: shorter ones are also ordinary words."""
 
 
 class Anonymizer:
-    """Leaves names out of runs and texts; one device has one name in all of them."""
+    """Removes names from runs and texts; a device has the same replacement in all of them."""
 
     def __init__(self, runs: Iterable[Run], devices: Iterable[str] = ()) -> None:
-        """Learn the names of the devices.
+        """Collect the names to remove.
 
         Args:
             runs: All runs of the page.
-            devices: Further names of devices, as a plan has them.
+            devices: Further names of devices, such as those of a campaign's plan.
         """
         self._names: dict[str, str] = {}
         for run in runs:
@@ -65,7 +64,9 @@ class Anonymizer:
             self._learn(name)
         others = [socket.gethostname(), _user(), Path.home().name]
         secrets = {
-            name: "[name]" for name in others if len(name) >= _SHORTEST_NAME and name not in _NOBODY
+            name: "[name]"
+            for name in others
+            if len(name) >= _SHORTEST_NAME and name not in _GENERIC
         }
         self._secrets: Mapping[str, str] = secrets | self._names
         longest_first = sorted(filter(None, self._secrets), key=len, reverse=True)
@@ -80,7 +81,7 @@ class Anonymizer:
             self._names.setdefault(device_id, self._names[name])
 
     def text(self, text: str) -> str:
-        """A text without names, paths and addresses."""
+        """The text without names, paths and addresses."""
         for pattern, word in _PATTERNS[:2]:
             text = pattern.sub(word, text)
         if self._pattern is not None:
@@ -90,34 +91,36 @@ class Anonymizer:
         return text
 
     def run(self, run: Run) -> Run:
-        """A run without them; its numbers and its verdict are the same."""
-        found = self.value(replace(run, unknown=(), files={}))
-        found = replace(found, model=replace(found.model, name=run.model.name.rpartition("/")[2]))
+        """The run without names, paths and addresses; numbers and verdict are unchanged."""
+        result = self.value(replace(run, unknown=(), files={}))
+        result = replace(
+            result, model=replace(result.model, name=run.model.name.rpartition("/")[2])
+        )
         energy = run.metrics.energy
         if energy is None:
-            return found
+            return result
         meter = energy.meter
         if energy.boundary != SYNTHETIC:  # vendor and model, then the serial number
             meter = " ".join(meter.partition(":")[0].split()[:2])
-        # Channels are names in the meter's file, which is read by them.
+        # The names of channels are needed to read the meter's file.
         kept = replace(self.value(energy), channels=energy.channels, meter=meter)
-        return replace(found, metrics=replace(found.metrics, energy=kept))
+        return replace(result, metrics=replace(result.metrics, energy=kept))
 
     def value(self, value: T) -> T:
-        """A value with every text in it, but not what is one of a few words."""
-        found: Any = value
+        """The value with every text in it made anonymous; enumerators are kept."""
+        result: Any = value
         if isinstance(value, Enum):
             return value
         if isinstance(value, str):
-            found = self.text(value)
+            result = self.text(value)
         elif isinstance(value, tuple):
-            found = tuple(map(self.value, value))
+            result = tuple(map(self.value, value))
         elif isinstance(value, dict):
-            found = {self.value(key): self.value(one) for key, one in value.items()}
+            result = {self.value(key): self.value(one) for key, one in value.items()}
         elif is_dataclass(value) and not isinstance(value, type):
             parts = [one.name for one in fields(value) if one.init and one.name not in _KEPT]
-            found = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
-        return cast("T", found)
+            result = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
+        return cast("T", result)
 
 
 def _user() -> str:

@@ -1,6 +1,6 @@
-"""What a campaign has measured, as pictures: by cell, by device and model, and against each other.
+"""Results of a campaign as charts: by cell, by device and model, and as ratios.
 
-The page gets data only: it does not know how campaigns are planned or run.
+This module gets data only: it is independent of how campaigns are planned and run.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from edgebench.host.show.units import ABSENT
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_MATRIX = 12
-"""Cells of a matrix of ratios: more do not fit on a page."""
+"""Limit on the cells of a matrix of ratios: more do not fit on a page."""
 HEAT_LEVELS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignFacts:
-    """A campaign and what it has measured."""
+    """A campaign and its results."""
 
     summary: CampaignSummary
     lanes: Sequence[LaneStatus]
     sets: Sequence[RunSet]
-    """Sets of the cells, with the device's name as the plan has it."""
+    """Sets of the cells, with the devices' names of the plan."""
     settings: Callable[[RunSet], str]
-    """What tells a cell from others of its model, device and runtime."""
+    """Text of a cell's settings, which distinguish it from others of its model and device."""
     effects: Mapping[str, Sequence[FactorEffect]]
     failures: Sequence[str]
-    """Why runs failed, a line each."""
+    """Reasons of failed runs, one line each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,19 +52,19 @@ class CellPlot:
     label: str
     plot: IntervalPlot
     refused: tuple[str, ...]
-    """Cells without a number, and their verdict."""
+    """Names of cells without a number, with their verdicts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixCell:
-    """One place of a matrix or of a heat map."""
+    """Cell of a matrix or a heat map."""
 
     shown: str
     detail: str
     level: int | None
-    """Shade, from 0 (best) on; None where there is no number."""
+    """Shade, 0 is the best; None without a number."""
     is_clear: bool = False
-    """The interval of the ratio excludes 1."""
+    """Whether the interval of the ratio excludes 1."""
     value: float | None = None
 
 
@@ -81,7 +81,7 @@ class LabelledMatrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPart:
-    """Everything that a page shows of a campaign."""
+    """Content of a page about a campaign."""
 
     state: str
     """Worst verdict of its cells."""
@@ -97,12 +97,12 @@ class CampaignPart:
     ratios: tuple[LabelledMatrix, ...]
     front: FrontChart | None
     front_rows: tuple[tuple[str, str, str, str, bool], ...]
-    """Name, latency, second metric, accuracy, and whether nothing beats it."""
+    """Name, latency, second metric, accuracy, and whether the cell is on the Pareto front."""
     effects: tuple[tuple[str, IntervalPlot], ...]
 
 
 def campaign_part(facts: CampaignFacts) -> CampaignPart:
-    """The pictures of a campaign."""
+    """Charts of a campaign."""
     by_metric: dict[str, list[RunSet]] = {}
     for one in facts.sets:
         by_metric.setdefault(one.headline, []).append(one)
@@ -158,7 +158,7 @@ def _name(facts: CampaignFacts, one: RunSet, *, with_device: bool = True) -> str
 
 
 def _doubts(sets: Sequence[RunSet]) -> list[str]:
-    """What is said beside a number of these sets: a verdict that is not valid, and the labels."""
+    """Labels for the numbers of these sets: a verdict that is not valid, simulated and so on."""
     states = [one.verdict.state for one in sets if one.verdict.state is not State.VALID]
     labels = [label for one in sets for label in labels_of(one)]
     return list(dict.fromkeys([*(state.value for state in states), *labels]))
@@ -254,7 +254,7 @@ def _level(value: float, ends: tuple[float, float], metric: Metric) -> int:
 def _ratio_matrices(
     facts: CampaignFacts, path: str, sets: Sequence[RunSet]
 ) -> list[LabelledMatrix]:
-    """Cells of one device against each other."""
+    """Matrix of ratios between the cells of one device."""
     matrices: list[LabelledMatrix] = []
     for device in dict.fromkeys(one.device for one in sets):
         counted = _counted([one for one in sets if one.device == device], path)
@@ -282,7 +282,7 @@ def _ratio_matrices(
 
 
 def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
-    """One cell over another: what they differ in is what the campaign varies."""
+    """Ratio of two cells; they may differ in everything that the campaign varies."""
     if row is column:
         return MatrixCell(shown="1", detail="", level=None)
     try:
@@ -359,7 +359,7 @@ def _beats(theirs: Sequence[float], mine: Sequence[float]) -> bool:
 
 
 def _cost_sign(one: RunSet, path: str) -> int:
-    """1 where a lower value is better, else -1; some metrics of a data set are errors."""
+    """1 if a lower value is better, else -1; some metrics of a data set are errors."""
     accuracy = one.first.metrics.accuracy
     if path == ACCURACY and accuracy is not None and accuracy.metric in ERROR_METRICS:
         return 1

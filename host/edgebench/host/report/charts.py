@@ -1,4 +1,4 @@
-"""Data of the charts of a page, as the script that draws them reads it.
+"""Data of the charts of a page, for the script that draws them.
 
 Traces are embedded as base64 of little-endian float32: a third of the size of decimals. A trace
 with more values than `MAX_POINTS` is embedded by intervals, each with its lowest, mean and highest
@@ -22,17 +22,17 @@ from edgebench.host.series.run_series import PowerSeries, RunSeries, WindowSerie
 from edgebench.protocol.plain import to_plain
 
 MAX_INTERVALS = 8192
-"""Intervals of a trace in a report of one run: over ten minutes, 73 ms each."""
+"""Number of intervals of a trace in a report of one run: over ten minutes, 73 ms each."""
 MIN_INTERVALS = 256
 SENSOR_INTERVALS = 2048
 MAX_SENSORS = 6
-"""Traces in a panel of sensors: more cannot be told apart."""
+"""Limit on the traces in a panel of sensors: more cannot be distinguished."""
 BIN_COUNT = 80
 """Bars of a histogram."""
 ECDF_COUNT = 257
 """Points of a cumulative distribution, evenly spaced in probability, both ends included."""
 LOG_RATIO = 10.0
-"""A range of values this wide has a logarithmic axis."""
+"""Ratio of highest to lowest value above which an axis is logarithmic."""
 
 Unit = Literal["ns", "w", "c", "hz", "ratio", "count"]
 
@@ -45,7 +45,7 @@ class ChartTrace:
     form: Literal["points", "line", "band", "windows"]
     count: int
     time: str = ""
-    """Times in seconds, of windows their begin; empty for a band, whose intervals are even."""
+    """Times in seconds, for windows their begin; empty for a band, which has even intervals."""
     end: str = ""
     """Ends of windows, seconds."""
     inferences: str = ""
@@ -67,7 +67,7 @@ class ChartPanel:
     is_log: bool
     traces: tuple[ChartTrace, ...]
     note: str = ""
-    """Resolution of the embedded traces, and what is left out."""
+    """Resolution of the embedded traces, and traces that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class SensorPanel:
 
     title: str
     suffix: str
-    """End of the sensors' names."""
+    """Suffix of the sensors' names."""
     unit: Unit
 
 
@@ -89,7 +89,7 @@ SENSOR_PANELS = (
 
 @dataclass(frozen=True, slots=True)
 class ChartSpan:
-    """A stretch of the run behind the traces."""
+    """Shaded span behind the traces."""
 
     kind: str
     name: str
@@ -145,24 +145,24 @@ class DistributionChart:
 
 @dataclass(frozen=True, slots=True)
 class ChartDot:
-    """One configuration in a chart of two metrics."""
+    """Configuration in a chart of two metrics."""
 
     name: str
     x: float
     y: float
     is_best: bool
-    """No other one is at least as good in everything and better in something."""
+    """Whether the configuration is on the Pareto front: no other one dominates it."""
     group: int
-    """Place of its device, for the shape of the dot."""
+    """Index of the device, which selects the shape of the dot."""
     is_joined: bool
-    """No other one beats it in the two metrics of the chart alone."""
+    """Whether it is also on the Pareto front of the two metrics of the chart alone."""
     accuracy: str
-    """Its accuracy; empty where that is a metric of the chart, or not known."""
+    """Accuracy; empty if that is a metric of the chart, or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontChart:
-    """Configurations by two metrics, with those that nothing beats in these and in accuracy."""
+    """Configurations by two metrics, with the Pareto front of these and of accuracy."""
 
     x_title: str
     x_unit: str
@@ -178,35 +178,35 @@ class FrontChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartPoint:
-    """One command of a history."""
+    """Point of a history: the runs of one command."""
 
     name: str
     date: str
     value: float
     low: float | None
-    """Ends of the interval between its runs; None where there are too few."""
+    """Bounds of the interval between the runs; None for too few runs."""
     high: float | None
     is_suspect: bool
     is_shown: bool
-    """Whether it is a result of this page."""
+    """Whether the point is one of the results on this page."""
     changed: str
-    """Conditions that are not those of the point before; empty where all are."""
+    """Conditions that differ from those of the point before; empty if none do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLevel:
-    """Points between two changes of a history."""
+    """Level of a history: the points between two changes."""
 
     first: int
     count: int
     value: float
     text: str
-    """Change to the level before; empty for the first one."""
+    """Change from the level before; empty for the first level."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryChart:
-    """A metric over time: points in their order, with their levels."""
+    """History of a metric: points in order of time, with their levels."""
 
     title: str
     unit: str
@@ -224,7 +224,7 @@ def chart_document(chart: Chart) -> object:
 
 
 def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
-    """Everything that a run recorded over time; power that is on a clock of its own is apart.
+    """Charts of all traces of a run; power that was not aligned is in a chart of its own.
 
     Args:
         series: The traces.
@@ -259,7 +259,7 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
 def distribution_chart(
     latencies_ns: Sequence[tuple[str, Floats]], marks: Sequence[ChartMark]
 ) -> DistributionChart | None:
-    """Distribution of the latencies of one run or several; None without any.
+    """Distribution of the latencies of one or several runs; None without latencies.
 
     The histogram reaches a little beyond 99 % of the latencies, and to the marks that are at most
     as far again: single values further out would leave no room for the others. How many those are
@@ -302,7 +302,7 @@ def distribution_chart(
 
 
 def _window_panel(windows: WindowSeries) -> ChartPanel:
-    """What an inference took in each window, from its begin to its end."""
+    """Time or instructions per inference of each window, drawn over the window."""
     kind = "Instructions" if windows.is_counted else "Time"
     trace = ChartTrace(
         name="windows",
@@ -326,7 +326,7 @@ def _window_panel(windows: WindowSeries) -> ChartPanel:
 
 
 def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
-    """Power by channel; None where no channel has a sample."""
+    """Panel of the power by channel; None if no channel has a sample."""
     filled = [one for one in power if len(one.begin_s)]
     if not filled:
         return None
@@ -352,7 +352,7 @@ def _gap_note(power: Sequence[PowerSeries]) -> str:
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
-    """The sensors that a panel shows: those with the highest values, where there are many."""
+    """Sensors of a panel: those with the highest values if there are too many."""
     named = {
         name.removesuffix(f".{panel.suffix}"): points
         for name, points in series.named(panel.suffix).items()
@@ -380,7 +380,7 @@ def _sensor_panels(series: RunSeries, edges_s: Floats) -> list[ChartPanel]:
 def _panel(
     title: str, unit: Unit, traces: list[ChartTrace], values: list[Floats], note: str
 ) -> ChartPanel:
-    """A panel; its axis is logarithmic where a few values would press all others flat."""
+    """Panel of traces; the axis is logarithmic if outliers would flatten all other values."""
     ends = [end for one in values if len(one) for end in (np.fmin.reduce(one), np.fmax.reduce(one))]
     finite = [float(end) for end in ends if np.isfinite(end)]
     is_log = (
@@ -392,7 +392,7 @@ def _panel(
 def _trace(
     name: str, points: Points, edges_s: Floats, *, form: Literal["points", "line"]
 ) -> ChartTrace:
-    """A trace as it is, or by intervals where it has more values than two in each of them."""
+    """A trace point by point, or by interval if it has more than two values per interval."""
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
     if form == "line":
@@ -420,7 +420,7 @@ def _band(name: str, envelope: Envelope) -> ChartTrace:
 
 
 def _with_gaps(points: Points) -> Points:
-    """The points, with one without a value in each gap of the readings."""
+    """The points, with a NaN in each gap between readings."""
     wide = points.gaps()
     if not wide.size:
         return points
@@ -445,7 +445,7 @@ def _resolution(points: Points, trace: ChartTrace) -> str:
 
 
 def _length(step_s: float) -> str:
-    """A length in seconds with two digits.
+    """A duration in seconds with two digits.
 
     >>> _length(0.0734), _length(1.5e-6)
     ('73 ms', '1.5 µs')

@@ -1,4 +1,4 @@
-"""Subjects of a report against the first one: ratio with its interval, or why there is none."""
+"""Ratios of a report's subjects to the first one, each with its interval or a reason."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioRow:
-    """One metric of a subject over that of the first one."""
+    """Ratio of a subject to the first one in one metric."""
 
     number: int
-    """Place of the subject, from 0."""
+    """Index of the subject, from 0."""
     metric: str
     label: str
     ratio: float | None
@@ -28,15 +28,15 @@ class RatioRow:
     bounds: str
     outcome: str
     reason: str
-    """What the outcome follows from, or why there is no ratio."""
+    """Reason of the outcome, or why there is no ratio."""
 
 
 def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[RatioRow]:
-    """Headline and energy of each set over those of the first set.
+    """Ratios of headline and energy of each set to the first set.
 
     Args:
         sets: Baseline, then the others.
-        allowed: Keys in which they may differ; see `comparability.KEYS`.
+        allowed: Keys in which the runs may differ; see `comparability.KEYS`.
     """
     baseline, *others = sets
     rows: list[RatioRow] = []
@@ -81,12 +81,12 @@ def _row(
 
 
 def shown_ratio(comparison: RunComparison) -> str:
-    """The ratio, candidate over baseline."""
+    """Ratio of candidate to baseline as text."""
     return f"× {comparison.result.ratio:.{_places(comparison)}f}"
 
 
 def shown_bounds(comparison: RunComparison) -> str:
-    """The interval of a ratio."""
+    """Interval of the ratio as text."""
     bounds = comparison.result.ratio_interval
     if bounds is None:
         return "no interval: too few runs"
@@ -95,6 +95,6 @@ def shown_bounds(comparison: RunComparison) -> str:
 
 
 def _places(comparison: RunComparison) -> int:
-    """Decimals of a ratio: two digits of the half width of its interval, four at most."""
+    """Decimals of a ratio: two digits of the interval's half-width, at most four."""
     half_width = half_width_of(comparison.result.ratio_interval)
     return min(4, max(0, 1 - math.floor(math.log10(half_width)))) if half_width else 2

@@ -1,4 +1,4 @@
-"""What a run was made with and under, as lines of a page, and the command that repeats it."""
+"""Conditions of a run as rows of a page, and the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Engine, Priority, S
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
-    """One condition, with its value in each of the columns of a page."""
+    """One condition with its value in each column of a page."""
 
     name: str
     values: tuple[str, ...]
@@ -31,9 +31,9 @@ class ConditionRow:
 
 
 def condition_rows(sets: Sequence[RunSet]) -> list[ConditionRow]:
-    """The conditions of each set by its first run, those that differ first.
+    """Conditions of the first run of each set, those that differ first.
 
-    What is absent in all of them has no row.
+    A condition that is absent in all sets has no row.
     """
     columns = [_conditions(one.first) for one in sets]
     names = dict.fromkeys(name for column in columns for name in column)
@@ -98,7 +98,7 @@ def _address(one: RunSet) -> str | None:
 
 
 def command_of(one: RunSet) -> str:
-    """The command that makes such runs again, where the model is in the current directory."""
+    """The command that repeats the runs, with the model in the current directory."""
     run = one.first
     spec, count = run.spec, max(1, one.planned_count)
     words = ["edgebench", "bench", run.model.name, "--runtime", run.runtime.name]

@@ -1,4 +1,4 @@
-"""A metric over time on a page: its points, its levels, and what changed with them."""
+"""History of a metric on a page: points, levels and changed conditions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from edgebench.host.show.units import ABSENT, format_change, half_width_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryRow:
-    """One level, or one point, as a row of a table."""
+    """A level or a point as a row of a table."""
 
     cells: tuple[str, ...]
     value: float
     is_shown: bool = False
-    """Whether it is a result of this page."""
+    """Whether the point is one of the results on this page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPart:
-    """Everything that a page shows of a history."""
+    """Content of a history on a page."""
 
     name: str
     metric: str
@@ -34,19 +34,19 @@ class HistoryPart:
     counts: str
     chart: HistoryChart
     levels: tuple[HistoryRow, ...]
-    """Since when, run, number of points, level, change and its interval, what changed with it."""
+    """Begin, run, number of points, level, change and its interval, changed conditions."""
     points: tuple[HistoryRow, ...]
-    """Time, run, value, interval between runs, whether it is suspect, and what changed."""
+    """Time, run, value, interval between runs, verdict, changed conditions."""
     conditions: tuple[str, ...]
-    """Every change of the conditions."""
+    """Lines with every change of the conditions."""
 
 
 def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
-    """What a page shows of a history with at least one point.
+    """Content of a history with at least one point.
 
     Args:
         history: The history.
-        shown: Ids of the runs that the page is about.
+        shown: Ids of the runs on the page.
     """
     metric = METRICS[history.metric]
     return HistoryPart(
@@ -60,7 +60,7 @@ def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
             unit=metric.quantity.value,
             points=tuple(
                 ChartPoint(
-                    name=_called(point),
+                    name=_point_name(point),
                     date=_date(point),
                     value=point.value,
                     low=point.ci95[0] if point.ci95 else None,
@@ -82,7 +82,7 @@ def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
     )
 
 
-def _called(point: HistoryPoint) -> str:
+def _point_name(point: HistoryPoint) -> str:
     return point.set_id or point.run_ids[0]
 
 
@@ -105,7 +105,7 @@ def _level_row(history: History, level: HistoryLevel, metric: Metric) -> History
         bounds = f"{low} to {high}"
     cells = (
         _date(point),
-        _called(point),
+        _point_name(point),
         str(level.count),
         shown_number(metric, level.median),
         _change(level) or ABSENT,
@@ -120,7 +120,7 @@ def _point_row(point: HistoryPoint, metric: Metric, shown: Collection[str]) -> H
     ends = [shown_number(metric, end, half_width) for end in point.ci95 or ()]
     cells = (
         _date(point),
-        _called(point),
+        _point_name(point),
         shown_number(metric, point.value, half_width),
         " to ".join(ends) or ("one run" if len(point.run_ids) == 1 else "too few runs"),
         "suspect" if point.is_suspect else "valid",

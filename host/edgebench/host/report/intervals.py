@@ -1,4 +1,4 @@
-"""Values with their intervals on one scale, as rows of a table that is its own chart."""
+"""Interval plots: values with their intervals on a common scale, drawn as rows of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlottedValue:
-    """One value to plot, and what stands beside it."""
+    """Value to plot, with its texts."""
 
     label: str
     value: float
@@ -21,14 +21,14 @@ class PlottedValue:
     shown: str
     bounds: str = ""
     state: str = ""
-    """Verdict; empty where the value has none of its own."""
+    """Verdict; empty for a value without a verdict of its own."""
     labels: tuple[str, ...] = ()
-    """What it is instead of a measurement of a real device."""
+    """Labels of a simulated or emulated device and of synthetic power."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalRow:
-    """One value on the scale of its plot; places are 0 to 100."""
+    """Value with its positions on the scale of the plot, 0 to 100."""
 
     plotted: PlottedValue
     at: float
@@ -43,15 +43,15 @@ class IntervalPlot:
     rows: tuple[IntervalRow, ...]
     is_log: bool
     zero_at: float | None
-    """Place of zero, from which bars are drawn; None where the scale has none."""
+    """Position of zero, from which bars are drawn; None if zero is not on the scale."""
 
 
 def interval_plot(values: Sequence[PlottedValue], *, from_zero: bool = False) -> IntervalPlot:
-    """The rows of a plot.
+    """Plot of values with their intervals.
 
     Args:
         values: Finite values, at least one.
-        from_zero: Whether the scale has to contain zero, as for shares of a whole.
+        from_zero: Whether the scale must contain zero, as for shares of a whole.
     """
     ends: list[float] = [end for one in values for end in (one.value, *(one.interval or ()))]
     low, high = min(ends), max(ends)

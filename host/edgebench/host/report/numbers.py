@@ -1,6 +1,6 @@
-"""The numbers of a set of runs as a page shows them: each with its unit and its interval.
+"""Numbers of a set of runs as text, each with its unit and its interval.
 
-An invalid set has none. A number without an interval says so.
+An invalid set has no numbers. A number without an interval is marked as such.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CARDS = (
     "target_memory_bytes.flash",
     "target_memory_bytes.ram",
 )
-"""Numbers at the top of a page, as far as the runs have them, after the headline."""
+"""Metrics at the top of a page after the headline, if the runs have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +77,14 @@ class ReportNumber:
     interval: Interval | None
     shown: str
     bounds: str
-    """The interval as text, or that there is none."""
+    """Interval as text, or the reason why there is none."""
     range: str
-    """Lowest and highest run; empty for a run on its own."""
+    """Lowest and highest run; empty for a single run."""
     run_count: int
 
 
 def headline_numbers(one: RunSet) -> list[ReportNumber]:
-    """The numbers at the top of a page, the headline first; none of an invalid set."""
+    """Numbers at the top of a page, the headline first; none for an invalid set."""
     if one.verdict.is_refused:
         return []
     span = one.first.spec.scenario.traits.headline
@@ -95,12 +95,12 @@ def headline_numbers(one: RunSet) -> list[ReportNumber]:
 
 
 def all_numbers(one: RunSet) -> list[ReportNumber]:
-    """Every number that a metric has a name for; none of an invalid set."""
+    """All numbers of a set; none for an invalid set."""
     return [] if one.verdict.is_refused else [number_of(one, path) for path in one.metrics]
 
 
 def number_of(one: RunSet, path: str) -> ReportNumber:
-    """One metric of a set that has it."""
+    """The number of a metric, which the set must have."""
     metric, found = METRICS[path], one.metrics[path]
     interval = found.ci95 if one.set_id is not None else metric.expanded_interval(one.counted[0])
     half_width = half_width_of(interval, found.median)
@@ -119,7 +119,7 @@ def number_of(one: RunSet, path: str) -> ReportNumber:
 
 
 def label_of(one: RunSet, metric: Metric) -> str:
-    """What a metric is called on a page."""
+    """Label of a metric for a set."""
     if metric.path == ACCURACY and one.first.metrics.accuracy is not None:
         return one.first.metrics.accuracy.metric
     label = metric_label(metric)
@@ -128,7 +128,7 @@ def label_of(one: RunSet, metric: Metric) -> str:
 
 
 def metric_label(metric: Metric) -> str:
-    """What a metric is called, whatever data set it is of."""
+    """Label of a metric, independent of the runs."""
     if metric.path in _LABELS:
         return _LABELS[metric.path]
     span, _, name = metric.path.rpartition(".")
@@ -138,16 +138,16 @@ def metric_label(metric: Metric) -> str:
 
 
 def labels_of(one: RunSet) -> tuple[str, ...]:
-    """What a set is instead of a measurement of a real device: said beside each of its numbers."""
+    """Labels of a simulated or emulated device and of synthetic power, for each number of a set."""
     energies = [run.metrics.energy for run in one.runs if run.metrics.energy is not None]
-    found = []
+    labels = []
     if one.first.simulated:
-        found.append("simulated device")
+        labels.append("simulated device")
     if one.first.emulated:
-        found.append("emulated device")
+        labels.append("emulated device")
     if any(energy.boundary == SYNTHETIC for energy in energies):
-        found.append("synthetic power")
-    return tuple(found)
+        labels.append("synthetic power")
+    return tuple(labels)
 
 
 def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:

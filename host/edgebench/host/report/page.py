@@ -1,8 +1,8 @@
-"""A report: one HTML file that needs nothing else.
+"""A report: one self-contained HTML file.
 
-The page has one style sheet and one script, both in the file and named in its Content-Security-
-Policy by their SHA-256: nothing else runs, and nothing is loaded. Every text of a run is escaped by
-Jinja's autoescape, and the script writes texts by `textContent` only.
+Style sheet and script are embedded, and allowed by their SHA-256 in the Content-Security-Policy:
+no other script runs, and nothing is loaded. Every text of a run is escaped by Jinja's autoescape,
+and the script writes texts only by `textContent`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from edgebench.host.this_host import software
 from edgebench.protocol.errors import FileNotWritten, UsageError
 
 GENERATOR = '<meta name="generator" content="edgebench report">'
-"""Line of every report, by which it is known."""
+"""Line that identifies a file as a report."""
 _KNOWN_BYTES = 4096
-"""Part of a file in which that line has to be."""
+"""Number of bytes at the beginning of a file that are searched for the line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPage:
-    """Everything on a page."""
+    """Content of a page."""
 
     title: str
     subjects: tuple[ReportSubject, ...]
@@ -56,7 +56,7 @@ class ReportPage:
 
 
 def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
-    """The stored runs that names mean, each once, in their order.
+    """The stored runs that the names refer to, in order, each once.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
@@ -71,7 +71,7 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
 
 
 def _histories_of(found: Iterable[Address]) -> dict[str, History]:
-    """History of each run by its id, as far as it has one; a directory is part of none."""
+    """History of each run that has one, by run id; a run's directory elsewhere has none."""
     stores: dict[Store, set[str]] = {}
     for one in found:
         if not isinstance(one.store, RunElsewhere):
@@ -86,7 +86,7 @@ def _histories_of(found: Iterable[Address]) -> dict[str, History]:
 
 
 def name_of(runs: Sequence[ReportedRun]) -> str:
-    """What a file with these runs is called: the run or the set, and how many others."""
+    """Name for a file with these runs: the first run or set, and the number of others."""
     ids = [one.set_id or one.first.run_id for one in _sets(runs)]
     return ids[0] if len(ids) == 1 else f"{ids[0]}-and-{len(ids) - 1}-more"
 
@@ -94,12 +94,12 @@ def name_of(runs: Sequence[ReportedRun]) -> str:
 def run_report(
     runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
 ) -> str:
-    """The page of one run, of the runs of a set, or of several of them side by side.
+    """HTML page of a run or a set, or of several side by side.
 
     Args:
-        runs: The runs; those of one set are one column. The first one is the baseline.
+        runs: The runs; the runs of a set are one column. The first column is the baseline.
         allowed: Keys in which compared runs may differ; see `comparability.KEYS`.
-        is_anonymous: Leave names, paths and addresses out.
+        is_anonymous: Whether to leave out names, paths and addresses.
     """
     if is_anonymous:
         runs = _anonymous(runs, Anonymizer(one.run for one in runs))
@@ -122,12 +122,12 @@ def run_report(
 def campaign_report(
     facts: CampaignFacts, runs: Sequence[ReportedRun] = (), *, is_anonymous: bool = False
 ) -> str:
-    """The page of a campaign.
+    """HTML page of a campaign.
 
     Args:
-        facts: The campaign, and what it has measured.
-        runs: Its runs whose traces are to be on the page, too.
-        is_anonymous: Leave names, paths and addresses out.
+        facts: The campaign and its results.
+        runs: Runs whose traces are also shown.
+        is_anonymous: Whether to leave out names, paths and addresses.
     """
     if is_anonymous:
         facts, runs = _anonymous_campaign(facts, runs)
@@ -145,7 +145,7 @@ def campaign_report(
 
 
 def history_report(histories: Sequence[History]) -> str:
-    """The page of histories on their own."""
+    """HTML page of histories."""
     shown = [history_part(one) for one in histories if one.points]
     page = ReportPage(
         title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
@@ -161,11 +161,11 @@ def history_report(histories: Sequence[History]) -> str:
 
 
 def write_report(path: Path, page: str) -> None:
-    """Write a page whole, or not at all; a report that is there is replaced.
+    """Write a page atomically; an existing report is replaced.
 
     Raises:
-        UsageError: there is a file that is no report, or a directory.
-        FileNotWritten: it cannot be written.
+        UsageError: the path is a directory, or a file that is not a report.
+        FileNotWritten: the file cannot be written.
     """
     if path.is_dir():
         raise UsageError(f"report not written: a directory: {path}")
@@ -188,9 +188,9 @@ def _is_report(path: Path) -> bool:
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
-    """The runs by set; one that is named without the others of its set is a run on its own."""
-    found = find_sets(one.run for one in runs)
-    return [alone(one.first) if len(one.runs) == 1 else one for one in found]
+    """Runs grouped into sets; a run named without the others of its set is a lone run."""
+    sets = find_sets(one.run for one in runs)
+    return [alone(one.first) if len(one.runs) == 1 else one for one in sets]
 
 
 def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[ReportSubject, ...]:
@@ -207,7 +207,7 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
     runs = list(runs)
-    # One object stays one: runs of one history share it.
+    # Runs of one history share the object, which `_history_parts` relies on.
     histories = {id(one.history): anonymizer.value(one.history) for one in runs}
     return [
         ReportedRun(
@@ -221,7 +221,7 @@ def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[Repo
 
 
 def _history_parts(runs: Sequence[ReportedRun]) -> list[HistoryPart]:
-    """Each history of these runs once."""
+    """Each history of these runs, once."""
     histories = {id(one.history): one.history for one in runs if one.history is not None}
     shown = {one.run.run_id for one in runs}
     return [history_part(one, shown) for one in histories.values()]

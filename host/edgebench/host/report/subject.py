@@ -1,7 +1,7 @@
-"""One column of a report: a run, or the runs of a set, with everything that a page shows of them.
+"""Subject of a report: the content of one column, for a run or a set of runs.
 
-The traces of a run are read when its part of the page is made, and not kept: memory does not grow
-with the number of runs.
+The traces of a run are read when its part of the page is made, and then dropped, so that memory
+does not grow with the number of runs.
 """
 
 from __future__ import annotations
@@ -65,21 +65,21 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ReportedRun:
-    """A stored run, and where its files are."""
+    """A stored run to report, with its directory."""
 
     run: Run
     directory: Path | None
-    """None: its traces are not shown."""
+    """Directory of the run; None: its traces are not shown."""
     annotations: Annotations = field(default_factory=Annotations)
     history: History | None = None
-    """Its headline over time, in the store that it is from; runs of one history share it."""
+    """History of the run's headline in its store; runs of one history share the object."""
     show: Callable[[str], str] = str
-    """What is left of a text that is about its files."""
+    """Filter for texts that may contain paths; makes them anonymous if requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleLine:
-    """What one rule found."""
+    """Finding of one rule as text."""
 
     id: str
     outcome: str
@@ -89,23 +89,23 @@ class RuleLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPart:
-    """One component of an uncertainty."""
+    """Component of an uncertainty budget."""
 
     name: str
     shown: str
     variance_ratio: float
-    """Share in the square of the whole uncertainty."""
+    """Share of the total variance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyPart:
-    """The energy of a run: lines, and its budget as bars."""
+    """Energy of a run: lines of text, plot, uncertainty budget and phases."""
 
     lines: tuple[tuple[str, str], ...]
     plot: IntervalPlot | None
     budget: tuple[BudgetPart, ...]
     phases: tuple[tuple[str, str, str, str], ...]
-    """Name, energy, length and mean power."""
+    """Name, energy, duration and mean power of each phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,31 +120,30 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracePart:
-    """The traces of one run."""
+    """Traces of one run."""
 
     run_id: str
     created_utc: str
     state: str
     note: str
-    """Why the power is apart, or why there are no traces; empty otherwise."""
+    """Reason for a separate time axis of the power, or for missing traces; empty otherwise."""
     charts: tuple[TimeChart, ...]
     tables: tuple[TraceTable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSubject:
-    """A run, or a set of runs, as a page shows it."""
+    """Content of a page about a run or a set of runs."""
 
     name: str
     one: RunSet
     state: str
     labels: tuple[str, ...]
-    """What it is instead of a measurement of a real device."""
+    """Labels of a simulated or emulated device and of synthetic power."""
     sentence: str
     advices: tuple[str, ...]
-    """What would make the verdict better."""
     problems: tuple[RuleLine, ...]
-    """Rules that failed, then those that nobody could check."""
+    """Rules that failed, then rules that could not be checked."""
     kept: tuple[RuleLine, ...]
     kept_line: str
     numbers: tuple[ReportNumber, ...]
@@ -153,7 +152,7 @@ class ReportSubject:
     distribution: DistributionChart | None
     percentiles: tuple[ReportNumber, ...]
     spread: IntervalPlot | None
-    """Headline of each run with its interval within the run; None for a run on its own."""
+    """Headline of each run with its interval within the run; None for a single run."""
     traces: tuple[TracePart, ...]
     energy: EnergyPart | None
     operators: tuple[OperatorRow, ...]
@@ -161,12 +160,12 @@ class ReportSubject:
 
 
 def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> ReportSubject:
-    """Everything that a page shows of a set.
+    """Content of a page about a set.
 
     Args:
         one: The set.
-        runs: Its runs, with their files.
-        run_count: Runs on the page, which share its size.
+        runs: Runs of the set with their directories.
+        run_count: Number of runs on the page, which share the limit on its size.
     """
     parts: list[TracePart] = []
     latencies: list[tuple[str, Floats]] = []
@@ -216,7 +215,7 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
 
 
 def _typical(one: RunSet) -> Run:
-    """The run whose headline is closest to that of the set; of an invalid set, the first one."""
+    """The run whose headline is closest to the set's; the first run of an invalid set."""
     metric, found = METRICS[one.headline], one.metrics.get(one.headline)
     if found is None or not one.counted:
         return one.first
@@ -247,11 +246,11 @@ def _sentence(one: RunSet) -> str:
         return f"The numbers can be trusted as far as they were watched: {names} could not be read."
     if unknown:
         return f"The numbers can be trusted; {len(unknown)} rules could not be checked."
-    return "The numbers can be trusted: every rule that applies was kept."
+    return "The numbers can be trusted: every rule that applies has passed."
 
 
 def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
-    """What failed or is unknown, what was kept or does not apply, and how many those are."""
+    """Failed and unknown rules, passed and inapplicable rules, and the counts of the latter."""
     unknown = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
     kept = [
         one
@@ -273,7 +272,7 @@ def _rule_line(finding: Finding) -> RuleLine:
 
 
 def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None, Floats | None]:
-    """Traces of a run, and its latencies that count; None where the page has no traces."""
+    """Traces of a run and its latencies after the warm-up; None if they are not shown."""
     run, directory = reported.run, reported.directory
     if directory is None:
         return None, None
@@ -307,7 +306,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
 
 
 def _spread(one: RunSet) -> IntervalPlot | None:
-    """The headline of each run that counts, and of all of them."""
+    """Headline of each run that counts, and of the set."""
     found = one.metrics.get(one.headline)
     if one.set_id is None or found is None or one.verdict.is_refused:
         return None
@@ -335,7 +334,7 @@ def _spread(one: RunSet) -> IntervalPlot | None:
 
 
 def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
-    """What there is to know of the runs beside their numbers."""
+    """Facts about the runs other than numbers."""
     first = one.first
     notes = [("run" if one.set_id is None else "first run", f"{first.run_id}, {first.created_utc}")]
     if one.set_id is not None:

@@ -1,4 +1,4 @@
-"""The traces of a run as tables: for those who cannot see the charts, and for print."""
+"""Traces of a run as tables, for screen readers and for print."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from edgebench.host.series.run_series import RunSeries, WindowSeries
 from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_watts
 
 ROW_COUNT = 20
-"""Intervals of a table."""
+"""Number of intervals in a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceTable:
-    """One trace: by intervals of time, with the lowest, mean and highest value, or by window."""
+    """One trace by interval of time, with lowest, mean and highest value, or by window."""
 
     title: str
     rows: tuple[tuple[str, ...], ...]
@@ -25,7 +25,7 @@ class TraceTable:
 
 
 def trace_tables(series: RunSeries) -> list[TraceTable]:
-    """A table of each trace that the charts of this run show."""
+    """A table for each trace in the charts of this run."""
     edges_s = even_edges(*series.span_s, ROW_COUNT)
     tables: list[TraceTable] = []
     if series.latency is not None and len(series.latency.start_s):

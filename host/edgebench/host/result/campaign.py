@@ -42,7 +42,7 @@ class LaneStatus:
 
 @dataclass(frozen=True, slots=True)
 class CampaignProgress:
-    """How far a campaign is, with each of its devices."""
+    """Progress of a campaign and of each of its devices."""
 
     summary: CampaignSummary
     lanes: tuple[LaneStatus, ...]

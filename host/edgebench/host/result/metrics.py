@@ -91,9 +91,9 @@ class Metric:
         return None if bounds is None else (float(bounds[0]), float(bounds[1]))
 
     def expanded_interval(self, run: Run) -> tuple[float, float] | None:
-        """Its 95 % interval in one run; of an energy, its expanded uncertainty (k = 2).
+        """95 % interval within one run; for an energy, its expanded uncertainty (k = 2).
 
-        What is computed from an energy has the relative uncertainty of that energy: see `METRICS`.
+        A metric computed from an energy has the relative uncertainty of that energy: see `METRICS`.
         """
         energy, value = run.metrics.energy, self.value(run)
         if self.budget is None or energy is None or value is None:

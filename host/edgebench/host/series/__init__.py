@@ -1,1 +1,1 @@
-"""What a run looks like over time: the traces that pictures and trace files are made from."""
+"""Traces of a run over time, for pictures and trace files."""

@@ -1,7 +1,7 @@
-"""Lowest, mean and highest value of a trace in each of many intervals: for pictures only.
+"""Envelope of a trace, the lowest, mean and highest value of each interval: for pictures only.
 
-A mean of many samples hides what a peak is, and every tenth sample may miss it: a picture needs all
-three. Energy is never computed from these; that is done from the samples.
+The mean of many samples hides a peak, and decimation may miss it, so a picture needs all three
+values. Energy is never computed from an envelope, but from the samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GAP_RATIO = 5.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A trace by interval; NaN in all three columns where an interval has no value."""
+    """A trace by interval; an interval without a value has NaN in all three columns."""
 
     edges_s: Floats
     """Edges of the intervals, ascending, shape (k + 1,)."""
@@ -49,7 +49,7 @@ class Points:
         return len(self.time_s)
 
     def gaps(self) -> NDArray[np.int64]:
-        """Numbers of the values behind which there is a gap, shape (g,)."""
+        """Indices of the values that are followed by a gap, shape (g,)."""
         steps_s = np.diff(self.time_s)
         if not steps_s.size:
             return np.zeros(0, np.int64)
@@ -59,15 +59,15 @@ class Points:
         """Lowest, mean and highest value in each interval.
 
         Args:
-            edges_s: Edges, ascending, shape (k + 1,), k >= 1; an interval has its first edge and
-                not its last one, the last interval both.
+            edges_s: Edges, ascending, shape (k + 1,), k >= 1; intervals are half-open, and only
+                the last one includes its end.
         """
         bounds = np.searchsorted(self.time_s, edges_s)
         bounds[-1] = np.searchsorted(self.time_s, edges_s[-1], side="right")
         counts = np.diff(bounds)
         low, mean, high = (np.full(len(counts), np.nan) for _ in range(3))
         if (filled := counts > 0).any():
-            # Where intervals without a value are left out, each one ends where the next begins.
+            # Without the empty intervals, each one ends where the next begins, as reduceat needs.
             inside, starts = self.value[: bounds[-1]], bounds[:-1][filled]
             low[filled] = np.minimum.reduceat(inside, starts)
             mean[filled] = np.add.reduceat(inside, starts) / counts[filled]

@@ -1,8 +1,8 @@
 """All traces of one run on one clock.
 
-Zero is the start of the first inference that counts, on the device's clock. What the meter recorded
-is on the same axis where its clock was aligned with the device's; elsewhere it has an axis of its
-own, from its first sample on, and the reason is told.
+Zero is the start of the first inference that counts, on the device's clock. The meter's recording
+is on the same axis if its clock was aligned with the device's. Otherwise it has a time axis of its
+own, which begins at its first sample, and `power_apart` gives the reason.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from edgebench.protocol.record import IDLE_ENDED, Event, Phase, RunRecord, Targe
 from edgebench.protocol.spec import samples_per_query
 
 _ENDS = {phase.value for phase in Phase} | {IDLE_ENDED}
-"""Kinds of events at which a phase ends."""
+"""Kinds of events that end a phase."""
 
 
 class SpanKind(Enum):
-    """What a stretch of a run is."""
+    """Kind of a span."""
 
     PHASE = "phase"
     WINDOW = "window"
@@ -51,15 +51,15 @@ class SpanKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a run."""
+    """A named interval of time in a run."""
 
     kind: SpanKind
     name: str
-    """Name of the phase; number of the window; cause of the throttling."""
+    """Name of the phase, number of the window, or cause of the throttling."""
     begin_s: float
     end_s: float
     facts: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
-    """What the device counted meanwhile: the stretch itself is between two arrivals."""
+    """Device's own counts in a window, whose begin and end are arrival times on the host."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,7 @@ class LatencySeries:
     latency_ns: Floats
     """Duration of each invocation, shape (n,)."""
     warmup_count: int
-    """Inferences, from the first, that do not count."""
+    """Number of inferences at the beginning that do not count."""
 
     @property
     def points(self) -> Points:
@@ -80,7 +80,7 @@ class LatencySeries:
 
     @property
     def steady_ns(self) -> Floats:
-        """Latencies that count."""
+        """Latencies after the warm-up."""
         return self.latency_ns[self.warmup_count :]
 
 
@@ -89,15 +89,15 @@ class WindowSeries:
     """Inferences that a target timed as a whole; all columns have shape (k,)."""
 
     begin_s: Floats
-    """Begin of each window, on the clock of the machine beside the target."""
+    """Begin of each window, on the clock of the machine that drives the target."""
     end_s: Floats
     count: NDArray[np.int64]
     """Inferences in each window."""
     per_inference: Floats
     """Time per inference on the target's own counter, nanoseconds, or instructions per inference;
-    NaN where the target told neither."""
+    NaN where the target reported neither."""
     is_counted: bool
-    """Whether these are instructions, as of an emulator that counts them."""
+    """Whether `per_inference` is in instructions, as on an emulator that counts them."""
 
     def __len__(self) -> int:
         return len(self.begin_s)
@@ -105,12 +105,12 @@ class WindowSeries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QuerySeries:
-    """Queries that count, of several inferences each, or with a time at which they are due."""
+    """Queries that count, for scenarios with several inferences or a due time per query."""
 
     due_s: Floats
-    """Time from which the latency of a query counts, shape (q,)."""
+    """Start of each query's latency, shape (q,)."""
     end_s: Floats
-    """Time of its last output, shape (q,)."""
+    """Time of each query's last output, shape (q,)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,14 +124,14 @@ class PowerSeries:
     mean_w: Floats
     high_w: Floats
     gaps_s: Floats = field(default_factory=lambda: np.zeros((0, 2)))
-    """Begin and end of each stretch without a sample, shape (g, 2): the blocks go through it."""
+    """Begin and end of each interval without a sample, shape (g, 2); the blocks cover it."""
 
     def envelope(self, edges_s: Floats) -> Envelope:
         """Lowest, mean and highest power of each interval, for a picture.
 
-        A block belongs to the interval that its middle is in; an interval without one is part of
-        a longer block, and has its values. An interval without a sample has none, though a block
-        goes through it.
+        A block belongs to the interval that contains its middle; an interval without a middle lies
+        within a longer block, and takes its values. An interval
+        without a sample has no values, even if a block covers it.
 
         Args:
             edges_s: Edges, ascending, shape (k + 1,), k >= 1.
@@ -171,26 +171,26 @@ class RunSeries:
     """Everything that a run recorded over time; seconds on the device's clock."""
 
     latency: LatencySeries | None = None
-    """None where no single inference was timed, or no time is claimed."""
+    """Latencies; None if no single inference was timed, or the run has no latency."""
     queries: QuerySeries | None = None
-    """None where a query is one inference or all of them, or its latency is not known."""
+    """Queries; None if a query is one inference or all of them, or its latency is unknown."""
     windows: WindowSeries | None = None
-    """None where the run's inferences were timed one by one only."""
+    """Windows; None if inferences were timed only one by one."""
     sensors: Mapping[str, Points] = field(default_factory=dict[str, Points])
     """Telemetry by the sensor's name, whose suffix is the unit."""
     spans: tuple[Span, ...] = ()
     power: tuple[PowerSeries, ...] = ()
-    """Channels whose sum is the power of the run's energy; all of them where it has none."""
+    """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
     power_apart: str | None = None
-    """Why the power is on a clock of its own; None where it is on that of the run."""
+    """Reason why the power has a time axis of its own; None if it is on that of the run."""
 
     def named(self, suffix: str) -> dict[str, Points]:
-        """Sensors whose names end like this, as `temp_c`."""
+        """Sensors whose names have this suffix, such as `temp_c`."""
         return {name: points for name, points in self.sensors.items() if name.endswith(suffix)}
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Begin and end of everything that is on the clock of the run."""
+        """Begin and end of all traces on the clock of the run."""
         times = [time_s for span in self.spans for time_s in (span.begin_s, span.end_s)]
         if self.latency is not None and len(self.latency.start_s):
             times += [float(self.latency.start_s[0]), float(self.latency.start_s[-1])]
@@ -205,12 +205,12 @@ class RunSeries:
 
 @dataclass(frozen=True, slots=True)
 class PowerDetail:
-    """How fine the blocks of power may be, where a picture's are not fine enough."""
+    """Limits on the blocks of power, for uses that need a finer resolution than a picture."""
 
     rate_hz: float
-    """Most blocks a second …"""
+    """Limit on the blocks per second."""
     count: int
-    """… and most blocks of a channel."""
+    """Limit on the blocks of a channel."""
 
 
 def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) -> RunSeries:
@@ -219,8 +219,8 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
     Args:
         directory: Directory of the run.
         run: The run in it.
-        detail: Read all samples of the power for blocks as fine as this; None: the outline, which
-            is enough for a picture.
+        detail: Read all samples of the power, and make blocks within these limits; None: read the
+            outline, which is enough for a picture.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -240,7 +240,7 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
 
 
 class _RunTimes:
-    """Zero of a run's clock, and what its device timed."""
+    """Zero of a run's clock, and the times that its device recorded."""
 
     def __init__(self, directory: Path, run: Run, record: RunRecord) -> None:
         self._target = record.target
@@ -264,7 +264,7 @@ class _RunTimes:
             begin_ns, end_ns = read_query_columns(
                 self._directory, "invoke_start_ns", "invoke_end_ns"
             )
-            # In place, as an hour has millions of them.
+            # In place: an hour has millions of inferences.
             end_ns -= begin_ns
             begin_ns -= self.zero_ns
             return LatencySeries(begin_ns / 1e9, end_ns.astype(np.float64), self._first_row)
@@ -290,9 +290,9 @@ class _RunTimes:
             return None
         emulator = target.firmware.emulator
         instruction_ns = None if emulator is None else emulator.instruction_ns
-        # The time of an emulator that counts no instructions is that of the machine it runs on.
-        is_told = emulator is None or instruction_ns is not None
-        times_s = [one.duration_s if is_told else None for one in target.windows]
+        # An emulator that counts no instructions has the clock of the machine that it runs on.
+        is_meaningful = emulator is None or instruction_ns is not None
+        times_s = [one.duration_s if is_meaningful else None for one in target.windows]
         each_ns = [
             math.nan if time_s is None else time_s * 1e9 / max(1, one.count)
             for time_s, one in zip(times_s, target.windows, strict=True)
@@ -323,7 +323,7 @@ class _RunTimes:
 
 
 def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str, str]:
-    """What the target counted in a window, from which the run's numbers are computed."""
+    """Target's own counts in a window, from which the run's numbers are computed."""
     facts = {"inferences": str(window.count)}
     if window.ticks is not None and window.tick_rate_hz is not None:
         facts |= {"ticks": str(window.ticks), "tick_rate_hz": f"{window.tick_rate_hz:.17g}"}
@@ -336,9 +336,9 @@ def _window_facts(target: TargetRecord, window: Window, first: int) -> dict[str,
 
 
 def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
-    """Inferences that the target timed, from the begin of each window one after the other.
+    """Inferences that the target timed, laid end to end from the begin of each window.
 
-    Those of streaming firmware come at an interval of their own.
+    Streaming firmware has a fixed interval between inferences instead.
     """
     latency_ns = inference_times_ns(target)
     if latency_ns is None or not target.windows:
@@ -388,19 +388,25 @@ def _throttled(run: Run) -> list[Span]:
 
 @dataclass(frozen=True, slots=True)
 class MeterAxis:
-    """Where the samples of a meter are on the axis of its run."""
+    """Mapping from the meter's clock to the time axis of a run."""
 
     channels: tuple[str, ...]
-    """Channels whose sum is the power of the run's energy; all of them where it has none."""
+    """Channels whose sum is the power of the run's energy; all channels if it has no energy."""
     line: ClockLine
     zero_ns: int
-    """Zero of the axis, on the clock that the line leads to."""
+    """Zero of the axis, on the device's clock, or the meter's if the clocks are not aligned."""
     apart: str | None
-    """Why the axis is one of its own, from the first sample on; None where it is the run's."""
+    """Reason why the axis begins at the meter's first sample; None if it is the run's axis."""
 
     @classmethod
     def of(cls, file: PowerFile, energy: EnergyResult, zero_ns: int) -> MeterAxis:
-        """The axis of a recording beside a run whose zero is at this time of the device."""
+        """The axis of a recording.
+
+        Args:
+            file: The recording.
+            energy: Energy of the run, with the alignment of the clocks.
+            zero_ns: Zero of the run on the device's clock.
+        """
         names = energy.channels or tuple(one.name for one in file.header.capability.channels)
         names = tuple(name for name in names if file.facts.of(name))
         sync = energy.sync
@@ -412,7 +418,7 @@ class MeterAxis:
         return cls(names, line, zero_ns, None)
 
     def seconds(self, meter_ns: NDArray[np.int64]) -> Floats:
-        """Times of the meter on this axis, of the same shape."""
+        """Times of the meter's clock on this axis, of the same shape."""
         return (self.line.to_device(meter_ns) - self.zero_ns) / 1e9
 
     def meter_ns(self, time_s: float) -> int:
@@ -428,8 +434,8 @@ def read_power_samples(
     Args:
         directory: Directory of the run.
         run: The run in it.
-        begin_s: First time; None: from the begin of the recording.
-        end_s: Last time; None: to its end.
+        begin_s: First time; None: the begin of the recording.
+        end_s: Last time; None: its end.
 
     Raises:
         RunDamaged: a file of the run is not readable.
@@ -440,14 +446,16 @@ def read_power_samples(
     file = PowerFile.open(directory)
     axis = MeterAxis.of(file, energy, _RunTimes(directory, run, read_record(directory)).zero_ns)
     begin_ns, end_ns = (None if one is None else axis.meter_ns(one) for one in (begin_s, end_s))
-    found = {name: file.samples(name, begin_ns, end_ns) for name in axis.channels}
-    return {name: Points(axis.seconds(time_ns), watts) for name, (time_ns, watts) in found.items()}
+    samples = {name: file.samples(name, begin_ns, end_ns) for name in axis.channels}
+    return {
+        name: Points(axis.seconds(time_ns), watts) for name, (time_ns, watts) in samples.items()
+    }
 
 
 def _power(
     directory: Path, energy: EnergyResult | None, zero_ns: int, detail: PowerDetail | None
 ) -> tuple[tuple[PowerSeries, ...], str | None]:
-    """Channels of the meter, and why they are on a clock of their own."""
+    """Channels of the meter, and the reason if they have a time axis of their own."""
     if energy is None or not (directory / POWER_FILE).exists():
         return (), None
     file = PowerFile.open(directory)
@@ -455,12 +463,12 @@ def _power(
     outlines = [
         (name, read_outline(file, name, _finest(file, name, detail))) for name in axis.channels
     ]
-    made = (_power_series(name, one, axis, file.gaps_ns(name)) for name, one in outlines)
-    return tuple(made), axis.apart
+    channels = (_power_series(name, one, axis, file.gaps_ns(name)) for name, one in outlines)
+    return tuple(channels), axis.apart
 
 
 def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | None:
-    """Most blocks of a channel; None: as a picture needs them."""
+    """Limit on the blocks of a channel; None: as a picture needs them."""
     if detail is None:
         return None
     begin_ns, end_ns = file.span_ns(channel)

@@ -1,7 +1,7 @@
-"""What to do about a rule that a run broke, or that nobody could check.
+"""Advice for rules that failed or could not be checked.
 
-The sentence of a finding says what is wrong (`sentences`); this says what would make the next run
-better. An advice starts with a verb, and holds a command where there is one.
+The sentence of a finding states the problem (`sentences`); the advice tells how to improve the next
+run. It starts with a verb, and contains a command if one helps.
 """
 
 from __future__ import annotations
@@ -170,13 +170,13 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     "between_runs_floor": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
     "between_runs": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
 }
-"""By rule and reason; the one of the empty reason holds for all reasons that have none here."""
+"""Advice by rule and reason; the empty reason is the default of a rule."""
 
 
 def advice(finding: Finding) -> str | None:
-    """What to do about a finding; None where it passed, or nothing can be done.
+    """Advice for a finding; None if the rule passed, or nothing can be done.
 
-    Of a rule that nobody could check, only a reason of its own has one.
+    A rule that could not be checked has advice only for a specific reason.
     """
     known = ADVICE.get(finding.id)
     if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):

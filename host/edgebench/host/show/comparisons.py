@@ -30,9 +30,9 @@ _COUNTED_IN_TIMES = {
     Quantity.ENERGY_J,
     Quantity.SIZE_BYTES,
 }
-"""Quantities of which twice as much means something."""
+"""Quantities for which a ratio is meaningful."""
 WIDE = 110
-"""Width of a terminal that has room for every column."""
+"""Width of a terminal with room for all columns."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -104,7 +104,7 @@ def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
 
 
 def _times(comparison: RunComparison) -> str:
-    """How many times faster, or less, the candidate is, where it clearly is."""
+    """Ratio of the candidate in words, such as "1.80× faster"; empty if it may be 1."""
     result, metric = comparison.result, METRICS[comparison.metric]
     times, bounds = result.ratio, result.ratio_interval
     if bounds is None or metric.quantity not in _COUNTED_IN_TIMES:

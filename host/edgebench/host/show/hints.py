@@ -57,7 +57,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
     (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
-    (e.BundleRefused, "have it sent again; what a bundle is: edgebench bundle --help"),
+    (e.BundleRefused, "ask for the file again; make a bundle with: edgebench bundle RUN"),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (

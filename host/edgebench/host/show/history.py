@@ -1,4 +1,4 @@
-"""Histories for the terminal: a picture of the points, the levels, and what changed with them."""
+"""Histories for the terminal: a picture of the points, a table of levels, changed conditions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from edgebench.host.show.units import (
 from edgebench.protocol.text import printable
 
 MAX_PICTURES = 4
-"""More histories are a table."""
+"""Number of histories above which a table replaces the pictures."""
 HEIGHT = 9
 """Lines of a picture."""
 _LIST = ", "
@@ -40,13 +40,13 @@ _STYLES = {
     HistoryOutcome.INCONCLUSIVE: "yellow",
 }
 _PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
-"""For terminals without such characters."""
+"""ASCII replacements, for terminals without Unicode."""
 
 
 def histories_page(
     histories: Sequence[History], width: int = PIPE_WIDTH, *, is_ascii: bool = False
 ) -> Group:
-    """Each history with its picture; more than four in a table."""
+    """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
         note = "for a picture, choose at most four: --model, --device, --tag"
         return Group(_table(histories), note)
@@ -71,7 +71,7 @@ def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableTyp
 
 
 def subject_line(history: History) -> str:
-    """What a history is about."""
+    """Model, device and settings of a history."""
     subject = history.subject
     return f"{subject.model} on {subject.device}, {subject.runtime}, {_settings(subject)}"
 
@@ -82,7 +82,7 @@ def _settings(subject: HistorySubject) -> str:
 
 
 def count_line(history: History) -> str:
-    """Number of points and their days, and what was left out."""
+    """Number of points, their dates, and what was left out."""
     points = history.points
     if not points:
         counts = "no points"
@@ -95,14 +95,14 @@ def count_line(history: History) -> str:
         "suspect": history.suspect_count,
         "invalid runs left out": history.refused_count,
         "runs without this number": history.missing_count,
-        "older points not looked at": history.earlier_count,
+        "older points left out": history.earlier_count,
     }
     return _LIST.join([counts, *(f"{count} {what}" for what, count in asides.items() if count)])
 
 
 @dataclass(frozen=True, slots=True)
 class _PictureColumn:
-    """What stands above one place of the time axis: one point, or several in a long history."""
+    """One column of a picture: one point, or several in a long history."""
 
     points: Sequence[HistoryPoint]
     level: HistoryLevel
@@ -116,13 +116,13 @@ class _PictureColumn:
 
     @property
     def span(self) -> tuple[float, float]:
-        """From the lowest to the highest bound, or value where a point has no interval."""
+        """Lowest and highest bound; a point without an interval counts with its value."""
         bounds = [point.ci95 or (point.value, point.value) for point in self.points]
         return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
 def _picture(history: History, metric: Metric, width: int) -> list[str]:
-    """The points in the order of time, with their intervals and levels; `HEIGHT` lines and one."""
+    """Points in order of time with intervals and levels: `HEIGHT` lines, and one of marks."""
     values = [point.value for point in history.points]
     least, most = min(values), max(values)
     room = (most - least) / 2 or 0.005 * most
@@ -146,8 +146,8 @@ def _picture(history: History, metric: Metric, width: int) -> list[str]:
     lines = [[" "] * (step * len(columns)) for _ in range(HEIGHT + 1)]
     for number, column in enumerate(columns):
         place = step * number
-        for beside in range(step):
-            lines[row_of(column.level.median)][place + beside] = "─"
+        for offset in range(step):
+            lines[row_of(column.level.median)][place + offset] = "─"
         low, high = column.span
         for row in range(row_of(high), row_of(low) + 1):
             lines[row][place] = "│"
@@ -165,7 +165,7 @@ def _picture(history: History, metric: Metric, width: int) -> list[str]:
 
 
 def _columns(history: History, most: int) -> list[_PictureColumn]:
-    """The columns of a picture that has room for so many."""
+    """Columns of a picture, at most so many."""
     count = len(history.points)
     size = math.ceil(count / most)
     starts = {level.first for level in history.levels[1:]}
@@ -215,7 +215,7 @@ def _levels_table(history: History, metric: Metric) -> RenderableType:
 
 
 def condition_lines(history: History) -> list[str]:
-    """Every change of conditions, oldest first: what it was, and what it became."""
+    """Every change of conditions with the old and the new value, oldest first."""
     return [
         f"{point.created_utc[:16].replace('T', ' ')} {key}: {was} → {now}"
         for point in history.points
@@ -225,7 +225,7 @@ def condition_lines(history: History) -> list[str]:
 
 
 def _different(was: str, now: str) -> tuple[str, str]:
-    """The parts of two lists, as of packages, that are not in both."""
+    """Elements of two lists, such as packages, that are not in both."""
     before, after = was.split(_LIST), now.split(_LIST)
     gone = [one for one in before if one not in after]
     new = [one for one in after if one not in before]

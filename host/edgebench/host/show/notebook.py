@@ -1,7 +1,7 @@
 """A run or a set of runs as HTML, for notebooks.
 
-Notebooks remove scripts, styles and drawings from what they do not trust, and keep images with
-their data. So the picture is an image of SVG, in colours that show on light and dark ground.
+Notebooks strip scripts, styles and inline SVG from untrusted output, but keep images with embedded
+data. So the picture is an SVG image, in colours that are visible on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from edgebench.host.show.units import (
 from edgebench.protocol.text import printable
 
 COLUMNS = 240
-"""Intervals of the latency over time: one for every two pixels."""
+"""Number of intervals of the latency over time: one for every two pixels."""
 BINS = 60
 FENCES = 5.0
-"""Distance between the quartiles and the ends of the histogram, in distances between quartiles: a
-few slow inferences would leave it one bar."""
+"""Range of the histogram beyond the quartiles, in interquartile ranges: otherwise a few slow
+inferences would leave it a single bar."""
 _HEIGHT, _TOP, _BASE = 170, 20, 140
 _LEFT, _RIGHT = (70, 480), (530, 690)
-"""Begin and end of both drawings, pixels."""
+"""Horizontal extent of both drawings, pixels."""
 _INK, _BAND, _TEXT = "#3b82c4", "#8ab8dd", "#808080"
 _COLOURS = {State.VALID: "#2e8b57", State.SUSPECT: "#b8860b", State.INVALID: "#c0392b"}
 
@@ -49,8 +49,8 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
 
     Args:
         run: The run.
-        latency: Latency of its inferences; None: no single one was timed.
-        missing: Why there is no picture, where a file cannot be read.
+        latency: Latency of its inferences; None: no single inference was timed.
+        missing: Reason for a missing picture if a file cannot be read.
     """
     title = f"{run.model.name} on {run.runtime.name} {run.runtime.version or ''}, {run.device.name}"
     rows = [("run", f"{run.run_id}, {run.created_utc}")]
@@ -86,14 +86,14 @@ def _head(title: str, verdict: Verdict, run: Run) -> str:
     """Title, verdict, and a line for each rule that failed."""
     kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
     label = ", ".join([verdict.label, *kinds])
-    said = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
+    coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
-    return f"<p><b>{_text(title)}</b>: {said}</p><ul>{''.join(lines)}</ul>"
+    return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"
 
 
 def _numbers(run: Run) -> list[tuple[str, str]]:
-    """Numbers of a run that may be shown, each with its uncertainty."""
+    """Numbers of a run, each with its uncertainty."""
     rows: list[tuple[str, str]] = []
     for label, span in zip(("invocation", "query"), LATENCY_SPANS, strict=True):
         for name in ("p50", "p90", "p99"):
@@ -155,7 +155,7 @@ def _picture(latency: LatencySeries) -> str:
 
 
 def _over_time(envelope: Envelope, duration: str) -> list[str]:
-    """Lowest to highest as a band, and the mean as a line; an interval without a value is a gap."""
+    """Band from lowest to highest and line of means; an interval without a value is a gap."""
     left, right = _LEFT
     has_value = np.isfinite(envelope.mean)
     low_ns, high_ns = float(np.nanmin(envelope.low)), float(np.nanmax(envelope.high))
@@ -207,5 +207,5 @@ def _label(x: float, y: float, words: str, anchor: str = "start") -> str:
 
 
 def _y(value: float, low: float, high: float) -> float:
-    """Pixel of a value between two others."""
+    """Vertical position of a value, pixels."""
     return _BASE - (_BASE - _TOP) * ((value - low) / (high - low) if high > low else 0.5)

@@ -1,7 +1,7 @@
-"""Pictures of a run for the terminal, one line each: its latencies, and what changed over time.
+"""Pictures of a run for the terminal, one line each: distribution of latencies, traces over time.
 
-All lines over time have one axis, with the same number of seconds in each column. A column shows
-the mean of what is in it; the numbers behind a line are the lowest and the highest column.
+All traces share one time axis, with the same duration per column. A column shows the mean of its
+interval; the numbers after a line are its lowest and highest column.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from edgebench.protocol.record import Phase
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-~=+*#"
-"""Stands for the blocks where a terminal has no Unicode."""
+"""Replacements of the blocks for a terminal without Unicode."""
 NAME_WIDTH, RANGE_WIDTH = 14, 34
-"""Columns beside a picture: what it is of, and from where to where it reaches."""
+"""Widths of the texts beside a picture: its name, and its range."""
 LEAST_WIDTH, MOST_WIDTH = 16, 72
-"""Columns of a picture."""
+"""Limits on the width of a picture."""
 TAIL_RATIO = 0.99
-"""Share of the latencies that the picture of their distribution shows."""
+"""Share of the latencies in the histogram; the tail beyond is cut off."""
 HELD_INTERVALS = 3.0
-"""A reading stands for the time until the next one, if that comes within so many intervals."""
+"""A reading is valid until the next one, but at most for this many sampling intervals."""
 _MARKED = ("p50", "p90", "p99")
 _DRAWN = {Phase.IDLE.value, Phase.WARMING_UP.value, Phase.MEASURING.value}
-"""Phases that the axis spans; those before them may last for long, and show nothing."""
+"""Phases on the time axis; those before may be long, and have nothing to show."""
 _CLOCKS = ("arm_freq_hz", "freq_hz_average", "freq_hz_hardware", "freq_hz")
-"""Ends of the names of clocks, the most trusted one first."""
+"""Suffixes of the names of clocks, the most trusted one first."""
 
 
 def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -> list[Table]:
     """Distribution of the latencies, then latency, power, temperature and clock over time.
 
-    Numbers of an invalid run are not drawn; what the device was like is.
+    For an invalid run only temperature and clock are drawn, not its numbers.
 
     Args:
         series: Traces of the run.
         run: The run.
-        width: Columns of the terminal.
+        width: Width of the terminal.
         has_unicode: Whether the terminal can show blocks.
     """
     glyphs = BLOCKS if has_unicode else PLAIN
@@ -99,7 +99,7 @@ def set_picture(
     Args:
         one: The set.
         series: Traces of its runs that count.
-        width: Columns of the terminal.
+        width: Width of the terminal.
         has_unicode: Whether the terminal can show blocks.
     """
     glyphs = BLOCKS if has_unicode else PLAIN
@@ -117,7 +117,7 @@ def set_picture(
 
 
 def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
-    """One character a value, higher for higher ones; a space for NaN.
+    """One character per value, higher for larger values; a space for NaN.
 
     >>> sparkline(np.array([1.0, 2.0, np.nan, 8.0])), sparkline(np.array([3.0, 3.0]), PLAIN)
     ('▁▂ █', '__')
@@ -134,7 +134,7 @@ def sparkline(values: Floats, glyphs: str = BLOCKS) -> str:
 
 
 def marks_line(places: Sequence[tuple[str, int]], width: int) -> str:
-    """Names below the columns that they belong to, as far as they do not touch.
+    """Names below their columns; a name that would touch the previous one is left out.
 
     >>> marks_line([("p50", 2), ("p90", 4), ("p99", 19)], 20)
     '  ^p50          p99^'
@@ -157,7 +157,7 @@ def _table() -> Table:
 
 
 def _marks(run: Run) -> list[tuple[str, float]]:
-    """Percentiles with an interval, by their names; the median also without."""
+    """Percentiles that have an interval, by name; the median even without one."""
     metrics = [(name, METRICS[f"latency_ns.{name}"]) for name in _MARKED]
     return [
         (name, value)
@@ -170,7 +170,7 @@ def _marks(run: Run) -> list[tuple[str, float]]:
 def _add_distribution(
     table: Table, latency_ns: Floats, marks: Sequence[tuple[str, float]], columns: int, glyphs: str
 ) -> None:
-    """Rows of a histogram, whose last column ends where the tail begins."""
+    """Rows of a histogram up to the begin of the tail."""
     low_ns = float(latency_ns.min())
     high_ns = float(np.quantile(latency_ns, TAIL_RATIO, method="higher"))
     if high_ns <= low_ns:

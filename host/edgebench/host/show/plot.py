@@ -1,4 +1,4 @@
-"""A run over time, drawn with matplotlib: latency, power, temperature and clock on one axis."""
+"""Plot of a run with matplotlib: latency, power, temperature and clock on one time axis."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INSTALL = install_command("plot", HOST_DISTRIBUTION)
 COLUMNS = 1200
-"""Intervals of a trace: more than a figure of the usual size has pixels."""
+"""Number of intervals of a trace: more than a figure of default size has pixels."""
 _SHADES: dict[object, str] = {SpanKind.THROTTLED: "tab:red", Phase.MEASURING.value: "tab:gray"}
 
 
@@ -30,21 +30,21 @@ class _Panel:
     """Traces of one quantity."""
 
     name: str
-    """The quantity with the unit that it is drawn in."""
+    """Quantity with the unit of the axis."""
     scale: float
-    """Factor from the unit of the traces to that one."""
+    """Factor from the unit of the traces to the unit of the axis."""
     traces: Mapping[str, Callable[[Floats], Envelope]]
-    """Each trace by its label: its envelope over edges of intervals."""
+    """Envelope function of each trace by label; it takes the edges of the intervals."""
     span_s: tuple[float, float]
     apart: str | None = None
-    """Why its axis of time is not that of the run; None: it is."""
+    """Reason for a time axis of its own; None if the panel is on the run's axis."""
 
 
 def plot_run(run: Run, series: RunSeries) -> Figure:
-    """The traces of a run, one below the other, with a common time axis and the verdict on top.
+    """Plot the traces of a run in panels with a common time axis and the verdict as title.
 
-    Bands reach from the lowest to the highest value, lines are means. The time in which inferences
-    were measured is grey, throttling is red. Power on a clock of its own has its own axis.
+    Bands reach from the lowest to the highest value, lines are means. The measuring phase is
+    shaded grey, throttling red. Power that was not aligned has a time axis of its own.
 
     Raises:
         UsageError: matplotlib is not installed, or nothing was recorded.
@@ -58,7 +58,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
         raise UsageError(f"run {run.run_id} has no traces")
     size = (10, 1 + 2 * len(panels))
     figure, axes = pyplot.subplots(len(panels), squeeze=False, figsize=size, layout="constrained")
-    pyplot.close(figure)  # a notebook shows what a cell returns, and again what is open
+    pyplot.close(figure)  # a notebook would show an open figure a second time
     shared: Any = None
     for place, panel in zip(axes[:, 0], panels, strict=True):
         edges_s = even_edges(*panel.span_s, COLUMNS)
@@ -83,7 +83,7 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
 
 
 def _panels(series: RunSeries) -> list[_Panel]:
-    """What was recorded, in the order in which it is drawn; what has its own axis comes last."""
+    """Panels from top to bottom; a panel with a time axis of its own comes last."""
     panels: list[_Panel] = []
     power = {one.channel: one.envelope for one in series.power if len(one.begin_s)}
     if series.latency is not None and len(series.latency.start_s):
@@ -108,7 +108,7 @@ def _panels(series: RunSeries) -> list[_Panel]:
 
 
 def _draw(place: Any, envelope: Envelope, scale: float, label: str) -> None:
-    """Draw a trace; where it is sparse, a line between its values."""
+    """Draw a trace; a sparse one is connected between its values."""
     has_value = np.isfinite(envelope.mean)
     middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
     low, mean, high = (
@@ -119,7 +119,7 @@ def _draw(place: Any, envelope: Envelope, scale: float, label: str) -> None:
 
 
 def _title(run: Run) -> str:
-    """What ran, and whether its numbers can be trusted; a dollar sign would begin a formula."""
+    """Model, runtime, device and verdict; dollar signs are escaped, as they begin a formula."""
     kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
     label = ", ".join([run.verdict.label, *kinds])
     what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"

@@ -1,4 +1,4 @@
-"""Sets of one command against each other: "1.80× faster", and an int8 model that is not."""
+"""Ratios between the sets of one command, "1.80× faster", and warnings about slower int8 models."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _PRECISIONS = re.compile(
     r"(?<![a-z0-9])(u?int8|int16x8|i8|q8|fp32|float32|f32|float|quant(i[sz]ed)?|full|integer|"
     r"qdq)(?![a-z0-9])"
 )
-"""Words of a file's name that say how it is quantised."""
+"""Words in a file name that denote its precision."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
 def ratio_words(found: SetRatio) -> str:
-    """The ratio with half the width of its interval; without a direction where it may be 1.
+    """The ratio with the half-width of its interval; without a direction if it may be 1.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> p50 = METRICS["latency_ns.p50"]
@@ -41,22 +41,23 @@ def ratio_words(found: SetRatio) -> str:
             ("less", "more") if found.metric.better is Better.LOWER else ("more", "less")
         )
     if times < 1:
-        # Half of the interval of the inverse, whose bounds are the inverse ones.
+        # Half-width of the inverse's interval, whose bounds are the inverse bounds.
         times, within_ratio = 1 / times, (1 / low - 1 / high) / 2 * times
         better = worse
     return f"{format_times(times, within_ratio * times)} {better} {format_ratio(within_ratio)}"
 
 
 def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:
-    """Cell of a table; absent for the first set, and where no interval can be had."""
+    """Cell with the ratio to the first set; a dash for the first set, and without an interval."""
     found = None if one is sets[0] else ratio_of_sets(sets[0], one)
     return ABSENT if found is None else ratio_words(found)
 
 
 def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Warnings of quantised models that are slower than their unquantised siblings.
+    """Warnings about quantised models that are slower than their unquantised siblings.
 
-    Siblings have the same name but for its precision, and were measured alike by one command.
+    Siblings have the same name except for the precision, and were measured with the same settings
+    by one command.
     """
     lines: list[str] = []
     for quantized in sets:
@@ -76,7 +77,7 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
 
 
 def _are_alike(one: RunSet, other: RunSet) -> bool:
-    """Whether two sets differ in the precision of their model alone."""
+    """Whether two sets differ only in the precision of their model."""
     first, second = one.first, other.first
     return (
         (one.device, one.runtime) == (other.device, other.runtime)

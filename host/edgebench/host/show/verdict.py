@@ -1,4 +1,4 @@
-"""Verdicts for people: why a run is not valid, what would make it better, and its rules."""
+"""Verdicts for people: the reasons, the advice and the rules."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from edgebench.protocol.text import printable
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
-"""Outcomes of rules that a page leaves out, in words."""
+"""Words for the outcomes of rules that are only counted."""
 
 
 def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
-    """The verdict in a sentence, and what would make it better; rows of a table of facts."""
+    """Rows with the verdict in a sentence, and the advice."""
     state = one.verdict.state
     reasons = _reasons(one)
     if reasons:
-        said = "; ".join(reasons.values())
+        sentences = "; ".join(reasons.values())
     elif one.verdict.unwatched:
-        said = (
+        sentences = (
             f"no rule failed, but nobody could read {', '.join(one.verdict.unwatched)}: a change "
             "would not have been noticed"
         )
     else:
-        said = "no rule failed"
+        sentences = "no rule failed"
     label = ", ".join(
         [state.value, *["simulated"] * one.first.simulated, *["emulated"] * one.first.emulated]
     )
     style = f"bold {verdict_style(state.value)}"
-    rows = [("verdict", Text.assemble((label, style), f": {printable(said)}"))]
+    rows = [("verdict", Text.assemble((label, style), f": {printable(sentences)}"))]
     return rows + [("to improve", text(line)) for line in advices(one)]
 
 
 def advices(one: RunSet) -> list[str]:
-    """What would make the verdict better, each once: of failed rules, then of what nobody saw."""
+    """Advice for the failed rules, or else for what was not watched, each line once."""
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
     findings = [
@@ -70,11 +70,11 @@ def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
 
 
 def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
-    """Table of the rules that failed or that nobody could check, and a line for the others.
+    """Table of the rules that failed or could not be checked, and a line that counts the others.
 
     Args:
         verdict: The verdict.
-        is_all: Put every rule into the table.
+        is_all: Whether the table has every rule.
     """
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
@@ -92,7 +92,7 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 
 
 def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Why runs are not valid; nothing for valid ones. What several sets share is said once."""
+    """Reasons of verdicts that are not valid; a reason shared by several sets is one line."""
     sharing: dict[tuple[str, str], list[str]] = {}
     is_of_several_devices = len({one.device for one in sets}) > 1
     for one in sets:
@@ -123,7 +123,7 @@ def _counted(titles: Sequence[str]) -> str:
 
 
 def _reasons(one: RunSet) -> dict[str, str]:
-    """The rules that failed, by their names, as sentences: each cause once."""
+    """Sentences of the failed rules by name, one for each cause."""
     lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is _FAIL}
     refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))

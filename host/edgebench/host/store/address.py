@@ -1,7 +1,7 @@
-"""Which stored runs a name means.
+"""Resolves names of stored runs.
 
-An id, a part of one, `last`, a set, a tag, a directory, a bundle, or one of those in a bundle:
-`sent.zip#last`.
+A name is an id or a part of one, `last`, a set, a tag, a directory, a bundle, or one of these names
+in a bundle: `sent.zip#last`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
 
 class RunElsewhere(Store):
-    """The store around one run's directory, which may be a copy, and have any name."""
+    """Store of a single run's directory, which may be a copy with any name."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory.absolute().parent)
@@ -34,7 +34,7 @@ class RunElsewhere(Store):
         return self.root
 
     def directory(self, run_id: str) -> Path:
-        """The only directory."""
+        """Directory of the only run."""
         del run_id
         return self._directory
 
@@ -53,12 +53,12 @@ class Address:
 
     @property
     def place(self) -> str:
-        """Where the run is, for people: its directory, or its name in a bundle."""
+        """Location of the run for people: its directory, or its name in a bundle."""
         return self.name if isinstance(self.store, BundleStore) else str(self.directory)
 
     @property
     def name(self) -> str:
-        """Name by which a command finds the run: its id, with the bundle that it is in."""
+        """Name that commands accept for the run: its id, prefixed with its bundle if any."""
         if isinstance(self.store, BundleStore):
             return f"{self.store.place}{MARK}{self.run_id}"
         return self.run_id
@@ -72,7 +72,7 @@ class Address:
         return self.store.run(self.run_id)
 
     def annotations(self) -> Annotations:
-        """What a person added to it.
+        """Tags and note of the run.
 
         Raises:
             StoreError: it is not readable.
@@ -89,12 +89,12 @@ class Address:
 
 
 def find_run(store: Store, name: str) -> Address:
-    """The only run that a name means.
+    """The only run that a name refers to.
 
     Raises:
-        NoSuchRun: no such run, or several.
-        StoreError: it is a directory or a bundle whose run cannot be read.
-        BundleRefused: it is the path of a file, and no bundle.
+        NoSuchRun: the name refers to no run, or to several.
+        StoreError: the name is a directory or a bundle whose run cannot be read.
+        BundleRefused: the name is the path of a file that is not a bundle.
     """
     if name.startswith(SET_PREFIX) or not (found := find_runs(store, name)):
         raise NoSuchRun(f"not the name of one run: {name!r}")
@@ -110,14 +110,14 @@ def find_run(store: Store, name: str) -> Address:
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
-    """The runs that a name means, oldest first: of a set, of a tag and of a bundle, all.
+    """The runs that a name refers to, oldest first: all runs of a set, a tag or a bundle.
 
-    An id comes first, then a directory, a bundle, a part of an id, and a tag.
+    A name is tried as an id, a directory, a bundle, a part of an id, and a tag, in this order.
 
     Raises:
-        NoSuchRun: no such run or set, or a part of several ids.
-        StoreError: it is a directory or a bundle whose run cannot be read.
-        BundleRefused: it is the path of a file, and no bundle.
+        NoSuchRun: there is no such run or set, or the name is a part of several ids.
+        StoreError: the name is a directory or a bundle whose run cannot be read.
+        BundleRefused: the name is the path of a file that is not a bundle.
     """
     if store.has(name):
         return [Address(store, name)]
@@ -133,7 +133,7 @@ def find_runs(store: Store, name: str) -> list[Address]:
 
 
 def _find_inside(store: Store, name: str) -> list[Address]:
-    """The runs of this store that a name means, which is no path."""
+    """The runs of this store with a name that is not a path."""
     if name.startswith(SET_PREFIX):
         rows = [row for row in list_runs(store) if row.set_id == name]
         if not rows:
@@ -148,11 +148,11 @@ def _find_inside(store: Store, name: str) -> list[Address]:
 
 
 def names_set(store: Store, name: str) -> bool:
-    """Whether a name is that of a set of runs, or of a bundle that holds one.
+    """Whether a name refers to a set of runs, or to a bundle with the runs of one set.
 
     Raises:
-        StoreError: it is a bundle whose runs cannot be read.
-        BundleRefused: it is the path of a file, and no bundle.
+        StoreError: the name is a bundle whose runs cannot be read.
+        BundleRefused: the name is the path of a file that is not a bundle.
     """
     if (bundled := split_name(name)) is None:
         return name.startswith(SET_PREFIX)
@@ -166,12 +166,12 @@ def names_set(store: Store, name: str) -> bool:
 def list_named(
     store: Store, names: Iterable[str], wanted: RunFilter | None = None
 ) -> list[RunSummary]:
-    """Summaries of the runs that the names mean, each once, as far as they are wanted.
+    """Summaries of the runs that the names refer to and the filter selects, each once.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
         StoreError: a directory or a bundle cannot be read.
-        BundleRefused: a name is the path of a file, and no bundle.
+        BundleRefused: a name is the path of a file that is not a bundle.
     """
     found = {one.run_id: one for name in names for one in find_runs(store, name)}
     rows = [stored_summary(found[run_id].store, run_id) for run_id in sorted(found)]
@@ -179,15 +179,15 @@ def list_named(
 
 
 def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
-    """Ids of the runs of this store that the names mean, each once, in their order.
+    """Ids of the runs of this store that the names refer to, in order, each once.
 
     Raises:
         NoSuchRun: a name is unknown, or a part of several ids.
-        UsageError: a name is a directory or a bundle elsewhere, which is not ours to change.
+        UsageError: a name refers to a run outside of this store, which must not be changed.
     """
     found = [one for name in names for one in find_runs(store, name)]
     for one in found:
-        is_bundled = isinstance(one.store, BundleStore)  # its directory would be unpacked
+        is_bundled = isinstance(one.store, BundleStore)  # asking for a directory unpacks the run
         if one.store is not store and (is_bundled or one.directory.parent != store.runs):
             raise UsageError(f"not a run of the store {store.root}: {one.place}")
     return list(dict.fromkeys(one.directory.name for one in found))

@@ -1,4 +1,4 @@
-"""Stored runs written into one file; see `bundle_file` for what it is."""
+"""Writes stored runs into a bundle; `bundle_file` describes the format."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from edgebench.host.store.layout import ANNOTATIONS_FILE, EXPECTED_FILE, regular
 from edgebench.protocol.errors import StoreError, UsageError
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""Date of every file: of the runs' own dates, copies differ. Source: APPNOTE.TXT, 4.4.6."""
+"""Date of every file: the real dates would differ between copies. Source: APPNOTE.TXT, 4.4.6."""
 _UNIX = 3
-"""System whose modes the files have; source: APPNOTE.TXT, 4.4.2.2."""
+"""System of the file modes; source: APPNOTE.TXT, 4.4.2.2."""
 _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
-    """Name for the bundle of these runs: that of the run, of the set, or of the first of many."""
+    """Default file name: after the only run, the set, or the first of several runs."""
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"
     set_ids = {stored_summary(one.store, one.run_id).set_id for one in runs}
@@ -40,18 +40,18 @@ def default_name(runs: Sequence[Address]) -> str:
 
 
 def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = True) -> list[str]:
-    """Write runs into a new file, which appears when it is whole.
+    """Write runs into a new file, which appears once it is complete.
 
     Args:
-        path: The file.
-        runs: The runs; one that is named twice is in it once.
-        is_annotated: With tags and notes.
+        path: File to write, which must not exist.
+        runs: The runs; a run that is named twice is written once.
+        is_annotated: Whether to include tags and notes.
 
     Returns:
         Ids of the runs, oldest first.
 
     Raises:
-        UsageError: there is something already, runs with one id differ, or they do not fit.
+        UsageError: the file exists, two runs with one id differ, or there are too many files.
         StoreError: a run cannot be read, or the file cannot be written.
     """
     if os.path.lexists(path):
@@ -88,7 +88,7 @@ def _by_id(runs: Sequence[Address]) -> dict[str, Address]:
 
 
 def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:
-    """Files of the runs by their names in a bundle, in the order in which they are written."""
+    """Files of the runs by their names in a bundle, in the order of writing."""
     left_out = {EXPECTED_FILE, f".{ANNOTATIONS_FILE}"} | (
         set() if is_annotated else {ANNOTATIONS_FILE}
     )
@@ -106,10 +106,11 @@ def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: Path) -> str:
-    """Write a file into the archive; its SHA-256."""
+    """Write a file into the archive and return its SHA-256."""
     entry, digest = _entry(name), hashlib.sha256()
     with source.open("rb") as file:
-        entry.file_size = os.fstat(file.fileno()).st_size  # a large one has a larger header
+        # The size decides between a 32-bit and a 64-bit header.
+        entry.file_size = os.fstat(file.fileno()).st_size
         with archive.open(entry, "w") as target:
             while block := file.read(_BLOCK_BYTES):
                 digest.update(block)

@@ -1,20 +1,20 @@
-"""Runs in one file that somebody sent: what is in it, and how it comes out.
+"""Format of bundles, and reading them: one file with any number of runs, from an untrusted source.
 
     edgebench-bundle.json       version, and the SHA-256 of every other file
     runs/<run-id>/…             directories of runs, as they are in a store
 
-Theory of operation. A bundle is a ZIP archive in which nothing is compressed. So the same runs make
-the same bytes everywhere, a file is as large inside as outside, and no archive unpacks to more than
-its own size. Unpacked by any program, it is a store.
+Theory of operation. A bundle is a ZIP archive without compression. So the same runs make the same
+bytes everywhere, a file is as large inside as outside, and no archive unpacks to more than its own
+size. Unpacked by any program, it is a store.
 
-Anybody may have made it. What its directory of files says is checked as a whole before the first
-file is read: how many there are, that they are plain files within the archive, that their names
-lead nowhere else and differ on every file system, and that the manifest lists the very same ones. A
-file comes out only if it has the digest of the manifest. That shows damage; it is no signature:
-whoever changes a run may write another manifest.
+A bundle may have been made by anybody. So the archive's directory is checked as a whole before the
+first file is read: the number of files, that all are plain files within the archive, that their
+names stay inside the directory and are distinct on every file system, and that the manifest lists
+exactly these files. A file is used only if its digest is that of the manifest. That reveals damage;
+it is not a signature: anyone who changes a run can write another manifest.
 
-What is asked for is unpacked into a directory of this process, which goes when it ends: documents
-for a list of runs, a whole run for its traces.
+Files are unpacked on demand into a directory of this process, which is removed when it ends: only
+the documents for a list of runs, a whole run for its traces.
 """
 
 from __future__ import annotations
@@ -51,34 +51,34 @@ RUNS = "runs"
 """Folder of the runs, as in a store."""
 SUFFIX = ".zip"
 MARK = "#"
-"""Between a bundle and one of its runs: sent.zip#20261123."""
+"""Separator between a bundle and one of its runs: sent.zip#20261123."""
 MAX_FILES = 50_000
-"""Files of a bundle: those of some 4,000 runs."""
+"""Limit on the files of a bundle: those of some 4,000 runs."""
 MAX_NAME_BYTES = 255
-"""Bytes of a file's name with its folders: what every file system takes."""
+"""Limit on a file's name with its folders, which every file system accepts."""
 MAX_MANIFEST_BYTES = 1 << 24
 MAX_DIRECTORY_BYTES = MAX_FILES * (46 + MAX_NAME_BYTES + 28)
-"""Size of the archive's directory: for each file a header, its name and large sizes. Source:
+"""Limit on the archive's directory: for each file a header, its name and 64-bit sizes. Source:
 APPNOTE.TXT 6.3.10 of PKWARE, 4.3.12 and 4.5.3."""
 _END = struct.Struct("<4s4H2LH")
 """End of the archive's directory; source: APPNOTE.TXT, 4.3.16."""
 _END_64 = struct.Struct("<4sQ2H2L4Q")
-"""The same of a large archive, before its locator; source: APPNOTE.TXT, 4.3.14."""
+"""End of the directory of a large archive (ZIP64), before its locator; APPNOTE.TXT, 4.3.14."""
 _LOCATOR_BYTES = 20
 _IN_END_64 = 0xFFFFFFFF
-"""Stands for a size that only the end of a large archive tells."""
+"""Placeholder for a size that only the ZIP64 record has."""
 _IS_ENCRYPTED = 0x1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK_BYTES = 1 << 20
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a name is the path of a file, which then is a bundle or nothing."""
+    """Whether a name is the path of a file; no other files are valid names of runs."""
     return (name.lower().endswith(SUFFIX) or os.sep in name) and os.path.isfile(name)
 
 
 def split_name(name: str) -> tuple[Path, str] | None:
-    """A bundle and the name of a run in it, empty for all runs; None for any other name."""
+    """Path of a bundle and name of a run in it, empty for all runs; None for any other name."""
     if is_bundle(name):
         return Path(name), ""
     path, mark, run = name.rpartition(MARK)
@@ -86,37 +86,37 @@ def split_name(name: str) -> tuple[Path, str] | None:
 
 
 def open_store(path: Path | None) -> Store:
-    """The store in a directory, or in a bundle; None: that of this user.
+    """The store in a directory or a bundle; None: the store of this user.
 
     Raises:
-        BundleRefused: it is a file, and no bundle.
-        RunNewer: it is a bundle of a later version.
+        BundleRefused: the path is a file, but not a bundle.
+        RunNewer: the bundle has a later version.
     """
     return Store(path) if path is None or not os.path.isfile(path) else open_bundle(path)
 
 
 def open_bundle(path: Path) -> BundleStore:
-    """The runs of a bundle; while the file stays as it is, always the same object.
+    """Open a bundle as a store; the same object again while the file is unchanged.
 
     Raises:
-        BundleRefused: it is no bundle, is damaged, or breaks a limit.
-        RunNewer: it is of a later version.
+        BundleRefused: the file is not a bundle, is damaged, or exceeds a limit.
+        RunNewer: the bundle has a later version.
     """
     try:
-        found = path.stat()
+        facts = path.stat()
     except OSError as exc:
         raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
-    return _opened(path.absolute(), (found.st_ino, found.st_size, found.st_mtime_ns))
+    return _cached_store(path.absolute(), (facts.st_ino, facts.st_size, facts.st_mtime_ns))
 
 
 @cache
-def _opened(path: Path, stamp: tuple[int, int, int]) -> BundleStore:
-    del stamp  # another file has another one
+def _cached_store(path: Path, stamp: tuple[int, int, int]) -> BundleStore:
+    del stamp  # part of the cache's key: a changed file has another stamp
     return BundleStore(path)
 
 
 def fault_of_names(names: Iterable[str]) -> str | None:
-    """Why these files cannot be in one bundle; None if they can."""
+    """Reason why these files cannot be in one bundle; None if they can."""
     listed = list(names)
     if len(listed) > MAX_FILES:
         return f"{len(listed)} files, at most {MAX_FILES}"
@@ -131,7 +131,7 @@ def fault_of_names(names: Iterable[str]) -> str | None:
 
 
 def _is_name(name: str) -> bool:
-    """Whether this is the name of a run's file: inside its directory, on every file system."""
+    """Whether this is a name inside a run's directory that every file system accepts."""
     parts = name.split("/")
     return (
         len(parts) > 2
@@ -145,7 +145,7 @@ def _is_name(name: str) -> bool:
 
 
 class Bundle:
-    """A bundle that is open: its files, each by the run and its name there."""
+    """An open bundle and its files, by run and name."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -166,11 +166,11 @@ class Bundle:
                 self._refuse(f"run {run_id} has no {RUN_FILE}")
 
     def unpack(self, run_id: str, name: str, directory: Path) -> None:
-        """Write a file of a run into the run's directory.
+        """Unpack a file of a run into the run's directory.
 
         Raises:
-            RunDamaged: it is not what the manifest says.
-            BundleNotUnpacked: it cannot be written.
+            RunDamaged: the file does not have the digest of the manifest.
+            BundleNotUnpacked: the file cannot be written.
         """
         inside = f"{RUNS}/{run_id}/{name}"
         target = directory / name
@@ -191,15 +191,15 @@ class Bundle:
             raise
 
     def size_bytes(self, run_id: str, names: Iterable[str]) -> int:
-        """Size of these files of a run."""
+        """Total size of these files of a run."""
         inside = (f"{RUNS}/{run_id}/{name}" for name in names)
         return sum(self._archive.getinfo(name).file_size for name in inside)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
-        """Content of a file of the archive, a part at a time.
+        """Content of a file of the archive, a block at a time.
 
         Raises:
-            RunDamaged: it cannot be read.
+            RunDamaged: the file cannot be read.
         """
         try:
             with self._archive.open(name) as file:
@@ -209,7 +209,7 @@ class Bundle:
             raise RunDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
 
     def _read_manifest(self, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
-        """SHA-256 of each file by its name, of the very files that the archive has."""
+        """SHA-256 of each file by name; the names are checked to be those of the archive."""
         if MANIFEST_FILE not in infos:
             self._refuse(f"it has no {MANIFEST_FILE}")
         if (size := infos[MANIFEST_FILE].file_size) > MAX_MANIFEST_BYTES:
@@ -229,7 +229,7 @@ class Bundle:
         if fault := fault_of_names(digests):
             self._refuse(fault)
         if differing := sorted((infos.keys() - {MANIFEST_FILE}) ^ digests.keys()):
-            self._refuse(f"a file is in it or in its manifest alone: {differing[0][:80]!r}")
+            self._refuse(f"archive and manifest differ in the file {differing[0][:80]!r}")
         return digests
 
     @contextmanager
@@ -246,14 +246,14 @@ class Bundle:
 
 
 class BundleStore(Store):
-    """The runs of a bundle as a store that is only read."""
+    """The runs of a bundle as a read-only store."""
 
     def __init__(self, path: Path) -> None:
         import tempfile  # only here: it is slow to load
 
         self.bundle = Bundle(path)
         self._unpacked: dict[str, set[str]] = {}
-        """Names of the files that are unpacked, by run."""
+        """Names of the files unpacked so far, by run."""
         try:
             root = Path(tempfile.mkdtemp(prefix="edgebench-bundle-"))
         except OSError as exc:
@@ -268,9 +268,9 @@ class BundleStore(Store):
 
     @property
     def runs(self) -> Path:
-        """Directory with the document of every run, and with what a person added to it.
+        """Directory with the document and the annotations of every run.
 
-        A damaged document is an empty file, so that a list of runs has its run all the same.
+        A damaged document is unpacked as an empty file, so that a list still has its run.
         """
         for run_id in self.bundle.files:
             try:
@@ -288,10 +288,10 @@ class BundleStore(Store):
         return name in self.bundle.files
 
     def directory(self, run_id: str) -> Path:
-        """Directory of a run, with all of its files.
+        """Directory of a run with all of its files.
 
         Raises:
-            StoreError: there is no such run, it is damaged, or there is no room to unpack it.
+            StoreError: there is no such run, it is damaged, or the disk is too full to unpack it.
         """
         names = self.bundle.files.get(run_id, ())
         size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
@@ -303,10 +303,10 @@ class BundleStore(Store):
         return self._unpack(run_id, names)
 
     def document_path(self, run_id: str) -> Path:
-        """File run.json of a run, with what a person added beside it, and maybe nothing else.
+        """Path of a run's run.json, unpacked with the annotations but not the other files.
 
         Raises:
-            StoreError: there is no such run, it is damaged, or there is no room to unpack it.
+            StoreError: there is no such run, it is damaged, or the disk is too full to unpack it.
         """
         names = self.bundle.files.get(run_id, ())
         wanted = [name for name in names if name in (RUN_FILE, ANNOTATIONS_FILE)]
@@ -327,7 +327,7 @@ class BundleStore(Store):
         """Write the files of a run into another directory.
 
         Raises:
-            StoreError: the run is damaged, or cannot be written.
+            StoreError: the run is damaged, or the files cannot be written.
         """
         for name in self.bundle.files[run_id]:
             self.bundle.unpack(run_id, name, directory)
@@ -338,14 +338,14 @@ class BundleStore(Store):
         Raises:
             UsageError: always.
         """
-        raise UsageError(f"a bundle is only read: {self.place}")
+        raise UsageError(f"a bundle is read-only: {self.place}")
 
 
 def _check_directory(path: Path) -> int:
-    """Size of an archive, whose directory is not too large to be read.
+    """Check the size of an archive's directory; return the size of the archive.
 
     Raises:
-        BundleRefused: it is, or this is no archive of ours.
+        BundleRefused: the directory is too large, or the file is not an archive of ours.
     """
     try:
         with path.open("rb") as file:
@@ -354,24 +354,26 @@ def _check_directory(path: Path) -> int:
             tail = file.read()
     except OSError as exc:
         raise BundleRefused(f"bundle not readable: {exc.strerror}: {path}") from exc
-    # No comment, which could hide another end. A locator leads to the end of a large archive.
+    # An archive comment is refused, as it could hide another end record. A locator before the end
+    # record shows that the archive has a ZIP64 record.
     if tail[-_END.size :][:4] != b"PK\x05\x06" or tail[-2:] != b"\0\0":
         raise BundleRefused(f"not a bundle of edgebench, or cut off: {path}")
-    most = _END.unpack(tail[-_END.size :])[5]
+    directory_bytes = _END.unpack(tail[-_END.size :])[5]
     if tail[-_END.size - _LOCATOR_BYTES :][:4] == b"PK\x06\x07":
         if tail[:4] != b"PK\x06\x06":
             raise BundleRefused(f"not a bundle of edgebench: its directory has no end: {path}")
-        most = max(_END_64.unpack(tail[: _END_64.size])[8], most if most < _IN_END_64 else 0)
-    if most > MAX_DIRECTORY_BYTES:
-        limit = f"at most {MAX_DIRECTORY_BYTES}"
+        short_bytes = directory_bytes if directory_bytes < _IN_END_64 else 0
+        directory_bytes = max(_END_64.unpack(tail[: _END_64.size])[8], short_bytes)
+    if directory_bytes > MAX_DIRECTORY_BYTES:
         raise BundleRefused(
-            f"not a bundle of edgebench: a directory of {most} bytes, {limit}: {path}"
+            f"not a bundle of edgebench: a directory of {directory_bytes} bytes, at most "
+            f"{MAX_DIRECTORY_BYTES}: {path}"
         )
     return size_bytes
 
 
 def _fault_of_entries(infos: list[zipfile.ZipInfo], size_bytes: int) -> str | None:
-    """Why these are not the files of a bundle of this size; None if they may be."""
+    """Reason why these cannot be the files of a bundle of this size; None if they can."""
     for info in infos:
         shown = repr(info.filename[:80])
         kind = stat.S_IFMT(info.external_attr >> 16)

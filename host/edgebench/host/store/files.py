@@ -144,10 +144,10 @@ def read_queries(directory: Path) -> Queries:
 
 
 def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
-    """Columns of the queries of a stored run, each of shape (n,), which are the caller's own.
+    """Columns of the queries of a stored run, each of shape (n,); the caller may modify them.
 
-    A row group of a column at a time: a table of all takes twice the memory, and an hour has
-    millions of rows.
+    They are read one row group at a time: reading a whole table takes twice the memory, and an
+    hour has millions of rows.
 
     Raises:
         RunDamaged: the file is not readable, or has no such column.
@@ -289,7 +289,7 @@ def read_table(path: Path) -> Any:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Any]:
-    """The Parquet file, whose faults are those of its run."""
+    """The open Parquet file; its errors are raised as damage of the run."""
     try:
         with pq.ParquetFile(path) as file:
             yield file

@@ -84,11 +84,11 @@ class RunSummary:
     """Tags that a person gave the run."""
     note: str | None = None
     comparison_id: str | None = None
-    """Comparison that the run is one of a pair in."""
+    """Id of the comparison, for a run that is part of a pair."""
     settings_digest: str | None = None
-    """Equal in runs of which the same was asked; None where the document makes no sense."""
+    """Hash of the settings; None if the document cannot be read."""
     conditions_digest: str | None = None
-    """Equal in runs with the same model content, firmware, runtime version, governor and so on."""
+    """Hash of the conditions: model content, firmware, runtime version, governor and so on."""
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -330,7 +330,7 @@ def _summary_in(row: Row) -> RunSummary:
 
 
 def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSummary:
-    """Summary of a stored run, from its document where it is not at hand."""
+    """Summary of a stored run, which is read from its document unless given."""
     try:
         added = read_annotations(store.document_path(run_id).parent)
         summary = summary_of(run or store.run(run_id))

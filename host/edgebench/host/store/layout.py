@@ -68,7 +68,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where the store is, for people."""
+        """Location of the store for people."""
         return str(self.root)
 
     @property
@@ -131,7 +131,7 @@ class Store:
         return self.runs / _checked(run_id)
 
     def document_path(self, run_id: str) -> Path:
-        """File run.json of a whole run, with what a person added beside it.
+        """Path of a run's run.json, next to its annotations.
 
         Raises:
             StoreError: that is not the id of a run.

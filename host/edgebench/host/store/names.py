@@ -1,7 +1,7 @@
-"""Names of the stored runs, for completion on the command line; read as they are, and at once.
+"""Names of stored runs for command-line completion, read from the index without updating it.
 
-Nothing is brought up to date here, and nothing is imported that takes time: while somebody types,
-an old list is better than a slow one. What cannot be read is left out.
+Nothing slow is imported or refreshed here: during completion, a slightly outdated list is better
+than a slow one. Errors give an empty list.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from edgebench.protocol.paths import user_paths
 INDEX_FILE = "index.sqlite"
 STORE_VARIABLE = "EDGEBENCH_STORE"
 MAX_NAMES = 200
-"""Newest runs whose names are offered."""
+"""Number of runs whose names are offered, the newest ones."""
 _NEWEST = f"SELECT run_id, set_id, tags FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
 
 
@@ -35,7 +35,7 @@ def run_names(root: Path) -> list[str]:
 
 
 def values_of(root: Path, column: str) -> list[str]:
-    """Different values of a column of the index, as `tags`."""
+    """Distinct values of a column of the index, such as `tags`."""
     rows = _rows(root, f"SELECT DISTINCT {column} FROM runs LIMIT {MAX_NAMES}")
     return list(dict.fromkeys(word for row in rows for word in str(row[0] or "").split()))
 

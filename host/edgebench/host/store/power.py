@@ -5,8 +5,8 @@
     channel, watts_w, volts_v, amps_a, digital, range, flags
     spike_w    power that the driver's own filter removed; null where it has none
 
-power-outline.parquet beside it, of long recordings only: lowest, mean and highest power of blocks
-of 1,024 samples, so that a picture of an hour reads no samples.
+Long recordings have power-outline.parquet beside it: lowest, mean and highest power of blocks of
+1,024 samples, so that a picture of an hour reads no samples.
 
 A row group holds one channel. The metadata have the meter's header, the losses, and the times and
 the energy of each row group, so that the energy of any window takes two row groups to read, however
@@ -43,7 +43,7 @@ GROUP_ROWS = 1 << 17
 OUTLINE_ROWS = 1 << 10
 """Pieces of the line of power in a block of the outline."""
 OUTLINED_ROWS = 1 << 17
-"""Rows up to which a recording has no outline: a picture reads its samples in a moment."""
+"""Number of rows up to which a recording has no outline: its samples are read quickly."""
 OUTLINE_COLUMNS = ("begin_ns", "end_ns", "low_w", "mean_w", "high_w")
 KEY = "edgebench"
 """Key of the metadata."""
@@ -207,7 +207,7 @@ class _RowGroupWriter:
         self._outlines.setdefault(channel, OutlineBuilder(OUTLINE_ROWS)).add(line)
 
     def write_outline(self, path: Path) -> None:
-        """Write the outline of what was recorded, if there is so much of it."""
+        """Write the outline of the recording, if it has more than `OUTLINED_ROWS` rows."""
         path.unlink(missing_ok=True)
         if sum(group.row_count for group in self.groups) <= OUTLINED_ROWS:
             return
@@ -308,10 +308,11 @@ def missing_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
 
 
 def missing_spans_ns(table: Any, is_averaging: bool) -> NDArray[np.int64]:
-    """Begin and end of each stretch of rows that are no numbers, shape (g, 2).
+    """Begin and end of each gap, a sequence of rows without a number, shape (g, 2).
 
-    A stretch of instants reaches from the row before to the row behind it, as far as those are in
-    this row group; one of intervals from the begin of its first to the end of its last.
+    A gap between instantaneous samples reaches from the row before it to the row after it, if they
+    are in this row group; a gap of averaged samples from the begin of its first interval to the end
+    of its last.
     """
     time_ns = to_numpy(table["time_ns"])
     is_missing = np.isin(time_ns, missing_ns(table, is_averaging))

@@ -196,9 +196,9 @@ class PowerFile:
                 yield line_of(read(number, ["time_ns", "begin_ns", "watts_w"]), self._is_averaging)
 
     def gaps_ns(self, channel: str) -> Nanoseconds:
-        """Begin and end of each stretch without a sample, ascending, shape (g, 2), meter clock.
+        """Begin and end of each gap without a sample, ascending, shape (g, 2), meter clock.
 
-        The line of power goes through a gap, as the energy does.
+        Power is interpolated linearly across a gap, for the energy as well.
 
         Raises:
             RunDamaged: the file is damaged.
@@ -219,7 +219,7 @@ class PowerFile:
 
         Returns:
             Times of the samples, as the meter gives them, and watts, both of shape (n,); a sample
-            that is no number is NaN.
+            without a number is NaN.
 
         Raises:
             RunDamaged: the file is damaged.

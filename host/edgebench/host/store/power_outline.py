@@ -14,16 +14,16 @@ from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import RunDamaged
 
 MAX_BLOCKS = 1 << 17
-"""Most blocks of an outline: many times as many as a screen has columns."""
+"""Limit on the blocks of an outline: many times as many as a screen has columns."""
 
 
 def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> PowerOutline:
-    """Outline of a channel; a short recording has a block for each piece of its line.
+    """Outline of a channel; a short recording has one block per sample interval.
 
     Args:
         file: The recording.
         channel: Name of the channel.
-        finest: Read the samples, and make at most so many blocks; None: as a picture needs them.
+        finest: Limit on the blocks, which are made from the samples; None: as a picture needs them.
 
     Raises:
         RunDamaged: the recording cannot be read.
@@ -32,7 +32,7 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
     if path.exists() and finest is None:
         names = [one.name for one in file.header.capability.channels]
         return _stored(read_table(path), names.index(channel), path).coarser(MAX_BLOCKS)
-    # A short recording, or one of an older edgebench.
+    # A short recording, or one that an older edgebench stored.
     node_count = sum(group.node_count for group in file.facts.of(channel))
     builder = OutlineBuilder(max(1, math.ceil(node_count / (finest or MAX_BLOCKS))))
     for line in file.lines(channel):

@@ -142,7 +142,7 @@ def test_names_of_runs_in_a_bundle(
         find_run(here, "a#b.zip")
     with pytest.raises(UsageError, match="not a run of the store"):
         find_in_store(here, ["a#b.zip#last"])
-    with pytest.raises(UsageError, match="a bundle is only read"):
+    with pytest.raises(UsageError, match="a bundle is read-only"):
         open_bundle(Path("a#b.zip")).check_writable()
 
 
@@ -304,7 +304,7 @@ def test_file_beside_the_manifest_is_refused(store: Store, tmp_path: Path) -> No
     path = bundled(store, tmp_path / "a.zip")
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(f"runs/{RUN_ID}/extra", "x")
-    with pytest.raises(BundleRefused, match=f"in its manifest alone: 'runs/{RUN_ID}/extra'"):
+    with pytest.raises(BundleRefused, match=f"differ in the file 'runs/{RUN_ID}/extra'"):
         open_bundle(path)
 
 

@@ -152,6 +152,6 @@ def _text(value: object) -> str:
         return ", ".join(map(str, value)) or "none"
     if isinstance(value, Enum):
         return str(value.value)
-    if isinstance(value, float):  # a third of 0.3 s is 0.1 s
+    if isinstance(value, float):  # hide rounding: 0.3 s / 3 is not exactly 0.1 s
         return str(round(value, 12))
     return "none" if value is None else str(value)

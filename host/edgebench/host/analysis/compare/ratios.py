@@ -1,7 +1,8 @@
-"""How many times better one set of runs is than another, for tables: a ratio and its interval.
+"""Ratios between sets of runs with their intervals, for tables.
 
 The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
-logarithms of the runs' values, and the interval is that of the rank-sum test. Nothing is judged.
+logarithms of the runs' values, and the interval is that of the rank-sum test. A ratio is not
+judged against a margin.
 """
 
 from __future__ import annotations
@@ -13,33 +14,34 @@ import numpy as np
 
 from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.ranks import Bounds, rank_sum_test
+from edgebench.host.analysis.compare.runs import resolution_ratio
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run_set import RunSet
 
 
 @dataclass(frozen=True, slots=True)
 class SetRatio:
-    """A set against the first one of a table."""
+    """Ratio of a set to the first set of a table."""
 
     metric: Metric
-    """What both sets are about."""
+    """Headline of both sets."""
     times: float
-    """How many times better than the first one it is; below 1 it is worse."""
+    """Factor by which the set is better than the first one; below 1 it is worse."""
     interval: Bounds
-    """95 % confidence interval of it, between runs."""
+    """95 % confidence interval of the factor, between runs."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval leaves out 1."""
+        """Whether the interval excludes 1."""
         return not self.interval[0] <= 1.0 <= self.interval[1]
 
 
 def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
-    """How many times better the other set is; None where that cannot be told with an interval.
+    """Ratio of the other set to the first; None if it has no interval.
 
-    That is so where a set is invalid or has too few runs, where the sets are about different
-    metrics or one of them is not of a real device, and of energies, whose meters `comparison`
-    judges.
+    There is none if a set is invalid or has too few runs, if the sets have different headlines or
+    scenarios, if only one of them is simulated or emulated, and for energies, whose meters need the
+    checks of `comparison`.
     """
     metric = METRICS[first.headline]
     is_alike = (
@@ -58,7 +60,7 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     logs = values[: len(before)], values[len(before) :]
     if metric.is_exact:
         shift = float(np.median(logs[1]) - np.median(logs[0]))
-        resolution = _resolution(first, other)
+        resolution = math.log1p(resolution_ratio([*first.counted, *other.counted]))
         bounds: Bounds | None = (shift - resolution, shift + resolution)
     else:
         test = rank_sum_test(*logs)
@@ -68,9 +70,3 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     if metric.better is Better.LOWER:
         shift, bounds = -shift, (-bounds[1], -bounds[0])
     return SetRatio(metric, math.exp(shift), (math.exp(bounds[0]), math.exp(bounds[1])))
-
-
-def _resolution(first: RunSet, other: RunSet) -> float:
-    """Resolution of the coarser counter, on the logarithm."""
-    windows = [run.metrics.windows for one in (first, other) for run in one.counted]
-    return math.log1p(max((one.resolution_ratio or 0.0 for one in windows if one), default=0.0))

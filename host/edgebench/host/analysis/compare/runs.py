@@ -168,7 +168,7 @@ def _prepare(
 
 
 def resolution_ratio(runs: Sequence[Run]) -> float:
-    """Of the counts of these runs: that of the coarsest."""
+    """Resolution of the coarsest counter of these runs, relative to the count."""
     windows = [run.metrics.windows for run in runs if run.metrics.windows]
     return max((one.resolution_ratio or 0.0 for one in windows), default=0.0)
 

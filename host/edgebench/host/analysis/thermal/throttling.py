@@ -277,6 +277,6 @@ def _signs(signals: Signals) -> WindowMask:
 
 
 def _rows(windows: WindowMask) -> list[tuple[int, int]]:
-    """First window of each row of set ones, and the first one after it."""
+    """First window of each sequence of set windows, and the first window after it."""
     changes = np.flatnonzero(np.diff(np.concatenate([[False], windows, [False]])))
     return [(int(first), int(last)) for first, last in changes.reshape(-1, 2)]
