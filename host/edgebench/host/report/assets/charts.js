@@ -529,7 +529,7 @@
       add(svg, "path", { class: "front", d: joined.length ? `M${joined.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
       const shapes = ["M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "M-5 -5H5V5H-5Z", "M0 -6L6 5H-6Z", "M0 -7L6 0L0 7L-6 0Z"];
       const names = [];  // places of the names of dots
-      for (const one of data.dots) {
+      for (const one of [...data.dots].sort((a, b) => y(a.y) - y(b.y))) {
         const at = [x(one.x), y(one.y)];
         const dot = add(svg, "path", { class: `dot c${one.group % 6}${one.is_best ? " best" : ""}`, d: shapes[one.group % 4], transform: `translate(${at})` });
         const accuracy = one.accuracy && `, ${data.accuracy_title} ${one.accuracy}`;
@@ -543,7 +543,7 @@
           names.push([at[0], place]);
           const device = `${data.groups[one.group]}: `, isOnly = data.groups.length === 1;
           const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ") + accuracy;
-          add(svg, "text", { class: "axis halo", x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
+          add(svg, "text", { class: `key halo c${one.group % 6}`, x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
         }
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";
