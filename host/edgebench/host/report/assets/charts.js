@@ -578,7 +578,7 @@
         if (!number) continue;
         add(svg, "path", { class: "mark", d: `M${from} ${top - 8}V${bottom}` });
         const isRight = from > width * 0.7;
-        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 10 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
+        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 14 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
       }
       points.forEach((one, index) => {
         const [at, middle] = [x(index), y(one.value)];
