@@ -137,8 +137,15 @@ def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
     states = [one.verdict.state for one in sets]
     if not states:
         return "failed", "Nothing was measured."
-    if all(state is State.VALID for state in states):
-        return State.VALID.value, f"The numbers can be trusted: all {len(states)} cells are valid."
+    if len(set(states)) == 1:
+        said = {
+            State.VALID: "The numbers can be trusted",
+            State.SUSPECT: "The numbers may be wrong",
+            State.INVALID: "The numbers cannot be trusted and are not shown",
+        }[states[0]]
+        state, count = states[0].value, len(states)
+        cells = f"all {count} cells are" if count > 1 else "the only cell is"
+        return state, f"{said}: {cells} {state}."
     parts = [
         f"{states.count(state)} {said}"
         for state, said in (

@@ -167,8 +167,9 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
             return "a count, exact within the counter's resolution"
         if one.set_id is not None and len(one.counted) > 1:
             return "no interval: too few runs"
-        is_latency = metric.path.partition(".")[0] in LATENCY_SPANS
-        return f"no interval: {'too few queries' if is_latency else 'measured once'}"
+        span, _, name = metric.path.rpartition(".")
+        has_interval = span in LATENCY_SPANS and (name in PERCENTILES or name == "mean")
+        return f"no interval: {'too few independent queries' if has_interval else 'measured once'}"
     shown = shown_interval(metric, interval, one.metrics[metric.path].median)
     if one.set_id is not None:
         kind = f"95 % CI between {len(one.counted)} runs"
@@ -184,4 +185,4 @@ def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
     if low != high or not value:
         return f"{low} to {high}"
     ratio = half_width / abs(value)
-    return f"±{ratio:.2%}" if ratio >= 1e-4 else "within ±0.01%"
+    return f"±{100 * ratio:.2f} %" if ratio >= 1e-4 else "within ±0.01 %"

@@ -197,7 +197,8 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
         state=_state(one),
         labels=labels_of(one),
         sentence=_sentence(one),
-        advices=tuple(advices(one)),
+        # Of a run that failed, the reason is all there is to say.
+        advices=() if one.first.failure is not None else tuple(advices(one)),
         problems=problems,
         kept=kept,
         kept_line=kept_line,
@@ -261,6 +262,7 @@ def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...]
     counts = [
         f"{sum(one.outcome is outcome for one in kept)} {_WORDS[outcome]}"
         for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
+        if any(one.outcome is outcome for one in kept)
     ]
     problems = tuple(map(_rule_line, [*verdict.failures, *unknown]))
     return problems, tuple(map(_rule_line, kept)), ", ".join(counts)

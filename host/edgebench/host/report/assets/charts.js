@@ -378,7 +378,7 @@
       this.at = time;
       const isOn = time !== null && this.x !== undefined;
       const step = (this.view[1] - this.view[0]) / 1000;
-      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step)).join(" to ");
+      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step, largest(this.view, step))).join(" to ");
       for (const panel of this.panels) {
         if (!panel.cursor) continue;
         panel.cursor.setAttribute("d", isOn ? `M${this.x(time)} ${TOP}V${panel.bottom}` : "");
@@ -432,10 +432,12 @@
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
+      // A share of the whole is shown as one: 99.8 to 100 % is no finding.
+      if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
       // Windows that differ by less than 1 % look alike: a tick of the counter is no finding.
       const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
       if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
-      const y = scaleOf(...(hasValues ? padded(...bounds, isLog) : [0, 1]), bottom, TOP, isLog);
+      const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, isLog) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, isLog);
       axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
       if (!isLast) svg.querySelectorAll("text").forEach((one) => one.remove());
       if (hasValues) axisY(svg, y, panel.unit, width);
@@ -526,22 +528,28 @@
       add(svg, "text", { class: "title", x: width - RIGHT, y: height - 4, "text-anchor": "end" }, data.x_title);
       add(svg, "path", { class: "front", d: joined.length ? `M${joined.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
       const shapes = ["M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "M-5 -5H5V5H-5Z", "M0 -6L6 5H-6Z", "M0 -7L6 0L0 7L-6 0Z"];
-      for (const one of data.dots) {
+      const names = [];  // places of the names of dots
+      for (const one of [...data.dots].sort((a, b) => y(a.y) - y(b.y))) {
         const at = [x(one.x), y(one.y)];
         const dot = add(svg, "path", { class: `dot c${one.group % 6}${one.is_best ? " best" : ""}`, d: shapes[one.group % 4], transform: `translate(${at})` });
         const accuracy = one.accuracy && `, ${data.accuracy_title} ${one.accuracy}`;
         add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}${accuracy}`);
         if (one.is_best && best.length <= 8) {
           const isRight = at[0] > width * 0.6;
+          // A name goes above its dot, or below where another dot's name is.
+          const isTaken = (y) => names.some((other) => Math.abs(other[0] - at[0]) < 220 && Math.abs(other[1] - y) < 13);
+          const place = [at[1] - 7, at[1] + 15, at[1] + 28].find((y) => !isTaken(y));
+          if (place === undefined) continue;
+          names.push([at[0], place]);
           const device = `${data.groups[one.group]}: `, isOnly = data.groups.length === 1;
           const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ") + accuracy;
-          add(svg, "text", { class: "axis halo", x: at[0] + (isRight ? -9 : 9), y: at[1] - 7, "text-anchor": isRight ? "end" : "start" }, text);
+          add(svg, "text", { class: `key halo c${one.group % 6}`, x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
         }
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";
-      const third = data.accuracy_title ? `, or in ${data.accuracy_title}` : "";
-      const apart = best.length > joined.length ? ` Filled but not joined: best only for its ${data.accuracy_title}.` : "";
-      const keys = addHtml(figure, "p", "note", `Better is ${better}. Filled: no other cell beats it in these two${third}. The line joins those that no other one beats in these two.${apart} `);
+      const third = data.accuracy_title ? ` and accuracy (${data.accuracy_title})` : "";
+      const apart = best.length > joined.length ? " Filled and off the line: only for its accuracy." : "";
+      const keys = addHtml(figure, "p", "note", `Better is ${better}. Filled: no other cell beats it in these two${third}. Line: no other cell beats it in these two alone.${apart} `);
       data.groups.forEach((name, group) => addHtml(keys, "span", `key c${group % 6}`, `${"●■▲◆"[group % 4]} ${name} `));
     }
   }
@@ -570,7 +578,7 @@
         if (!number) continue;
         add(svg, "path", { class: "mark", d: `M${from} ${top - 8}V${bottom}` });
         const isRight = from > width * 0.7;
-        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 10 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
+        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 14 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
       }
       points.forEach((one, index) => {
         const [at, middle] = [x(index), y(one.value)];
