@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 import socket
 from dataclasses import replace
@@ -252,6 +253,10 @@ def test_command_writes_a_report_and_replaces_nothing_else(
         write_report(other, "page")
     with pytest.raises(UsageError, match="report not written"):
         write_report(tmp_path, "page")
+    os.mkfifo(pipe := tmp_path / "pipe.html")
+    with pytest.raises(UsageError, match="no report of edgebench"):
+        write_report(pipe, "page")  # and not wait for whoever writes to it
+    pipe.unlink()
     assert other.read_text() == "<html>years of work</html>"
     with pytest.raises(NoSuchRun):
         lab.report("nothing")
@@ -266,6 +271,17 @@ def test_command_says_where_the_file_is(tmp_path: Path, capsys: pytest.CaptureFi
     assert report.run(options) is ExitCode.DONE, "written, whatever the verdict"
     said = json.loads(capsys.readouterr().out)
     assert said == {"file": str(output), "size_bytes": output.stat().st_size}
+
+
+def test_a_browser_that_is_not_there_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing opens, and nothing says why."""
+    monkeypatch.setattr("webbrowser._tryorder", [])
+    output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
+    options = report.parser().parse_args([stored, "-o", str(output), "--open"])
+    assert report.run(options) is ExitCode.DONE
+    assert capsys.readouterr().err == f"warning: no browser found to open it: {output}\n"
 
 
 def test_file_is_named_after_its_runs() -> None:
