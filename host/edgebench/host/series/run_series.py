@@ -130,8 +130,8 @@ class PowerSeries:
         """Lowest, mean and highest power of each interval, for a picture.
 
         A block belongs to the interval that contains its middle; an interval without a middle lies
-        within a longer block, and takes its values. An interval
-        without a sample has no values, even if a block covers it.
+        within a longer block, and takes its values. An interval without a sample has no values,
+        even if a block covers it.
 
         Args:
             edges_s: Edges, ascending, shape (k + 1,), k >= 1.
@@ -163,7 +163,8 @@ class PowerSeries:
         if not len(self.gaps_s):
             return np.zeros(len(edges_s) - 1, np.bool_)
         gap = np.searchsorted(self.gaps_s[:, 0], edges_s[:-1], side="right") - 1
-        return (gap >= 0) & (edges_s[1:] <= self.gaps_s[gap, 1])
+        is_within: NDArray[np.bool_] = (gap >= 0) & (edges_s[1:] <= self.gaps_s[gap, 1])
+        return is_within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
