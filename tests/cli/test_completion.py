@@ -198,7 +198,7 @@ def test_script_is_printed(edgebench: Run, shell: str) -> None:
 
 def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
     """`completion tcsh` prints nothing."""
-    for words, completed in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
+    for words, message in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
         result = edgebench("completion", *words)
         assert result.code == 2
-        assert completed in result.err
+        assert message in result.err
