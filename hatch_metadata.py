@@ -8,11 +8,12 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+_RELATIVE_PICTURE = re.compile(r"!\[[^\]]*\]\((?!\w+:)[^)]*\)\n*")
 _RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?!\w+:)[^)]*\)")
 
 
 class HostMetadataHook(MetadataHookInterface):
-    """Requires the agent of the same version, and takes its links out of the README."""
+    """Requires the agent of the same version, and takes links and pictures out of the README."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Called with the static fields of [project] and the version."""
@@ -22,5 +23,5 @@ class HostMetadataHook(MetadataHookInterface):
         # Package indexes resolve links against their own address, where no page of ours is.
         metadata["readme"] = {
             "content-type": "text/markdown",
-            "text": _RELATIVE_LINK.sub(r"\1", text),
+            "text": _RELATIVE_LINK.sub(r"\1", _RELATIVE_PICTURE.sub("", text)),
         }

@@ -2,8 +2,8 @@
 
     python devtools/write_report_pages.py FOLDER
 
-Runs are measured on this machine, on two simulated boards of an agent that is started for it, and
-on a microcontroller in QEMU; it takes about ten minutes. FOLDER gets the store, and one page of
+Runs are measured on this machine, on two simulated boards whose agents are started for it, and on
+a microcontroller in QEMU; it takes about ten minutes. FOLDER gets the store, and one page of
 each kind. What is in the store already is not measured again: pages can be made anew in seconds.
 """
 
@@ -14,14 +14,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import edgebench.host
 
 MODELS = Path(edgebench.host.__file__).parent / "builtin_models"
 INT8, FP32 = "digits_int8.tflite", "digits_fp32.tflite"
-BOARDS = ("raspberry-pi-5-bare", "rock-5b")
+BOARDS = {"pi": "raspberry-pi-5-bare", "rock": "rock-5b"}
+"""Simulated board of each agent: an agent's meter is wired to one board."""
 METERED = ("--meter", "synthetic:follow")
 SHORT = ("--duration", "5s", "--cooldown", "0s")
 CAMPAIGN = """\
@@ -31,7 +32,7 @@ repeats = 5
 
 [axes]
 model = ["digits_fp32.tflite", "digits_int8.tflite", "digits_fp32.onnx"]
-device = ["rack-simulated/raspberry-pi-5-bare"]
+device = ["pi-simulated", "rock-simulated"]
 threads = [1]
 
 [settings]
@@ -65,14 +66,12 @@ class Workshop:
         return done.returncode
 
     @contextmanager
-    def agent(self) -> Iterator[None]:
-        """The agent, paired with this host, while the boards are needed."""
-        agent = [sys.executable, "-m", "edgebench.agent", "--state", str(self.folder / "agent")]
-        boards = [word for board in BOARDS for word in ("--simulate", board)]
-        listen = ["--listen", "127.0.0.1:0", "--no-advertise", "--name", "rack"]
-        listen += METERED
+    def agent(self, name: str, board: str) -> Iterator[None]:
+        """The agent of a board, paired with this host, while the board is needed."""
+        agent = [sys.executable, "-m", "edgebench.agent", "--state", str(self.folder / name)]
+        listen = ["--listen", "127.0.0.1:0", "--no-advertise", "--name", name, *METERED]
         process = subprocess.Popen(
-            [*agent, "serve", *listen, *boards],
+            [*agent, "serve", *listen, "--simulate", board],
             env=self._environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -121,9 +120,10 @@ def main(folder: Path) -> int:
     shop.measure("candidate", INT8, *SHORT, *METERED)
     shop.measure("emulated", INT8, "--on", "qemu:mps2-an386", "--quick", "--duration", "1s")
     make_history(shop)
-    with shop.agent():
-        board = ("--on", f"rack-simulated/{BOARDS[0]}")
-        shop.measure("throttled", INT8, *board, "--sustained", "1m", *METERED)
+    with ExitStack() as agents:
+        for name, board in BOARDS.items():
+            agents.enter_context(shop.agent(name, board))
+        shop.measure("throttled", INT8, "--on", "pi-simulated", "--sustained", "1m", *METERED)
         campaign = folder / "night.toml"
         campaign.write_text(CAMPAIGN)
         if not (shop.store / "campaigns").exists():
@@ -137,8 +137,11 @@ def make_history(shop: Workshop) -> None:
     model = shop.folder / "nightly.tflite"
     for night in range(14):
         shutil.copy(MODELS / (INT8 if night < 8 else FP32), model)
-        runs = ("--runs", "5" if night % 4 == 0 else "1")
-        shop.measure(f"night-{night}", model.name, *runs, "--duration", "1s", "--cooldown", "0s")
+        # Runs of a set share its duration and its queries: each has those of a run on its own.
+        count = 5 if night % 4 == 0 else 1
+        length = ("--duration", f"{count}s", "--min-queries", f"{1024 * count}")
+        words = ("--runs", f"{count}", *length, "--cooldown", "0s")
+        shop.measure(f"night-{night}", model.name, *words)
 
 
 def write_pages(shop: Workshop) -> None:

@@ -36,6 +36,7 @@ from edgebench.protocol.identity import parse_pairing_string
 ROOT = Path(__file__).parents[2]
 EXECUTED = (
     "getting-started.md",
+    "tour.md",
     "README.md",
     "first-raspberry-pi.md",
     "first-meter.md",

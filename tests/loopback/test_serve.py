@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,9 @@ from support.records import RUN_ID, store_run
 from support.served import EventReader, ServedPage, served
 from support.tools import need_root, need_runtime, need_tool
 
+from edgebench.host.serve.connection import MAX_OPEN, REQUEST_TIMEOUT_S
 from edgebench.host.serve.feed import MAX_SUBSCRIBERS
+from edgebench.host.serve.server import MAX_CONNECTIONS
 from edgebench.host.store.live import LiveDevice, LiveFile
 from edgebench.protocol.record import Phase
 
@@ -169,6 +174,47 @@ def test_subscribers_up_to_the_limit_all_get_the_same(host: Host, page: ServedPa
     file.close()
 
 
+def test_whoever_only_connects_keeps_nobody_out(page: ServedPage) -> None:
+    """Connections over which nothing comes, or half a request, hold every place for ever."""
+    address = ("127.0.0.1", page.port)
+    with ExitStack() as opened:
+
+        def connected(timeout_s: float) -> socket.socket:
+            return opened.enter_context(socket.create_connection(address, timeout=timeout_s))
+
+        silent = [connected(REQUEST_TIMEOUT_S * 6) for _ in range(MAX_CONNECTIONS + 10)]
+        for one in silent[: MAX_CONNECTIONS // 2]:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: local")
+        assert page.get("/app.css").status == 503
+        silent += [connected(REQUEST_TIMEOUT_S * 6) for _ in range(MAX_OPEN - len(silent) + 10)]
+        for one in silent:
+            with suppress(ConnectionResetError):  # of those beyond the limit
+                assert one.recv(1) == b""
+        assert page.get("/app.css").status == 200
+
+
+def test_a_request_that_has_no_end_is_given_up(page: ServedPage) -> None:
+    """A body that comes byte by byte keeps its connection for ever."""
+    with socket.create_connection(("127.0.0.1", page.port), timeout=1.0) as slow:
+        slow.sendall(b"GET /app.css HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n")
+        limit_s = time.monotonic() + REQUEST_TIMEOUT_S * 6
+        with suppress(ConnectionError):
+            while time.monotonic() < limit_s:
+                slow.sendall(b"x")
+                with suppress(TimeoutError, socket.timeout):
+                    if not slow.recv(65536):
+                        return
+        assert time.monotonic() < limit_s
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_port_that_there_is_not_is_refused(host: Host, port: str) -> None:
+    """The page is at another port than the one asked for."""
+    result = host.run("serve", f"--port={port}")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: port must be from 0 to 65535; got {port}\nhint: ")
+
+
 def test_the_page_serves_no_other_file_and_no_other_site(host: Host, page: ServedPage) -> None:
     """A path reaches a file of the host; or another site can read or embed the page."""
     (host.lab.store.root / "secret.txt").write_text("secret")
@@ -221,6 +267,12 @@ def test_page_in_a_browser_shows_names_as_text(host: Host, page: ServedPage) -> 
     path.write_text(json.dumps(document))
     file = LiveFile(store, "bench")
     file.put(LiveDevice(device=EVIL, at_utc="", state="waiting", model=EVIL, reason=EVIL))
+    file.put(
+        LiveDevice(
+            device="__proto__", at_utc="", state="measuring", phase=Phase.LOADING,
+            phase_begun_utc="no date", expected_s=1.0, run_begun_utc="none", runs_left_s=1.0,
+        )
+    )  # fmt: skip
     with started_browser() as browser, opened_page(browser, page.url) as seen:
         cards = seen.page.locator("#lanes .card")
         cards.get_by_role("heading", name=EVIL).wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,12 @@ from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.report.campaign import CampaignFacts
 from edgebench.host.report.subject import ReportedRun
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
-from edgebench.host.result.document import from_document
+from edgebench.host.result.document import from_document, to_document
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
-from edgebench.host.store.layout import RUN_FILE
+from edgebench.host.store.layout import RUN_FILE, Store
 
 RUNS = Path(__file__).parents[1] / "fixtures" / "runs" / "v7"
 PLAIN = "20261123-031046-26335d6d"
@@ -75,6 +76,28 @@ def _scaled(run: Run, by: float) -> Metrics:
     return replace(
         run.metrics, latency_ns=replace(latency, p50=p50, p50_ci95=bounds), energy=energy
     )
+
+
+def store_of_days(root: Path, count: int, change: int) -> Store:
+    """A store with a run each day, which take twice as long after a number of days."""
+    base = stored_run(PLAIN)
+    latency = base.metrics.latency_ns
+    assert latency is not None
+    assert latency.p50 is not None
+    made = Store(root)
+    for day in range(1, count + 1):
+        run_id = f"202611{day:02}-031046-2633500{day % 10}"
+        p50 = latency.p50 * (1 if day <= change else 2) + day
+        bounds = (p50 - 5, p50 + 5)
+        run = replace(
+            base,
+            run_id=run_id,
+            created_utc=f"2026-11-{day:02}T03:10:46+00:00",
+            metrics=replace(base.metrics, latency_ns=replace(latency, p50=p50, p50_ci95=bounds)),
+        )
+        shutil.copytree(RUNS / PLAIN, made.runs / run_id)
+        (made.runs / run_id / RUN_FILE).write_text(json.dumps(to_document(run)))
+    return made
 
 
 def campaign_facts(sets: Sequence[RunSet]) -> CampaignFacts:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.text import one_line
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,5 +55,6 @@ def run(options: argparse.Namespace) -> ExitCode:
     if options.open:
         import webbrowser
 
-        webbrowser.open(path.as_uri())
+        if not webbrowser.open(path.as_uri()):
+            print(f"warning: no browser found to open it: {one_line(path)}", file=sys.stderr)
     return ExitCode.DONE

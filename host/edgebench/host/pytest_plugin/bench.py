@@ -76,7 +76,7 @@ class PytestBench:
         """
         try:
             path = None if metric is None else find_metric(metric).path
-            baseline = self._baseline()
+            stored = self._baseline()
             device = on or self._options.edgebench_on
             runs = self._lab.bench(model, on=[device], wait_s=wait_s, **settings)
             sets = find_sets(run.result for run in runs)
@@ -88,9 +88,9 @@ class PytestBench:
         self._count += 1
         self._record(_facts(measured, path or measured.headline))
         compared = None
-        if baseline is not None and not measured.verdict.is_refused:
+        if stored is not None and not measured.verdict.is_refused:
             try:
-                compared = self._compare(measured, baseline, path, allowed)
+                compared = self._compare(measured, stored, path, allowed)
             except EdgebenchError as exc:
                 raise _failure(_with_hint(exc, "compare")) from None
             self._record(_compared_facts(compared))
@@ -98,28 +98,28 @@ class PytestBench:
         return measured
 
     def _baseline(self) -> list[Run] | None:
-        """Runs of the baseline; None without one.
+        """The runs to compare with; None: with none.
 
-        They are read before anything is measured, so that `last` never refers to one of the new
-        runs, and an unknown name costs no measurement.
+        They are read before anything is measured: `last` is then none of the new runs, and a name
+        that means nothing costs no measurement.
         """
         name = self._options.edgebench_baseline
         return None if name is None else [one.run() for one in find_runs(self._lab.store, name)]
 
     def _compare(
-        self, measured: RunSet, baseline: list[Run], metric: str | None, allowed: Sequence[str]
+        self, measured: RunSet, stored: list[Run], metric: str | None, allowed: Sequence[str]
     ) -> RunComparison:
         """Compare the runs with those of the same model, device and runtime in the baseline."""
         subject = _subject(measured.first)
-        alike = [run for run in baseline if _subject(run) == subject]
-        if not alike:
+        baseline = [run for run in stored if _subject(run) == subject]
+        if not baseline:
             raise UsageError(
                 f"no run of {measured.model} on {measured.device}, {measured.runtime}, among the "
-                f"{len(baseline)} of the baseline {self._options.edgebench_baseline!r}"
+                f"{len(stored)} of the baseline {self._options.edgebench_baseline!r}"
             )
         margin = self._options.edgebench_fail_on
         [compared] = compare_groups(
-            [(alike, measured.counted)],
+            [(baseline, measured.counted)],
             metrics=None if metric is None else [metric],
             margin_ratio=None if margin is None else percent(margin),
             allowed=allowed,
@@ -150,7 +150,7 @@ class PytestBench:
 
 
 def _facts(measured: RunSet, metric: str) -> dict[str, object]:
-    """Properties of a measurement; an invalid one has no number."""
+    """A measurement as properties; an invalid one has no number."""
     facts: dict[str, object] = {
         "model": measured.model,
         "device": measured.device,
@@ -176,7 +176,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
 
 
 def _with_hint(error: EdgebenchError, command: str) -> str:
-    """Text of an error with the hint that the command would print."""
+    """An error with its hint, as the command says it."""
     hint = hint_for(error, command)
     return f"{error}\nhint: {hint}" if hint else str(error)
 
@@ -197,5 +197,5 @@ def _react(reaction: str, text: str) -> None:
 
 
 def _failure(text: str) -> BaseException:
-    """The exception that fails the test, without a traceback, which would not help."""
+    """What ends the test, without a traceback: its own lines have nothing to do with it."""
     return pytest.fail.Exception(f"edgebench: {text}", pytrace=False)

@@ -83,6 +83,12 @@ class LabelledMatrix:
 class CampaignPart:
     """Content of a page about a campaign."""
 
+    state: str
+    """Worst verdict of its cells."""
+    labels: tuple[str, ...]
+    """What cells are instead of a measurement of a real device."""
+    sentence: str
+    """The verdicts of its cells in a sentence."""
     summary: CampaignSummary
     lanes: tuple[LaneStatus, ...]
     failures: tuple[str, ...]
@@ -101,7 +107,11 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
     for one in facts.sets:
         by_metric.setdefault(one.headline, []).append(one)
     front, front_rows = _front(facts)
+    state, sentence = _verdict(facts.sets)
     return CampaignPart(
+        state=state,
+        labels=tuple(dict.fromkeys(label for one in facts.sets for label in labels_of(one))),
+        sentence=sentence,
         summary=facts.summary,
         lanes=tuple(facts.lanes),
         failures=tuple(facts.failures),
@@ -120,6 +130,33 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
             if found
         ),
     )
+
+
+def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
+    """The worst verdict of the cells, and all of them in a sentence."""
+    states = [one.verdict.state for one in sets]
+    if not states:
+        return "failed", "Nothing was measured."
+    if len(set(states)) == 1:
+        said = {
+            State.VALID: "The numbers can be trusted",
+            State.SUSPECT: "The numbers may be wrong",
+            State.INVALID: "The numbers cannot be trusted and are not shown",
+        }[states[0]]
+        state, count = states[0].value, len(states)
+        cells = f"all {count} cells are" if count > 1 else "the only cell is"
+        return state, f"{said}: {cells} {state}."
+    parts = [
+        f"{states.count(state)} {said}"
+        for state, said in (
+            (State.INVALID, "cannot be trusted and have no numbers"),
+            (State.SUSPECT, "have numbers that may be wrong"),
+            (State.VALID, "can be trusted"),
+        )
+        if state in states
+    ]
+    worst = State.INVALID if State.INVALID in states else State.SUSPECT
+    return worst.value, f"Of {len(states)} cells, {', '.join(parts)}."
 
 
 def _name(facts: CampaignFacts, one: RunSet, *, with_device: bool = True) -> str:
@@ -276,7 +313,8 @@ def _front(
     """Latency against energy, or against the error on the data set where nothing was metered.
 
     A cell is on the front where no other one is at least as good in latency, energy and accuracy,
-    as far as all cells have them, and better in one of them.
+    as far as all cells have them, and better in one of them. The line of the chart joins those
+    that no other one beats in its two metrics alone.
     """
     latency = "latency_ns.p50"
     timed = _counted(facts.sets, latency)
@@ -298,15 +336,15 @@ def _front(
     rows: list[tuple[str, str, str, str, bool]] = []
     for one in sets:
         mine = costs[id(one)]
-        is_best = not any(
-            all(a <= b for a, b in zip(theirs, mine, strict=True)) and theirs != mine
-            for theirs in costs.values()
-        )
+        is_best = not any(_beats(theirs, mine) for theirs in costs.values())
+        is_joined = is_best and not any(_beats(theirs[:2], mine[:2]) for theirs in costs.values())
         x, y = one.metrics[latency].median, one.metrics[second].median
         name = ", ".join([_name(facts, one), *_doubts([one])])
-        dots.append(ChartDot(name, x, y, is_best, devices.index(one.device)))
         x_shown, y_shown = (number_of(one, path).shown for path in (latency, second))
         accuracy = number_of(one, ACCURACY).shown if ACCURACY in one.metrics else ABSENT
+        third = accuracy if ACCURACY in judged[2:] else ""
+        group = devices.index(one.device)
+        dots.append(ChartDot(name, x, y, is_best, group, is_joined, third))
         rows.append((name, x_shown, y_shown, accuracy, is_best))
     metric = METRICS[second]
     chart = FrontChart(
@@ -315,10 +353,16 @@ def _front(
         y_title=label_of(sets[0], metric),
         y_unit=metric.quantity.value,
         is_y_lower_better=_cost_sign(sets[0], second) > 0,
+        accuracy_title=label_of(sets[0], METRICS[ACCURACY]) if ACCURACY in judged[2:] else "",
         groups=devices,
         dots=tuple(dots),
     )
     return chart, rows
+
+
+def _beats(theirs: Sequence[float], mine: Sequence[float]) -> bool:
+    """Whether costs are nowhere higher, and lower somewhere."""
+    return all(a <= b for a, b in zip(theirs, mine, strict=True)) and theirs != mine
 
 
 def _cost_sign(one: RunSet, path: str) -> int:

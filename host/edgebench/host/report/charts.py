@@ -154,17 +154,23 @@ class ChartDot:
     """Whether the configuration is on the Pareto front: no other one dominates it."""
     group: int
     """Index of the device, which selects the shape of the dot."""
+    is_joined: bool
+    """Whether it is also on the Pareto front of the two metrics of the chart alone."""
+    accuracy: str
+    """Accuracy; empty if that is a metric of the chart, or not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontChart:
-    """Configurations by two metrics, with the Pareto front."""
+    """Configurations by two metrics, with the Pareto front of these and of accuracy."""
 
     x_title: str
     x_unit: str
     y_title: str
     y_unit: str
     is_y_lower_better: bool
+    accuracy_title: str
+    """What the third metric is called; empty where there is none."""
     groups: tuple[str, ...]
     dots: tuple[ChartDot, ...]
     kind: Literal["front"] = "front"
@@ -255,8 +261,9 @@ def distribution_chart(
 ) -> DistributionChart | None:
     """Distribution of the latencies of one or several runs; None without latencies.
 
-    The histogram reaches a little beyond 99 % of the latencies and all marks: single values further
-    out would leave no room for the others. How many those are is told.
+    The histogram reaches a little beyond 99 % of the latencies, and to the marks that are at most
+    as far again: single values further out would leave no room for the others. How many those are
+    is told.
 
     Args:
         latencies_ns: Name and latencies that count of each run, nanoseconds, shape (n,).
@@ -271,7 +278,8 @@ def distribution_chart(
     low, high = (float(pooled[int(at * (pooled.size - 1))]) for at in (0.005, 0.99))
     margin = 0.25 * (high - low)
     low, high = max(low - margin, float(pooled[0])), min(high + margin, float(pooled[-1]))
-    low, high = min([low, *(mark.value for mark in marks)]), max([high, *(m.value for m in marks)])
+    near = [mark.value for mark in marks if mark.value <= 2 * high - low]
+    low, high = min([low, *near]), max([high, *near])
     if low >= high:
         low, high = low * 0.99, high * 1.01 + 1.0
     is_log = low > 0 and high / low > LOG_RATIO
@@ -329,7 +337,18 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     bands = [one.envelope(edges_s) for one in filled]
     traces = [_band(one.channel, band) for one, band in zip(filled, bands, strict=True)]
     note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
+    note += _gap_note(filled)
     return _panel("Power", "w", traces, [one.high_w for one in filled], note)
+
+
+def _gap_note(power: Sequence[PowerSeries]) -> str:
+    """Where the meter lost samples; empty where it lost none."""
+    lengths_s = np.concatenate([one.gaps_s[:, 1] - one.gaps_s[:, 0] for one in power])
+    lengths_s = lengths_s[lengths_s > 0]
+    if not lengths_s.size:
+        return ""
+    gaps = "1 gap" if lengths_s.size == 1 else f"{lengths_s.size:,} gaps"
+    return f"; {gaps} without a sample, {_length(float(lengths_s.sum()))} in all, not drawn"
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:

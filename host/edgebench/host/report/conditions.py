@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.comparability import KEYS, fingerprint
+from edgebench.host.devices.discovery import EMULATED
+from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.page import confinement_line
@@ -84,11 +87,23 @@ def _share(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{ratio:.1%} of the CPU time"
 
 
+def _address(one: RunSet) -> str | None:
+    """The device as `--on` takes it; None for this machine."""
+    firmware = one.first.conditions.firmware
+    if firmware is not None and firmware.emulator is not None:
+        # Renode's machines are served by an agent, under a name.
+        emulator = firmware.emulator
+        return f"{EMULATED}{emulator.machine}" if emulator.name == "QEMU" else one.device
+    return None if one.device in (LOCAL_NAME, socket.gethostname()) else one.device
+
+
 def command_of(one: RunSet) -> str:
     """The command that repeats the runs, with the model in the current directory."""
     run = one.first
     spec, count = run.spec, max(1, one.planned_count)
     words = ["edgebench", "bench", run.model.name, "--runtime", run.runtime.name]
+    if (device := _address(one)) is not None:
+        words += ["--on", device]
     if spec.preset != DEFAULT_PRESET:
         words += ["--preset", spec.preset]
     preset = PRESETS.get(spec.preset, {})

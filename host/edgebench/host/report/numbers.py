@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from edgebench.host.result.energy import SYNTHETIC
+from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import (
     GROSS_ENERGY,
     INSTRUCTIONS,
@@ -41,6 +42,13 @@ _LABELS = {
     "target_memory_bytes.flash": "flash",
     "target_memory_bytes.ram": "RAM",
 }
+_SPANS = {
+    "latency_ns": "latency",
+    "end_to_end_ns": "query latency",
+    "harness_ns": "time of the loop itself",
+    "harness_ns.binding": "time of the Python binding",
+}
+"""What the numbers of a group are about; of others, the name of the group says it."""
 _CARDS = (
     "{span}.p50",
     "{span}.p90",
@@ -104,7 +112,7 @@ def number_of(one: RunSet, path: str) -> ReportNumber:
         value=found.median,
         interval=interval,
         shown=shown,
-        bounds=_bounds(one, metric, interval, half_width),
+        bounds=_bounds(one, metric, interval),
         range=" to ".join(ends) if found.count > 1 else "",
         run_count=found.count,
     )
@@ -124,9 +132,9 @@ def metric_label(metric: Metric) -> str:
     if metric.path in _LABELS:
         return _LABELS[metric.path]
     span, _, name = metric.path.rpartition(".")
-    name = name.removesuffix("_ns").replace("_", " ")
-    names = {"latency_ns": "latency", "end_to_end_ns": "query latency"}
-    return f"{names.get(span, span.removesuffix('_ns').replace('_', ' '))} {name}".strip()
+    # A percentile like `p99_9` has a point.
+    name = name.replace("_", "." if name in PERCENTILES else " ").removesuffix(" ns")
+    return f"{_SPANS.get(span, span.removesuffix('_ns').replace('_', ' '))} {name}".strip()
 
 
 def labels_of(one: RunSet) -> tuple[str, ...]:
@@ -153,17 +161,28 @@ def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:
     return format_metric(metric, value, half_width)
 
 
-def _bounds(one: RunSet, metric: Metric, interval: Interval | None, half_width: float) -> str:
+def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
     if interval is None:
         if metric.is_exact:
             return "a count, exact within the counter's resolution"
         if one.set_id is not None and len(one.counted) > 1:
             return "no interval: too few runs"
-        is_latency = metric.path.partition(".")[0] in LATENCY_SPANS
-        return f"no interval: {'too few queries' if is_latency else 'measured once'}"
-    low, high = (shown_number(metric, end, half_width) for end in interval)
+        span, _, name = metric.path.rpartition(".")
+        has_interval = span in LATENCY_SPANS and (name in PERCENTILES or name == "mean")
+        return f"no interval: {'too few independent queries' if has_interval else 'measured once'}"
+    shown = shown_interval(metric, interval, one.metrics[metric.path].median)
     if one.set_id is not None:
         kind = f"95 % CI between {len(one.counted)} runs"
     else:
         kind = "95 % CI within the run" if metric.budget is None else "95 %, k = 2, absolute"
-    return f"{low} to {high} ({kind})"
+    return f"{shown} ({kind})"
+
+
+def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
+    """Both ends of an interval; its half width where they read alike."""
+    half_width = half_width_of(interval, value)
+    low, high = (shown_number(metric, end, half_width) for end in interval)
+    if low != high or not value:
+        return f"{low} to {high}"
+    ratio = half_width / abs(value)
+    return f"±{100 * ratio:.2f} %" if ratio >= 1e-4 else "within ±0.01 %"

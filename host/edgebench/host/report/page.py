@@ -183,6 +183,8 @@ def write_report(path: Path, page: str) -> None:
 
 
 def _is_report(path: Path) -> bool:
+    if not path.is_file():  # a pipe would be waited for
+        return False
     with path.open("rb") as file:
         return GENERATOR.encode() in file.read(_KNOWN_BYTES)
 

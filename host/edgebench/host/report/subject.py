@@ -26,6 +26,7 @@ from edgebench.host.report.numbers import (
     all_numbers,
     headline_numbers,
     labels_of,
+    shown_interval,
     shown_number,
 )
 from edgebench.host.report.trace_table import TraceTable, trace_tables
@@ -196,7 +197,8 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
         state=_state(one),
         labels=labels_of(one),
         sentence=_sentence(one),
-        advices=tuple(advices(one)),
+        # Of a run that failed, the reason is all there is to say.
+        advices=() if one.first.failure is not None else tuple(advices(one)),
         problems=problems,
         kept=kept,
         kept_line=kept_line,
@@ -260,6 +262,7 @@ def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...]
     counts = [
         f"{sum(one.outcome is outcome for one in kept)} {_WORDS[outcome]}"
         for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE)
+        if any(one.outcome is outcome for one in kept)
     ]
     problems = tuple(map(_rule_line, [*verdict.failures, *unknown]))
     return problems, tuple(map(_rule_line, kept)), ", ".join(counts)
@@ -313,13 +316,12 @@ def _spread(one: RunSet) -> IntervalPlot | None:
 
     def plotted(label: str, value: float, bounds: Interval | None, state: State) -> PlottedValue:
         half_width = half_width_of(bounds, value)
-        ends = [shown_number(metric, end, half_width) for end in bounds or ()]
         return PlottedValue(
             label=label,
             value=value,
             interval=bounds,
             shown=shown_number(metric, value, half_width),
-            bounds=" to ".join(ends) or "none",
+            bounds="none" if bounds is None else shown_interval(metric, bounds, value),
             state=state.value,
         )
 

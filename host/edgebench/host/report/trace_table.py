@@ -52,7 +52,7 @@ def _window_table(windows: WindowSeries) -> TraceTable:
 
     columns = zip(windows.begin_s, windows.end_s, windows.count, windows.per_inference, strict=True)
     rows = [
-        (str(number), f"{begin_s:.6g} s", f"{end_s:.6g} s", f"{count:,}", took(each))
+        (str(number), f"{begin_s:.4f} s", f"{end_s:.4f} s", f"{count:,}", took(each))
         for number, (begin_s, end_s, count, each) in enumerate(columns, 1)
     ]
     what = "instructions" if windows.is_counted else "time"
@@ -62,7 +62,7 @@ def _window_table(windows: WindowSeries) -> TraceTable:
 
 def _table(title: str, envelope: Envelope, unit: str) -> TraceTable:
     rows = [
-        (f"{begin_s:.6g} s", _shown(low, unit), _shown(mean, unit), _shown(high, unit))
+        (f"{begin_s:.4f} s", _shown(low, unit), _shown(mean, unit), _shown(high, unit))
         for begin_s, low, mean, high in zip(
             envelope.edges_s[:-1], envelope.low, envelope.mean, envelope.high, strict=True
         )

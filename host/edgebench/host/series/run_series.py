@@ -130,12 +130,18 @@ class PowerSeries:
         """Lowest, mean and highest power of each interval, for a picture.
 
         A block belongs to the interval that contains its middle; an interval without a middle lies
-        within a longer block, and takes its values.
+        within a longer block, and takes its values. An interval
+        without a sample has no values, even if a block covers it.
 
         Args:
             edges_s: Edges, ascending, shape (k + 1,), k >= 1.
         """
         middle_s = (self.begin_s + self.end_s) / 2
+        is_gap = self._is_gap(edges_s)
+        if is_gap.any():
+            place = np.searchsorted(edges_s, middle_s, side="right") - 1
+            is_lost = is_gap[np.clip(place, 0, len(is_gap) - 1)]
+            middle_s[is_lost] = self.begin_s[is_lost]
         low = Points(middle_s, self.low_w).envelope(edges_s).low
         high = Points(middle_s, self.high_w).envelope(edges_s).high
         weight_s = self.end_s - self.begin_s
@@ -149,7 +155,15 @@ class PowerSeries:
         is_open[is_open] = centre_s[is_open] < self.end_s[block[is_open]]
         for values, own in ((low, self.low_w), (mean, self.mean_w), (high, self.high_w)):
             values[is_open] = own[block[is_open]]
+            values[is_gap] = np.nan
         return Envelope(edges_s, low, mean, high)
+
+    def _is_gap(self, edges_s: Floats) -> NDArray[np.bool_]:
+        """Whether each interval is within one gap, shape (k,)."""
+        if not len(self.gaps_s):
+            return np.zeros(len(edges_s) - 1, np.bool_)
+        gap = np.searchsorted(self.gaps_s[:, 0], edges_s[:-1], side="right") - 1
+        return (gap >= 0) & (edges_s[1:] <= self.gaps_s[gap, 1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from starlette.types import Receive, Scope, Send
 from edgebench.host.report.page import find_reported, run_report
 from edgebench.host.serve.feed import Feed, Subscriber
 from edgebench.host.serve.pages import history_table, page, printed
-from edgebench.host.serve.rows import run_row
+from edgebench.host.serve.rows import run_or_none, run_row
 from edgebench.host.show.page import run_page
 from edgebench.host.store.annotations import read_annotations
 from edgebench.host.store.index import list_runs
@@ -179,7 +179,7 @@ def _history_html(store: Store, device: str, model: str) -> str:
     try:
         runs = [one for one in list_runs(store) if (one.device, one.model) == (device, model)]
         newest = runs[: -MAX_HISTORY - 1 : -1]
-        rows = [run_row(one, store.run(one.run_id)) for one in newest]
+        rows = [run_row(one, run_or_none(store, one.run_id)) for one in newest]
     except StoreError as exc:
         raise HTTPException(500, str(exc)) from exc
     if not rows:

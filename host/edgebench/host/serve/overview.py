@@ -15,7 +15,6 @@ from edgebench.host.devices.farm import Farm, load_farm
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.devices.health import HealthFiles
 from edgebench.host.result.campaign import CampaignProgress
-from edgebench.host.result.run import Run
 from edgebench.host.serve.rows import (
     CampaignRow,
     DeviceRow,
@@ -24,12 +23,13 @@ from edgebench.host.serve.rows import (
     campaign_row,
     device_rows,
     lane_row,
+    run_or_none,
     run_row,
 )
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveReader, utc_now
-from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.errors import EdgebenchError
 
 MAX_RUNS = 50
 """Number of runs on the page, the newest ones."""
@@ -140,17 +140,13 @@ class Overview:
         self._rows["notes"] = notes
 
     def _run_rows(self) -> Mapping[str, Row]:
-        summaries = list_runs(self._sources.store, RunFilter(last=MAX_RUNS))
+        store = self._sources.store
+        summaries = list_runs(store, RunFilter(last=MAX_RUNS))
         self._runs = {
-            one: self._runs.get(one) or run_row(one, self._run(one.run_id)) for one in summaries
+            one: self._runs.get(one) or run_row(one, run_or_none(store, one.run_id))
+            for one in summaries
         }
         return {one.run_id: row for one, row in self._runs.items()}
-
-    def _run(self, run_id: str) -> Run | None:
-        try:
-            return self._sources.store.run(run_id)
-        except StoreError:
-            return None
 
     def _campaign_rows(self) -> Mapping[str, Row]:
         now = utc_now()

@@ -27,7 +27,9 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.store.index import RunSummary
+from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice
+from edgebench.protocol.errors import StoreError
 from edgebench.protocol.record import PhaseProgress, ProgressUnit
 
 
@@ -248,6 +250,14 @@ def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:
             for lane in progress.lanes
         ),
     )
+
+
+def run_or_none(store: Store, run_id: str) -> Run | None:
+    """A stored run; None where its document cannot be read, as of a run just removed."""
+    try:
+        return store.run(run_id)
+    except StoreError:
+        return None
 
 
 def run_row(summary: RunSummary, run: Run | None) -> RunRow:

@@ -26,6 +26,7 @@ MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
 UNREAD_MS = 30_000
 """Time after which the kernel closes a connection whose peer acknowledges no data."""
 STOP_POLL_S = 0.1
+MAX_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +96,8 @@ def _listen(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: the address cannot be listened on.
     """
+    if not 0 <= port <= MAX_PORT:  # the C library takes what is above modulo 65536
+        raise UsageError(f"port must be from 0 to {MAX_PORT}; got {port}")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -109,7 +112,7 @@ def _listen(host: str, port: int) -> socket.socket:
         except BaseException:
             listener.close()
             raise
-    except (OSError, OverflowError) as exc:
+    except OSError as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise UsageError(f"cannot listen at {host}, port {port}: {reason}") from exc
     return listener
@@ -124,6 +127,7 @@ async def _serve(
     import uvicorn
 
     from edgebench.host.serve.app import new_app
+    from edgebench.host.serve.connection import PageConnection
     from edgebench.host.serve.guard import PageGuard
 
     feed = Feed(Overview(sources))
@@ -131,7 +135,7 @@ async def _serve(
     server = uvicorn.Server(
         uvicorn.Config(
             PageGuard(app, host=address.host, port=address.port, token=address.token),
-            http="h11",
+            http=PageConnection,
             ws="none",
             lifespan="off",
             log_config=None,

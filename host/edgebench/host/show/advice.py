@@ -13,7 +13,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome
 _LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
 _ALONE = (
     "end other programs on the device, or give the model CPUs of its own: edgebench bench MODEL "
-    "--cpus 2,3"
+    "--cpus CPUS"
 )
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
@@ -97,8 +97,8 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     "steady_state": {
         "": "measure for longer, and see docs/measurement.md: edgebench bench MODEL --duration "
         "300s",
-        "levels": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus 2,3",
-        "switching": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus 2,3",
+        "levels": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus CPUS",
+        "switching": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus CPUS",
         "slowdown": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
         "too_few": _LONGER,
     },
@@ -129,14 +129,14 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "interference": {
         "": _ALONE,
-        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 2,3",
+        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPUS",
     },
     "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
     "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
     "cooldown": {"": _COOL},
     "telemetry": {
         "": "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate "
-        "2, or --cpus 2,3"
+        "2, or --cpus CPUS"
     },
     "known_model": {
         "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "

@@ -68,7 +68,7 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
 
 def _gross(energy: EnergyResult, gross_j: float) -> str:
     parts = [f"{format_joules_within(gross_j, energy.u95_absolute_j)} per inference, gross"]
-    if energy.inferences_per_j is not None and energy.u95_absolute_j is not None:
+    if energy.inferences_per_j is not None and energy.u95_absolute_j is not None and gross_j:
         ratio = energy.u95_absolute_j / abs(gross_j)
         per_j = format_rate(energy.inferences_per_j, ratio * energy.inferences_per_j)
         parts.append(f"{per_j} inferences/J")

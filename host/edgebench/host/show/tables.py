@@ -67,9 +67,17 @@ WIDE_ONLY = 112
 """Least width of a terminal that shows those."""
 
 
+class _Console(Console):
+    """A console whose reader may have ended, as in `edgebench show last | head -1`."""
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command: rich would end it as if it had failed."""
+        raise  # called where it was caught
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that does not cut tables when its output goes to a file."""
-    made = Console(stderr=stderr, highlight=False)
+    made = _Console(stderr=stderr, highlight=False)
     if not made.is_terminal:
         made.width = max(made.width, PIPE_WIDTH)
     return made

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import socket
@@ -44,7 +45,9 @@ MAX_TEXT = 200
 MAX_FILES = 256
 """Number of files that a reader follows, the newest ones."""
 MAX_DEVICES = 1024
-"""Number of devices in one file that a reader keeps."""
+"""Number of devices that a reader keeps, of all files together."""
+MAX_WHOLE = 2**63
+"""Whole numbers in a line are below it: a larger one is no count, and may be no float either."""
 KEPT_S = 86400.0
 """Age at which the next command removes the file of an ended one."""
 _NAME = re.compile(r"[0-9]{1,10}-[0-9]{8}T[0-9]{6}-[0-9]{6}\.jsonl")
@@ -234,6 +237,30 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
+def _finite(text: str) -> float:
+    """A number as it is written in a line.
+
+    Raises:
+        ValueError: it is infinite, or none.
+    """
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"not finite: {text}")
+    return number
+
+
+def _whole(text: str) -> int:
+    """A whole number as it is written in a line.
+
+    Raises:
+        ValueError: it is out of bounds.
+    """
+    number = int(text)
+    if abs(number) >= MAX_WHOLE:
+        raise ValueError(f"too large: {text}")
+    return number
+
+
 @dataclass(slots=True)
 class LiveSource:
     """Content of one live file, up to the position that was read."""
@@ -246,8 +273,12 @@ class LiveSource:
     _inode: int = 0
     _offset: int = 0
 
-    def read(self, path: Path) -> bool:
+    def read(self, path: Path, *, max_devices: int = MAX_DEVICES) -> bool:
         """Read what was appended; return whether anything changed.
+
+        Args:
+            path: The file.
+            max_devices: Devices that are kept; others are left out.
 
         Raises:
             OSError: the file cannot be read.
@@ -271,20 +302,23 @@ class LiveSource:
         is_changed = is_over != self.is_over
         self.is_over = is_over
         for line in whole.split(b"\n"):
-            is_changed |= 0 < len(line) <= LINE_BYTES and self._apply(line)
+            is_changed |= 0 < len(line) <= LINE_BYTES and self._apply(line, max_devices)
         return is_changed
 
-    def _apply(self, line: bytes) -> bool:
+    def _apply(self, line: bytes, max_devices: int) -> bool:
         """Parse a line and apply it; return False for a line that is not understood."""
         try:
-            document = json.loads(line)
+            # No browser reads NaN or Infinity in a message.
+            document = json.loads(
+                line, parse_constant=_finite, parse_float=_finite, parse_int=_whole
+            )
             if self.command is None:
                 self.command = from_outside(document, LiveCommand)
                 return True
             device = from_outside(document, LiveDevice)
         except (ValueError, RecursionError, RemoteProtocolError):
             return False
-        if device.device not in self.devices and len(self.devices) >= MAX_DEVICES:
+        if device.device not in self.devices and len(self.devices) >= max_devices:
             return False
         self.devices[device.device] = device
         return True
@@ -314,14 +348,21 @@ class LiveReader:
                     with suppress(OSError):
                         facts = entry.stat(follow_symlinks=False)
                         names.append((facts.st_mtime_ns, entry.name))
-        newest = {name for _, name in sorted(names)[-MAX_FILES:]}
-        gone = self._sources.keys() - newest
+        newest = [name for _, name in sorted(names, reverse=True)[:MAX_FILES]]
+        gone = self._sources.keys() - set(newest)
         for name in gone:
             del self._sources[name]
         is_changed = bool(gone)
         for name in newest:
-            source = self._sources.setdefault(name, LiveSource())
-            if not source.is_over:
+            self._sources.setdefault(name, LiveSource())
+        room = MAX_DEVICES
+        for name in sorted(newest, key=lambda one: self._sources[one].is_over):
+            source = self._sources[name]
+            if source.is_over:
+                if len(source.devices) > room:
+                    source.devices.clear()
+            else:
                 with suppress(OSError):
-                    is_changed |= source.read(self._directory / name)
+                    is_changed |= source.read(self._directory / name, max_devices=room)
+            room = max(0, room - len(source.devices))
         return is_changed

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.board_runs import stored_board_run
 from support.browser import Scheme, opened_page, started_browser
 from support.reported import (
     BASELINE,
@@ -19,16 +20,19 @@ from support.reported import (
     campaign_sets,
     reported,
     runs_of_set,
+    store_of_days,
     stored_run,
 )
 
-from edgebench.host.report.page import campaign_report, run_report
+from edgebench.host.report.page import campaign_report, find_reported, run_report
 from edgebench.host.report.subject import ReportedRun
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
+
+KINDS = ("run", "invalid", "profile", "set", "side by side", "board", "history", "campaign")
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +47,16 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each kind."""
     folder = tmp_path_factory.mktemp("pages")
     members = runs_of_set(stored_run(METERED))
+    board = stored_board_run(folder / "board")
+    days = store_of_days(folder / "store", 12, 6)
     texts = {
         "run": run_report(reported(METERED)),
         "invalid": run_report(reported(INVALID)),
         "profile": run_report(reported(PROFILE)),
         "set": run_report([ReportedRun(run, reported(METERED)[0].directory) for run in members]),
         "side by side": run_report(reported(BASELINE, CANDIDATE)),
+        "board": run_report([ReportedRun(board.run, board.directory)]),
+        "history": run_report(find_reported(days, days.run_ids()[-1:])),
         "campaign": campaign_report(campaign_facts(campaign_sets())),
     }
     for name, text in texts.items():
@@ -64,7 +72,7 @@ def ranges(page: Page) -> set[tuple[str | None, str | None]]:
     }
 
 
-@pytest.mark.parametrize("name", ["run", "invalid", "profile", "set", "side by side", "campaign"])
+@pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_page_draws_and_asks_for_nothing(
     browser: Browser, pages: dict[str, Path], name: str, width: int, scheme: Scheme
@@ -112,6 +120,33 @@ def test_panels_zoom_together(browser: Browser, pages: dict[str, Path]) -> None:
         page.mouse.move(box["x"] + 500, middle)
         power = page.locator("svg[data-panel=Power] tspan").text_content() or ""
         assert re.fullmatch(r"500 mW \(500 mW to 500 mW\)", power), "it is constant"
+        assert watched.complaints == []
+
+
+def test_windows_of_a_board_zoom_with_its_phases(browser: Browser, pages: dict[str, Path]) -> None:
+    """Windows that stand still under phases that move."""
+    with opened_page(browser, pages["board"]) as watched:
+        page = watched.page
+        [full] = ranges(page)
+        bars = page.locator("svg[data-panel] path.windows")
+        before = bars.get_attribute("d")
+        phases = page.locator("figure[data-chart^=time] svg rect.measuring")
+        width = float(phases.get_attribute("width") or 0)
+        page.get_by_label("Zoom in").click()
+        assert ranges(page) != {full}
+        assert bars.get_attribute("d") != before
+        assert float(phases.get_attribute("width") or 0) == pytest.approx(2 * width, rel=1e-3)
+        assert watched.complaints == []
+
+
+def test_history_draws_every_point_and_level(browser: Browser, pages: dict[str, Path]) -> None:
+    """The night from which a model is slow is not in the picture."""
+    with opened_page(browser, pages["history"]) as watched:
+        figure = watched.page.locator("figure[data-chart^=history]")
+        assert figure.locator(".point").count() == 12
+        assert figure.locator(".point.shown").count() == 1
+        heights = [one.get_attribute("d") for one in figure.locator("path.level").all()]
+        assert len(set(heights)) == 2
         assert watched.complaints == []
 
 
@@ -202,7 +237,7 @@ def test_keyboard_reaches_and_moves_every_chart(browser: Browser, pages: dict[st
         assert ranges(page) == {full}
 
 
-@pytest.mark.parametrize("name", ["run", "profile", "set", "side by side", "campaign"])
+@pytest.mark.parametrize("name", [kind for kind in KINDS if kind != "invalid"])
 def test_every_chart_has_its_table(browser: Browser, pages: dict[str, Path], name: str) -> None:
     """Who cannot see a picture gets no number of it."""
     with opened_page(browser, pages[name]) as watched:

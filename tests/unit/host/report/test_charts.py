@@ -85,6 +85,44 @@ def test_power_of_another_clock_has_an_axis_of_its_own() -> None:
     assert [[one.title for one in chart.panels] for chart in apart] == [["Latency"], ["Power"]]
 
 
+def test_power_is_not_drawn_where_samples_were_lost() -> None:
+    """A line through half a second of which nobody knows the power."""
+    begin_s, watts = np.arange(10.0), np.arange(10.0)
+    power = PowerSeries("main", begin_s, begin_s + 1, watts, watts, watts, np.array([[3.2, 3.7]]))
+    [chart] = time_charts(RunSeries(power=(power,)))
+    [panel] = chart.panels
+    [trace] = panel.traces
+    assert "; 1 gap without a sample, 500 ms in all, not drawn" in panel.note
+    step_s = (trace.end_s - trace.begin_s) / trace.count
+    for column in (trace.low, trace.mean, trace.high):
+        is_lost = np.isnan(unpacked(column))
+        [ends] = np.flatnonzero(np.diff(is_lost.astype(int))).reshape(1, 2) + 1
+        assert ends * step_s == pytest.approx([3.2, 3.7], abs=step_s)
+    [table] = trace_tables(RunSeries(power=(power,)))
+    assert len(table.rows) == 20
+
+
+def test_peak_of_a_block_with_lost_samples_is_kept() -> None:
+    """The samples on both sides of a gap are one block: its peak goes with the gap."""
+    mean_w, high_w = np.array([1.0, 2.0, 1.0]), np.array([1.0, 9.0, 1.0])
+    begin_s = np.array([0.0, 1.0, 2.0])
+    gaps_s = np.array([[1.05, 1.95]])
+    power = PowerSeries("main", begin_s, begin_s + 1, mean_w, mean_w, high_w, gaps_s)
+    envelope = power.envelope(np.linspace(0.0, 3.0, 31))
+    assert np.isnan(envelope.mean[11:19]).all()
+    assert np.nanmax(envelope.high) == 9.0
+    assert not np.isnan(envelope.mean[[10, 19]]).any(), "there are samples in these"
+
+
+def test_far_percentile_leaves_room_for_the_latencies() -> None:
+    """The 99.9th percentile is five times the median: all bars are in the first tenth."""
+    latency_ns = np.random.default_rng(1).normal(8e3, 300, 10_000)
+    marks = [ChartMark("p50", 8e3, None, None), ChartMark("p99.9", 38e3, 33e3, 45e3)]
+    chart = distribution_chart([("run", latency_ns)], marks)
+    assert chart is not None
+    assert chart.edges[-1] < 10e3
+
+
 def test_histogram_counts_every_latency_once() -> None:
     """Bars that add up to less than all, and nobody says so."""
     latency_ns = np.random.default_rng(1).lognormal(11, 0.3, 10_000)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.reported import PLAIN, RUNS, stored_run
+from support.reported import store_of_days
 
 from edgebench.host.cli import history
 from edgebench.host.lab import Lab
 from edgebench.host.report.page import find_reported, run_report
-from edgebench.host.result.document import to_document
-from edgebench.host.store.layout import RUN_FILE, Store
+from edgebench.host.store.layout import Store
 from edgebench.protocol.exit_code import ExitCode
 
 COUNT, CHANGE = 12, 6
@@ -24,24 +22,7 @@ COUNT, CHANGE = 12, 6
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     """A store with a run each day, which take twice as long from one day on."""
-    base = stored_run(PLAIN)
-    latency = base.metrics.latency_ns
-    assert latency is not None
-    assert latency.p50 is not None
-    made = Store(tmp_path / "store")
-    for day in range(1, COUNT + 1):
-        run_id = f"202611{day:02}-031046-2633500{day % 10}"
-        p50 = latency.p50 * (1 if day <= CHANGE else 2) + day
-        bounds = (p50 - 5, p50 + 5)
-        run = replace(
-            base,
-            run_id=run_id,
-            created_utc=f"2026-11-{day:02}T03:10:46+00:00",
-            metrics=replace(base.metrics, latency_ns=replace(latency, p50=p50, p50_ci95=bounds)),
-        )
-        shutil.copytree(RUNS / PLAIN, made.runs / run_id)
-        (made.runs / run_id / RUN_FILE).write_text(json.dumps(to_document(run)))
-    return made
+    return store_of_days(tmp_path / "store", COUNT, CHANGE)
 
 
 def test_page_of_a_run_has_its_history(store: Store) -> None:

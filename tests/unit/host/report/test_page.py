@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,16 +29,22 @@ from support.reported import (
     with_energy,
 )
 
+from edgebench.host.analysis.run_set import alone, find_sets
 from edgebench.host.cli import report
 from edgebench.host.lab import Lab
+from edgebench.host.report.campaign import campaign_part
+from edgebench.host.report.conditions import command_of
 from edgebench.host.report.page import campaign_report, name_of, run_report, write_report
 from edgebench.host.report.subject import ReportedRun
 from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Failure
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import NoSuchRun, UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
 
 HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=alert(2)>"
 
@@ -153,6 +161,64 @@ def test_campaign_has_all_its_pictures() -> None:
     assert page.count("synthetic power") > 10, "beside every number"
 
 
+def test_campaign_begins_with_its_verdict() -> None:
+    """A page of numbers that may be wrong says so behind the last of them."""
+    sets = campaign_sets()
+    page = campaign_report(campaign_facts(sets))
+    assert "The numbers can be trusted: all 4 cells are valid." in page
+    suspect = replace(sets[0].verdict, state=State.SUSPECT)
+    page = campaign_report(campaign_facts([replace(sets[0], verdict=suspect), *sets[1:]]))
+    said = "Of 4 cells, 1 have numbers that may be wrong, 3 can be trusted."
+    assert 0 < page.index(said) < page.index("<h2>Progress")
+
+
+def test_front_joins_only_what_its_axes_show() -> None:
+    """A cell that is slower and needs more energy, and more accurate, is joined to a faster one."""
+    sets = campaign_sets()
+    runs = [
+        replace(run, metrics=replace(run.metrics, accuracy=Accuracy("top1", value, None, 100)))
+        for one, value in zip(sets, (0.91, 0.99, 0.90, 0.90), strict=True)
+        for run in one.runs
+    ]
+    front = campaign_part(campaign_facts(find_sets(runs))).front
+    assert front is not None
+    assert front.accuracy_title == "top1"
+    assert [(dot.is_best, dot.is_joined, dot.accuracy) for dot in front.dots] == [
+        (True, False, "0.91"),
+        (True, False, "0.99"),
+        (False, False, "0.9"),
+        (True, True, "0.9"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "emulator", "expected"),
+    [
+        ("pi5-simulated", None, "--on pi5-simulated"),
+        ("rack/pi5", None, "--on rack/pi5"),
+        ("mps2-an386-emulated", EmulatorFacts("QEMU", "7.2", "mps2-an386"), "--on qemu:mps2-an386"),
+        (
+            "nrf52840-emulated",
+            EmulatorFacts("Renode", "1.15", "nrf52840"),
+            "--on nrf52840-emulated",
+        ),
+        (socket.gethostname(), None, None),
+    ],
+)
+def test_command_that_repeats_a_run_names_its_device(
+    device: str, emulator: EmulatorFacts | None, expected: str | None
+) -> None:
+    """The numbers of a board are compared with those of the laptop that the command ran on."""
+    run = stored_run(PLAIN)
+    run = replace(run, device=replace(run.device, name=device))
+    if emulator is not None:
+        firmware = FirmwareFacts("edgebench", "1", "b" * 64, 25e6, emulator)
+        run = replace(run, conditions=replace(run.conditions, firmware=firmware))
+    command = command_of(alone(run))
+    assert (expected is None) == ("--on" not in command)
+    assert expected is None or f" {expected} " in command
+
+
 def test_best_cells_are_those_that_nothing_beats() -> None:
     """A cell that is slower and needs more energy is recommended."""
     sets: list[RunSet] = campaign_sets()
@@ -187,6 +253,10 @@ def test_command_writes_a_report_and_replaces_nothing_else(
         write_report(other, "page")
     with pytest.raises(UsageError, match="report not written"):
         write_report(tmp_path, "page")
+    os.mkfifo(pipe := tmp_path / "pipe.html")
+    with pytest.raises(UsageError, match="no report of edgebench"):
+        write_report(pipe, "page")  # and not wait for whoever writes to it
+    pipe.unlink()
     assert other.read_text() == "<html>years of work</html>"
     with pytest.raises(NoSuchRun):
         lab.report("nothing")
@@ -201,6 +271,17 @@ def test_command_says_where_the_file_is(tmp_path: Path, capsys: pytest.CaptureFi
     assert report.run(options) is ExitCode.DONE, "written, whatever the verdict"
     said = json.loads(capsys.readouterr().out)
     assert said == {"file": str(output), "size_bytes": output.stat().st_size}
+
+
+def test_a_browser_that_is_not_there_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing opens, and nothing says why."""
+    monkeypatch.setattr("webbrowser._tryorder", [])
+    output, stored = tmp_path / "one.html", str(reported(INVALID)[0].directory)
+    options = report.parser().parse_args([stored, "-o", str(output), "--open"])
+    assert report.run(options) is ExitCode.DONE
+    assert capsys.readouterr().err == f"warning: no browser found to open it: {output}\n"
 
 
 def test_file_is_named_after_its_runs() -> None:

@@ -101,6 +101,12 @@ def test_energy_is_shown_with_all_that_it_depends_on(
     assert shown(made, width) == expected
 
 
+def test_a_meter_that_reads_zero_is_shown(made: Document) -> None:
+    """`edgebench show` ends in a division by zero."""
+    zero = changed(made, gross_j_per_inference=0.0, inferences_per_j=0.0)
+    assert shown(zero, 160).startswith("energy         0 ±63 nJ per inference, gross, over")
+
+
 @pytest.mark.parametrize(("width", "expected"), [(80, REFUSED_NARROW), (160, REFUSED_WIDE)])
 def test_refused_energy_is_its_reason(refused: Document, width: int, expected: str) -> None:
     """A zero, or a None, is printed in the place of a refused number."""

@@ -169,7 +169,48 @@ def test_devices_and_files_are_bounded(
     for number in range(4):
         write(store, json.dumps(COMMAND).encode(), *names, name=NAME.replace("1-", f"{number}-"))
     reader.poll()
-    assert [len(one.devices) for one in reader.sources.values()] == [3, 3]
+    assert sorted(len(one.devices) for one in reader.sources.values()) == [0, 3]
+
+
+def test_devices_of_commands_that_have_ended_take_no_place_of_others(
+    store: Store, reader: LiveReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands of a day fill the page, and whoever measures now is not on it."""
+    monkeypatch.setattr(live, "MAX_DEVICES", 3)
+    for number in range(2):
+        ended = LiveFile(store, "bench")
+        ended.put(state(f"first-{number}"))
+        ended.put(state(f"second-{number}"))
+        reader.poll()
+        ended.close()
+        reader.poll()
+    running = LiveFile(store, "bench")
+    for number in range(3):
+        running.put(state(f"now-{number}"))
+    reader.poll()
+    kept = [len(one.devices) for one in reader.sources.values() if not one.is_over]
+    assert kept == [3]
+    reader.poll()
+    assert sum(len(one.devices) for one in reader.sources.values()) == 3
+    running.close()
+
+
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400], ids=lambda text: text[:9]
+)
+def test_a_number_that_no_browser_reads_is_left_out(
+    number: str, store: Store, reader: LiveReader
+) -> None:
+    """One line stops every page, whose messages are no JSON; or ends the server."""
+    line = '{"device": "pi5", "at_utc": "", "state": "waiting", %s}'
+    write(
+        store,
+        json.dumps(COMMAND).encode(),
+        (line % f'"expected_s": {number}').encode(),
+        (line % f'"reached": {{"done": {number}, "total": 1, "unit": "bytes"}}').encode(),
+    )
+    reader.poll()
+    assert only(reader).devices == {}
 
 
 def test_old_files_are_removed_and_those_of_running_commands_kept(

@@ -39,13 +39,14 @@
     j: [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]],
   };
 
-  /* A value with its unit; `step` is the distance of ticks, which decides on the digits. */
-  function show(value, unit, step = 0) {
+  /* A value with its unit; `step` is the distance of ticks, which decides on the digits, and `most`
+     the largest of them, which decides on the unit of all. */
+  function show(value, unit, step = 0, most = Math.max(Math.abs(value), step)) {
     if (!Number.isFinite(value)) return "—";
     let scale = 1, name = { c: "°C", ratio: "%" }[unit] ?? "";
     if (unit === "ratio") scale = 0.01;
     if (SCALED[unit]) {
-      const size = Math.max(Math.abs(value), step) * (1 + 1e-9);
+      const size = most * (1 + 1e-9);
       const all = SCALED[unit];
       [scale, name] = all.find((one) => size >= one[0]) ?? all[all.length - 1];
     }
@@ -103,7 +104,7 @@
     for (const value of found) {
       const y = scale(value);
       add(svg, "path", { class: "grid", d: `M${LEFT} ${y}H${width - RIGHT}` });
-      add(svg, "text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(value, unit, step));
+      add(svg, "text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(value, unit, step, largest(found, step)));
     }
   }
 
@@ -114,8 +115,13 @@
     for (const value of found) {
       const x = scale(value);
       add(svg, "path", { class: "grid", d: `M${x} ${top}V${bottom}` });
-      add(svg, "text", { class: "axis", x, y: bottom + 15, "text-anchor": "middle" }, show(value, unit, step));
+      add(svg, "text", { class: "axis", x, y: bottom + 15, "text-anchor": "middle" }, show(value, unit, step, largest(found, step)));
     }
+  }
+
+  /* Size by which all ticks of a linear axis get one unit; undefined on a logarithmic one. */
+  function largest(found, step) {
+    return step ? Math.max(...found.map(Math.abs), step) : undefined;
   }
 
   function newSvg(parent, width, height, title, description) {
@@ -372,7 +378,7 @@
       this.at = time;
       const isOn = time !== null && this.x !== undefined;
       const step = (this.view[1] - this.view[0]) / 1000;
-      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step)).join(" to ");
+      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step, largest(this.view, step))).join(" to ");
       for (const panel of this.panels) {
         if (!panel.cursor) continue;
         panel.cursor.setAttribute("d", isOn ? `M${this.x(time)} ${TOP}V${panel.bottom}` : "");
@@ -426,10 +432,12 @@
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
+      // A share of the whole is shown as one: 99.8 to 100 % is no finding.
+      if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
       // Windows that differ by less than 1 % look alike: a tick of the counter is no finding.
       const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
       if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
-      const y = scaleOf(...(hasValues ? padded(...bounds, isLog) : [0, 1]), bottom, TOP, isLog);
+      const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, isLog) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, isLog);
       axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
       if (!isLast) svg.querySelectorAll("text").forEach((one) => one.remove());
       if (hasValues) axisY(svg, y, panel.unit, width);
@@ -479,10 +487,10 @@
       }
       const free = [-99, -99, -99];  // right end of the last name in each row
       for (const mark of data.marks) {
-        const at = x(mark.value);
-        if (mark.low !== null) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
-        add(svg, "path", { class: "mark", d: `M${at} ${top - 4}V${bottom}` });
-        const text = `${mark.name} ${show(mark.value, data.unit)}`, half = 3.4 * text.length;
+        const isOutside = mark.value > x.high, at = isOutside ? width : x(mark.value);
+        if (mark.low !== null && mark.low < x.high) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
+        if (!isOutside) add(svg, "path", { class: "mark", d: `M${at} ${top - 4}V${bottom}` });
+        const text = `${mark.name} ${show(mark.value, data.unit)}${isOutside ? " →" : ""}`, half = 3.4 * text.length;
         const place = Math.min(width - RIGHT - half, Math.max(LEFT + half, at));
         const row = Math.max(0, free.findIndex((end) => end < place - half));
         free[row] = place + half;
@@ -512,26 +520,36 @@
       const [low, high, isLogY] = span(data.dots.map((one) => one.y));
       const x = scaleOf(left, right, LEFT, width - RIGHT, isLogX), y = scaleOf(low, high, bottom, top, isLogY);
       const best = data.dots.filter((one) => one.is_best).sort((a, b) => a.x - b.x);
+      const joined = best.filter((one) => one.is_joined);
       const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, of which nothing beats ${best.map((one) => one.name).join("; ")}`);
       axisX(svg, x, data.x_unit, top, bottom);
       axisY(svg, y, data.y_unit, width);
       add(svg, "text", { class: "title", x: LEFT, y: 14 }, data.y_title);
       add(svg, "text", { class: "title", x: width - RIGHT, y: height - 4, "text-anchor": "end" }, data.x_title);
-      add(svg, "path", { class: "front", d: best.length ? `M${best.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
+      add(svg, "path", { class: "front", d: joined.length ? `M${joined.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
       const shapes = ["M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "M-5 -5H5V5H-5Z", "M0 -6L6 5H-6Z", "M0 -7L6 0L0 7L-6 0Z"];
-      for (const one of data.dots) {
+      const names = [];  // places of the names of dots
+      for (const one of [...data.dots].sort((a, b) => y(a.y) - y(b.y))) {
         const at = [x(one.x), y(one.y)];
         const dot = add(svg, "path", { class: `dot c${one.group % 6}${one.is_best ? " best" : ""}`, d: shapes[one.group % 4], transform: `translate(${at})` });
-        add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}`);
+        const accuracy = one.accuracy && `, ${data.accuracy_title} ${one.accuracy}`;
+        add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}${accuracy}`);
         if (one.is_best && best.length <= 8) {
           const isRight = at[0] > width * 0.6;
+          // A name goes above its dot, or below where another dot's name is.
+          const isTaken = (y) => names.some((other) => Math.abs(other[0] - at[0]) < 220 && Math.abs(other[1] - y) < 13);
+          const place = [at[1] - 7, at[1] + 15, at[1] + 28].find((y) => !isTaken(y));
+          if (place === undefined) continue;
+          names.push([at[0], place]);
           const device = `${data.groups[one.group]}: `, isOnly = data.groups.length === 1;
-          const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ");
-          add(svg, "text", { class: "axis halo", x: at[0] + (isRight ? -9 : 9), y: at[1] - 7, "text-anchor": isRight ? "end" : "start" }, text);
+          const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ") + accuracy;
+          add(svg, "text", { class: `key halo c${one.group % 6}`, x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
         }
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";
-      const keys = addHtml(figure, "p", "note", `Better is ${better}; the line joins cells that no other one beats. `);
+      const third = data.accuracy_title ? ` and accuracy (${data.accuracy_title})` : "";
+      const apart = best.length > joined.length ? " Filled and off the line: only for its accuracy." : "";
+      const keys = addHtml(figure, "p", "note", `Better is ${better}. Filled: no other cell beats it in these two${third}. Line: no other cell beats it in these two alone.${apart} `);
       data.groups.forEach((name, group) => addHtml(keys, "span", `key c${group % 6}`, `${"●■▲◆"[group % 4]} ${name} `));
     }
   }
@@ -560,7 +578,7 @@
         if (!number) continue;
         add(svg, "path", { class: "mark", d: `M${from} ${top - 8}V${bottom}` });
         const isRight = from > width * 0.7;
-        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 10 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
+        add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 14 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
       }
       points.forEach((one, index) => {
         const [at, middle] = [x(index), y(one.value)];

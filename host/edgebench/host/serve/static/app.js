@@ -2,7 +2,9 @@
 "use strict";
 
 /** Rows of each section, by key. */
-const rows = { notes: {}, lanes: {}, campaigns: {}, devices: {}, runs: {} };
+const rows = Object.fromEntries(
+  ["notes", "lanes", "campaigns", "devices", "runs"].map((section) => [section, Object.create(null)]),
+);
 /** Clock of the server minus that of this browser, in milliseconds. */
 let clockOffset = 0;
 
@@ -22,6 +24,7 @@ function cell(label, ...children) {
 
 /** A duration in its two largest units, as "1 h 05 min". */
 function duration(seconds) {
+  if (!Number.isFinite(seconds)) return "—"; // of a date that is none
   const whole = Math.max(0, Math.round(seconds));
   const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
   const two = (number) => String(number).padStart(2, "0");
@@ -69,7 +72,7 @@ function phase(row) {
     const passed = row.phase_begun_utc ? elapsed(row.phase_begun_utc) : 0;
     const of = row.expected_s ? ` of ${duration(row.expected_s)}` : "";
     own.textContent = `${row.phase}, ${row.reached || duration(passed) + of}`;
-    if (row.expected_s) bar.value = Math.min(passed, row.expected_s);
+    if (row.expected_s > 0 && passed >= 0) bar.value = Math.min(passed, row.expected_s);
   });
   return [words, bar];
 }
