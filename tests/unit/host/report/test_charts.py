@@ -107,7 +107,7 @@ def test_peak_of_a_block_with_lost_samples_is_kept() -> None:
     mean_w, high_w = np.array([1.0, 2.0, 1.0]), np.array([1.0, 9.0, 1.0])
     begin_s = np.array([0.0, 1.0, 2.0])
     gaps_s = np.array([[1.05, 1.95]])
-    power = PowerSeries("main", begin_s, begin_s + 1, mean_w, mean_w, high_w, gaps_s)
+    power = PowerSeries("main", begin_s, begin_s + 1.0, mean_w, mean_w, high_w, gaps_s)
     envelope = power.envelope(np.linspace(0.0, 3.0, 31))
     assert np.isnan(envelope.mean[11:19]).all()
     assert np.nanmax(envelope.high) == 9.0
