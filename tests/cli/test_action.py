@@ -144,7 +144,7 @@ def test_examples_give_inputs_that_the_action_has() -> None:
     assert all({"on" if key is True else key for key in one} <= inputs for one in given)
 
 
-def test_measurement_that_is_killed_is_told(measured: Measured, folder: Path) -> None:
+def test_killed_measurement_is_reported(measured: Measured, folder: Path) -> None:
     """The job ends in a traceback, and the summary does not say that nothing was measured."""
     folder.joinpath("bin").mkdir()
     killed = folder / "bin" / "edgebench"

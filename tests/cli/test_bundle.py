@@ -86,11 +86,11 @@ def test_damaged_run_of_a_bundle_is_named_and_the_others_are_verified(
     place = data.index(b"meter.spool") + 2000
     changed = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
     (tmp_path / "two.zip").write_bytes(changed)
-    said = edgebench("verify", "two.zip")
-    assert said.code == 1
-    assert f"run {METERED} does not verify: 1 difference" in said.err
-    assert "bundle is damaged: runs/" in said.out
-    assert "hint: see what is stored: edgebench show" in said.err
+    completed = edgebench("verify", "two.zip")
+    assert completed.code == 1
+    assert f"run {METERED} does not verify: 1 difference" in completed.err
+    assert "bundle is damaged: runs/" in completed.out
+    assert "hint: see what is stored: edgebench show" in completed.err
     assert edgebench("verify", "two.zip#20261123-031046").code == 0
 
 
@@ -101,21 +101,21 @@ def test_file_that_is_no_bundle_is_one_line(
     """A truncated download ends in a traceback."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.zip").write_bytes(b"PK\x03\x04 and then the line was cut")
-    said = edgebench(*command, "a.zip")
-    assert said.code == 2
-    assert said.err.startswith("error: not a bundle of edgebench, or cut off: ")
-    assert "hint: ask for the file again" in said.err
+    completed = edgebench(*command, "a.zip")
+    assert completed.code == 2
+    assert completed.err.startswith("error: not a bundle of edgebench, or cut off: ")
+    assert "hint: ask for the file again" in completed.err
 
 
 def test_file_that_is_there_is_not_overwritten(edgebench: Run, stored: Store) -> None:
     """A second bundle of other runs replaces the first without a word."""
     del stored
     Path("a.zip").write_text("mine")
-    said = edgebench("bundle", METERED, "-o", "a.zip")
-    assert (said.code, Path("a.zip").read_text()) == (2, "mine")
-    said = edgebench("bundle", METERED, "-o", "no/such/a.zip")
-    assert said.code == 1
-    assert "bundle not written: No such file or directory: no/such/" in said.err
+    completed = edgebench("bundle", METERED, "-o", "a.zip")
+    assert (completed.code, Path("a.zip").read_text()) == (2, "mine")
+    completed = edgebench("bundle", METERED, "-o", "no/such/a.zip")
+    assert completed.code == 1
+    assert "bundle not written: No such file or directory: no/such/" in completed.err
 
 
 def test_nothing_stays_behind_in_the_directory_of_temporary_files(
@@ -157,12 +157,12 @@ def test_runs_of_others_open_where_nothing_can_be_written(
             ("export", name, "-o", str(mine / "run.pftrace")),
             ("bundle", name, "-o", str(mine / "again.zip")),
         ):
-            said = edgebench(*words, *where)
-            assert said.code == 0, (words, said.err)
+            completed = edgebench(*words, *where)
+            assert completed.code == 0, (words, completed.err)
         assert METERED in (mine / "run.html").read_text()
-        said = edgebench("bundle", name, "-o", str(share / "again.zip"), *where)
-        assert (said.code, said.out) == (1, "")
-        assert "bundle not written: Read-only file system" in said.err
+        completed = edgebench("bundle", name, "-o", str(share / "again.zip"), *where)
+        assert (completed.code, completed.out) == (1, "")
+        assert "bundle not written: Read-only file system" in completed.err
 
 
 def test_lab_and_compare_read_a_bundle_where_nothing_can_be_written(

@@ -71,9 +71,9 @@ def test_words_that_fit_are_offered(
 ) -> None:
     """Tab offers nothing, or what the command refuses."""
     del known
-    said = edgebench("completion", "--complete", *words)
-    assert (said.code, said.err) == (0, "")
-    first, *offered = said.out.splitlines()
+    completed = edgebench("completion", "--complete", *words)
+    assert (completed.code, completed.err) == (0, "")
+    first, *offered = completed.out.splitlines()
     assert first == kind
     assert some <= set(offered)
     assert len(offered) == len(set(offered))
@@ -191,14 +191,14 @@ def typed(terminal: int, text: str, awaited: str) -> None:
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_script_is_printed(edgebench: Run, shell: str) -> None:
     """A script of another shell is printed, or an error."""
-    said = edgebench("completion", shell)
-    assert (said.code, said.err) == (0, "")
-    assert f"for {shell}: " in said.out.replace("\n#", " ")
+    completed = edgebench("completion", shell)
+    assert (completed.code, completed.err) == (0, "")
+    assert f"for {shell}: " in completed.out.replace("\n#", " ")
 
 
 def test_shell_without_a_script_is_refused(edgebench: Run) -> None:
     """`completion tcsh` prints nothing."""
-    for words, said in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
+    for words, message in ((("tcsh",), "invalid choice"), ((), "no shell was named")):
         result = edgebench("completion", *words)
         assert result.code == 2
-        assert said in result.err
+        assert message in result.err

@@ -53,21 +53,21 @@ def test_exit_code_is_the_answer(edgebench: Run, host: Host, medians: list[int],
 def test_page_shows_points_levels_and_the_change(edgebench: Run, host: Host) -> None:
     """Somebody cannot see when it became slower, and by how much."""
     fill(host, [*level(1000), *level(1100)])
-    said = edgebench("history", "--model", "digits*")
-    assert "digits.tflite on board, tflite, single_stream: latency_ns.p50" in said.out
-    assert "20 points, 2026-03-01 to 2026-03-20" in said.out
-    assert said.out.count("▲") == 2, "one in the picture, one in the legend"
-    assert "2026-03-11" in said.out
-    assert "+10.00 %" in said.out or "+9.9" in said.out
-    assert "worse: worse by" in said.out
+    result = edgebench("history", "--model", "digits*")
+    assert "digits.tflite on board, tflite, single_stream: latency_ns.p50" in result.out
+    assert "20 points, 2026-03-01 to 2026-03-20" in result.out
+    assert result.out.count("▲") == 2, "one in the picture, one in the legend"
+    assert "2026-03-11" in result.out
+    assert "+10.00 %" in result.out or "+9.9" in result.out
+    assert "worse: worse by" in result.out
 
 
 def test_document_has_the_numbers_of_the_page(edgebench: Run, host: Host) -> None:
     """A script reads other numbers than a person."""
     fill(host, [*level(1000), *level(1100)])
-    said = edgebench("history", "--json", "--fail-on", "3%")
-    assert said.code == 4
-    [found] = json.loads(said.out)["histories"]
+    result = edgebench("history", "--json", "--fail-on", "3%")
+    assert result.code == 4
+    [found] = json.loads(result.out)["histories"]
     assert found["outcome"] == "worse"
     assert len(found["points"]) == 20
     first, newest = found["levels"]
@@ -84,10 +84,10 @@ def test_many_histories_are_a_table(edgebench: Run, host: Host, tmp_path: Path) 
         document = json.loads((folder / RUN_FILE).read_text())
         document["model"]["name"] = f"model-{number}.tflite"
         (folder / RUN_FILE).write_text(json.dumps(document))
-    said = edgebench("history")
-    assert "model-9.tflite" in said.out
-    assert "┤" not in said.out
-    assert "choose at most four" in said.out
+    result = edgebench("history")
+    assert "model-9.tflite" in result.out
+    assert "┤" not in result.out
+    assert "choose at most four" in result.out
 
 
 def test_mistakes_are_one_line(edgebench: Run, host: Host) -> None:

@@ -61,8 +61,8 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
         NoSuchRun: a name is unknown, or a part of several ids.
         StoreError: a run cannot be read.
     """
-    found = {one.directory: one for name in names for one in find_runs(store, name)}
-    return [ExportedRun(one.run(), directory) for directory, one in found.items()]
+    addresses = {one.directory: one for name in names for one in find_runs(store, name)}
+    return [ExportedRun(one.run(), directory) for directory, one in addresses.items()]
 
 
 def run_numbers(run: Run) -> list[ExportedNumber]:

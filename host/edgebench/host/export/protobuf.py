@@ -27,12 +27,12 @@ def varint(value: int) -> bytes:
     >>> varint(1), varint(300)
     (b'\x01', b'\xac\x02')
     """
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def uint_field(number: int, value: int) -> bytes:

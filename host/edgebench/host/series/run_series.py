@@ -163,8 +163,8 @@ class PowerSeries:
         if not len(self.gaps_s):
             return np.zeros(len(edges_s) - 1, np.bool_)
         gap = np.searchsorted(self.gaps_s[:, 0], edges_s[:-1], side="right") - 1
-        is_within: NDArray[np.bool_] = (gap >= 0) & (edges_s[1:] <= self.gaps_s[gap, 1])
-        return is_within
+        is_gap: NDArray[np.bool_] = (gap >= 0) & (edges_s[1:] <= self.gaps_s[gap, 1])
+        return is_gap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

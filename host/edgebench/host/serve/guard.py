@@ -116,10 +116,10 @@ class PageGuard:
 
     def _cookie_of(self, headers: Headers) -> str:
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
         except CookieError:
             return ""
-        return found.value if found else ""
+        return cookie.value if cookie else ""
 
     def _is_own_name(self, host_headers: list[str]) -> bool:
         """Whether the Host header names this machine.

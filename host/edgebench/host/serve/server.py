@@ -102,20 +102,20 @@ def _listen(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
         try:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             # Accepted connections inherit the option.
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
-            made.bind(place)
-            made.listen(MAX_CONNECTIONS)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
+            listener.bind(place)
+            listener.listen(MAX_CONNECTIONS)
         except BaseException:
-            made.close()
+            listener.close()
             raise
     except OSError as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise UsageError(f"cannot listen at {host}, port {port}: {reason}") from exc
-    return made
+    return listener
 
 
 async def _serve(

@@ -42,9 +42,9 @@ def test_logs_are_copied_byte_by_byte_with_the_verdict_beside_them(
     folder = tmp_path / "logs" / of_loadgen.run.run_id
     for name in LOADGEN_FILES:
         assert (folder / name).read_bytes() == LOG + name.encode()
-    said = json.loads((folder / VERDICT_FILE).read_text())
-    assert said["label"].startswith("suspect")
-    assert said["reasons"]
+    verdict = json.loads((folder / VERDICT_FILE).read_text())
+    assert verdict["label"].startswith("suspect")
+    assert verdict["reasons"]
 
 
 def without_loadgen(one: ExportedRun) -> ExportedRun:
@@ -73,7 +73,7 @@ def test_run_without_a_log_that_counts_is_refused_before_anything_is_copied(
     assert not (tmp_path / "logs").exists()
 
 
-def test_missing_log_is_told(of_loadgen: ExportedRun, tmp_path: Path) -> None:
+def test_missing_log_is_reported(of_loadgen: ExportedRun, tmp_path: Path) -> None:
     """Half of the logs are handed on."""
     (of_loadgen.directory / "raw" / LOADGEN_FILES[1]).unlink()
     with pytest.raises(RunDamaged, match="log of LoadGen is missing"):

@@ -157,7 +157,7 @@ UNPRINTABLE = "a\x00\x1b[2J\u202eb\udcff\r\t\ufffe\x85\u2028c" + "x" * 5000
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_unprintable_name_harms_nobody(name: str, stored: Stored) -> None:
+def test_unprintable_name_is_escaped(name: str, stored: Stored) -> None:
     """A file name that is not UTF-8 ends the export; or a name rewrites a terminal's lines."""
     [one] = [renamed(one, UNPRINTABLE) for one in stored(PLAIN)]
     runtime = replace(one.run.runtime, name=UNPRINTABLE, delegates_used=(UNPRINTABLE,))

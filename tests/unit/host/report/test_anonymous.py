@@ -60,7 +60,7 @@ def telling_run() -> Run:
     )
 
 
-def test_page_names_nobody() -> None:
+def test_page_has_no_identifying_names() -> None:
     """A page on a public bug tracker that has the serial number of a meter."""
     run = telling_run()
     added = Annotations(tags=("quarterly",), note="lovelace's kitchen-pi")
@@ -73,7 +73,7 @@ def test_page_names_nobody() -> None:
     assert "Nordic PPK2" in page
 
 
-def test_failed_run_names_nobody() -> None:
+def test_failed_run_has_no_identifying_names() -> None:
     """Errors name paths and hosts."""
     run = replace(
         telling_run(),
@@ -113,7 +113,7 @@ def test_one_device_has_one_name() -> None:
     assert anonymizer.text("jetsonjetson, not pix") == "device 2, not pix"
 
 
-def test_campaign_names_nobody() -> None:
+def test_campaign_has_no_identifying_names() -> None:
     """The plan has paths of models, and the farm's names of devices."""
     page = campaign_report(campaign_facts(campaign_sets()), is_anonymous=True)
     for secret in ("pi5", "jetson", "/home", "lovelace/"):

@@ -118,7 +118,7 @@ def test_run_without_its_queries_still_has_the_other_traces(tmp_path: Path) -> N
     assert series.spans
 
 
-def test_damaged_trace_is_told(tmp_path: Path) -> None:
+def test_damaged_trace_is_reported(tmp_path: Path) -> None:
     """Half a picture would be taken for the whole one."""
     copy = tmp_path / PLAIN
     shutil.copytree(RUNS / PLAIN, copy)

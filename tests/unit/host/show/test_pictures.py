@@ -139,7 +139,7 @@ def test_narrow_terminal_has_a_picture_of_the_least_width() -> None:
     assert printed([*found], 40)
 
 
-def test_missing_trace_is_told_as_one_line(tmp_path: Path) -> None:
+def test_missing_trace_is_reported_in_one_line(tmp_path: Path) -> None:
     """A run whose traces are gone cannot be shown any more."""
     copied = tmp_path / PLAIN_RUN
     shutil.copytree(STORED / PLAIN_RUN, copied)

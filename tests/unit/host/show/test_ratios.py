@@ -108,7 +108,7 @@ def test_first_set_has_no_ratio_to_itself() -> None:
     assert ratio_to_first([one, made(SLOW)], one) == ABSENT
 
 
-def test_int8_model_that_is_slower_than_its_sibling_is_told() -> None:
+def test_int8_model_slower_than_its_sibling_gives_a_warning() -> None:
     """Somebody ships a quantised model that is slower, and no line says so."""
     sibling, quantized = made(FAST), made(SLOW, "m_int8.tflite", "int8")
     [line] = slower_int8_lines([quantized, sibling])

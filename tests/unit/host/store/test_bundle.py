@@ -112,7 +112,7 @@ def test_same_runs_make_the_same_bytes(store: Store, tmp_path: Path) -> None:
     assert again.read_bytes() == first.read_bytes()
 
 
-def test_annotations_come_along_unless_told_otherwise(store: Store, tmp_path: Path) -> None:
+def test_annotations_are_included_by_default(store: Store, tmp_path: Path) -> None:
     """A private remark is handed on, or a tag is lost."""
     here = Store(tmp_path / "none")
     path = bundled(store, tmp_path / "a.zip")
@@ -210,7 +210,7 @@ def test_links_do_not_bring_files_of_others_along(store: Store, tmp_path: Path) 
     assert "raw/key" not in opened.bundle.files[RUN_ID]
 
 
-def test_full_disk_is_told_before_anything_is_unpacked(
+def test_full_disk_is_reported_before_anything_is_unpacked(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole machine runs out of space because somebody looked at a file."""

@@ -1,4 +1,4 @@
-"""Histories of a store: which runs are together, and what is read for them."""
+"""Histories of a store: grouping of runs, and the documents that are read."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_simulated_device_is_labelled(store: Store) -> None:
     assert found.subject.kind == "simulated"
 
 
-def test_invalid_and_failed_runs_are_no_points(store: Store) -> None:
+def test_invalid_and_failed_runs_are_left_out(store: Store) -> None:
     """A refused number is drawn."""
     add(store, 1, 1000)
     document = add(store, 2, 5000)
@@ -119,7 +119,7 @@ def test_invalid_and_failed_runs_are_no_points(store: Store) -> None:
 
 
 def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store) -> None:
-    """Only what a table shows has a history."""
+    """Only metrics of the index have a history."""
     level(store, 1, 1000)
     [found] = read_histories(store, RunFilter(), metric="cold_start_ns.load")
     assert len(found.points) == 8
@@ -127,7 +127,7 @@ def test_metric_that_is_not_in_the_index_is_read_from_the_documents(store: Store
     assert found.outcome is HistoryOutcome.STEADY
 
 
-def test_nothing_to_tell_is_an_error(store: Store) -> None:
+def test_selection_without_runs_is_an_error(store: Store) -> None:
     """An empty page looks like a history without a change."""
     with pytest.raises(NoSuchRun, match="no such runs"):
         read_histories(store, RunFilter(model="other"))

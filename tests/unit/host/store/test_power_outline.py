@@ -82,7 +82,7 @@ def test_shorter_recording_in_its_place_takes_the_outline_away(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small")
-def test_damaged_outline_is_told(tmp_path: Path) -> None:
+def test_damaged_outline_is_reported(tmp_path: Path) -> None:
     """A picture of a damaged file is no picture."""
     file = recorded(tmp_path, np.arange(COUNT, dtype=np.int64) * 1000, np.ones(COUNT))
     (tmp_path / POWER_OUTLINE_FILE).write_bytes(b"PAR1")

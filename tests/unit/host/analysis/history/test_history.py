@@ -1,4 +1,4 @@
-"""What is said of the newest level, and what is marked in a history."""
+"""Outcome of the newest level, and marked changes of conditions."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def history(
         ([(3, 1000.0), (3, 1200.0)], HistoryOutcome.INCONCLUSIVE),
     ],
 )
-def test_outcome_is_about_the_newest_level(
+def test_outcome_judges_the_newest_level(
     levels: list[tuple[int, float]], outcome: HistoryOutcome
 ) -> None:
-    """A gate passes a regression, or fails for one that was mended."""
+    """A gate passes a regression, or fails for one that was fixed."""
     found = history(levels)
     assert found.outcome is outcome, found.reason
 
@@ -76,8 +76,8 @@ def test_direction_is_that_of_the_metric() -> None:
     assert history(levels).outcome is HistoryOutcome.WORSE
 
 
-def test_interval_of_the_change_holds_the_truth() -> None:
-    """The size of a regression is given with an interval that has nothing to do with it."""
+def test_interval_of_the_change_contains_the_true_ratio() -> None:
+    """The interval of a regression does not contain its size."""
     newest = history([(20, 1000.0), (20, 1060.0)]).levels[-1]
     assert newest.ratio is not None
     assert newest.ratio_interval is not None
@@ -111,7 +111,7 @@ def test_change_of_conditions_is_marked_with_both_values() -> None:
 
 
 def test_runs_without_a_ratio_are_counted_and_left_out() -> None:
-    """A run without the number, or with an error of zero, ends the command, or is a point."""
+    """A run without the metric, or with a value of zero, crashes the command or becomes a point."""
     commands = [command(number, [value]) for number, value in enumerate([1.0, None, 0.0, 1.1])]
     found = find_history(SUBJECT, commands, METRICS["latency_ns.p50"])
     assert (len(found.points), found.missing_count) == (2, 2)

@@ -1,4 +1,4 @@
-"""Levels of a history: found where they are, and nowhere else."""
+"""Changepoints of a history: false alarms, power and location."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def points(seed: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.float64]
 
 
 @pytest.mark.parametrize("count", [7, 8, 30])
-def test_false_alarms_are_as_rare_as_promised(count: int) -> None:
+def test_false_alarm_rate_is_at_most_alpha(count: int) -> None:
     """A nightly gate fails once a week while nothing changes."""
     alarms = sum(bool(find_level_starts(points(seed, count))) for seed in range(HISTORIES))
     assert alarms <= 16, "the upper binomial 97.5 % limit of 200 at 5 %"
 
 
 @pytest.mark.parametrize(("count", "step"), [(8, 4), (10, 5), (20, 17), (60, 30), (200, 198)])
-def test_step_is_found_where_it_is(count: int, step: int) -> None:
+def test_step_is_found_at_the_right_point(count: int, step: int) -> None:
     """A model that became slower by 5 % goes unnoticed, or another commit is blamed."""
     found = 0
     for seed in range(10):
@@ -39,15 +39,15 @@ def test_step_is_found_where_it_is(count: int, step: int) -> None:
     assert found >= 9
 
 
-def test_level_that_comes_and_goes_is_found() -> None:
-    """Two weeks of a slower kernel leave no trace in a year."""
+def test_temporary_level_is_found() -> None:
+    """A kernel that was slower for two weeks goes unnoticed in a year."""
     values = points(1, 200)
     values[90:100] += STEP
     assert find_level_starts(values) == [90, 100]
 
 
-def test_outliers_are_no_levels_and_hide_none() -> None:
-    """One run beside a neighbour is called a change, or covers a real one."""
+def test_outliers_are_neither_levels_nor_hide_one() -> None:
+    """A run disturbed by another program counts as a change, or masks a real one."""
     values = points(2, 60)
     values[[5, 21, 44]] += 0.5
     assert find_level_starts(values) == []
@@ -55,14 +55,14 @@ def test_outliers_are_no_levels_and_hide_none() -> None:
     assert find_level_starts(values) == [30]
 
 
-def test_change_within_the_intervals_of_the_points_is_none() -> None:
-    """Points that agree by luck make the noise of their runs a change."""
+def test_change_within_the_intervals_of_the_points_is_ignored() -> None:
+    """Points that agree by chance make the noise of their runs look like a change."""
     values = np.repeat([0.0, 0.001], 6)
     assert find_level_starts(values) == [6]
     assert find_level_starts(values, errors=np.full(12, 0.01)) == []
 
 
-def test_fewer_than_five_points_show_nothing() -> None:
+def test_fewer_than_five_points_have_no_levels() -> None:
     """Two points on each side of a step are called a trend."""
     assert find_level_starts(np.array([0.0, 0.0, 1.0, 1.0])) == []
 
