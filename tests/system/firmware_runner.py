@@ -109,8 +109,10 @@ def expected(model_id: str, reference: Reference, sent: bytes) -> np.ndarray[Any
         reference.outputs(values.reshape(reference.input["shape"])), np.int8
     ).astype(np.float64)
     scale, zero = reference.output["quantization"]
-    results = (outputs - zero) * scale
-    return results if floats is None else np.mean((results - floats) ** 2, keepdims=True)
+    results: np.ndarray[Any, Any] = (outputs - zero) * scale
+    if floats is None:
+        return results
+    return np.array([np.mean((results - floats) ** 2)])
 
 
 def run(model_id: str, posix: Path, folder: Path, *, is_energy: bool) -> str:
