@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, model_id_of
+from edgebench.firmware_bridge.generate import LINKED_MEMORY, ModelBlob, generate, id_of_file
 from edgebench.firmware_bridge.uf2 import uf2
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
@@ -131,7 +131,7 @@ def linked(options: argparse.Namespace, names: list[str]) -> ModelBlob | None:
     """
     if options.model is None:
         return None
-    name = options.id or model_id_of(options.model.stem)
+    name = options.id or id_of_file(options.model.name)
     model = generate(options.model.read_bytes(), model_id=name, input_encoding=options.encoding)
     print(f"{name}: flash {model.flash_bytes} bytes, RAM {model.ram_bytes} bytes", flush=True)
     for board in names:
@@ -155,7 +155,7 @@ def main() -> int:
     parser.add_argument("--energy", action="store_true", help="in energy mode after a reset")
     parser.add_argument("--check", action="store_true", help="compare with the package")
     parser.add_argument("--model", type=Path, help=".tflite file to link into the firmware")
-    parser.add_argument("--id", help="name of the model; default: that of the file")
+    parser.add_argument("--id", help="name of the model; default: MLPerf Tiny's, or the file's")
     parser.add_argument("--encoding", choices=["int8", "uint8", "float32"], help="of its input")
     options = parser.parse_args()
     names = options.boards or list(IN_PACKAGE)

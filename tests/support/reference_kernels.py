@@ -47,6 +47,7 @@ class Reference:
         )
         self._interpreter.allocate_tensors()
         self.input: dict[str, Any] = self._interpreter.get_input_details()[0]
+        self.output: dict[str, Any] = self._interpreter.get_output_details()[0]
 
     def outputs(self, values: NDArray[Any]) -> bytes:
         """Bytes of all outputs for one input."""

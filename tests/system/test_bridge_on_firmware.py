@@ -10,7 +10,7 @@ import sys
 import time
 import tty
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -272,7 +272,9 @@ def test_model_that_takes_other_inputs_is_recognised_and_runs_alike(
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             port = process.stdout.readline().strip()
-            target = BoardDriver().open(port, BUILT_IN, tmp_path, on_bytes=lambda _done, _all: None)
+            target = BoardDriver().open(
+                port, BUILT_IN, tmp_path, model_name=BUILT_IN.name, on_bytes=lambda *_: None
+            )
             target.set_input(INPUT)
             target.window(1, warmup_count=0)
             outputs.append(target.output_bytes())
@@ -280,6 +282,38 @@ def test_model_that_takes_other_inputs_is_recognised_and_runs_alike(
             assert target.inputs[0].dtype == "int8"
             target.close()
             process.kill()
+    assert outputs[0] == outputs[1]
+
+
+def test_board_says_the_name_of_the_file_and_not_that_of_its_copy(
+    binary: Path, tmp_path: Path
+) -> None:
+    """A runner that comes after us finds 31 digits of a hash, and has no test for them."""
+    copy = tmp_path / "0123abcd"
+    copy.write_bytes(BUILT_IN.read_bytes())
+    outputs: list[bytes] = []
+    for name, model_id, encoding in [
+        ("my digits.tflite", "my-digits", "int8"),
+        ("pretrainedResnet_quant.tflite", "ic01", "uint8"),
+    ]:
+        with (
+            subprocess.Popen([str(binary)], stdout=subprocess.PIPE, text=True) as process,
+            ExitStack() as stack,
+        ):
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            target = BoardDriver().open(
+                port, copy, tmp_path, model_name=name, on_bytes=lambda *_: None
+            )
+            target.set_input(INPUT)
+            target.window(1, warmup_count=0)
+            outputs.append(target.output_bytes())
+            target.close()
+            with closing(Board(open_line(port, 115_200), timing=PATIENT)) as board:
+                info = board.connect().firmware
+            assert info is not None
+            assert (info.model, info.input_encoding) == (model_id, encoding)
     assert outputs[0] == outputs[1]
 
 

@@ -35,6 +35,7 @@ from edgebench.firmware_bridge.generate import (
     InputEncoding,
     ModelBlob,
     generate,
+    id_of_file,
     model_id_of,
 )
 from edgebench.firmware_bridge.listening import ListeningBoard
@@ -91,7 +92,13 @@ class BoardDriver:
         return BoardPorts(named, memory, asks=asks)
 
     def open(
-        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
+        self,
+        address: str,
+        model: Path | None,
+        directory: Path,
+        *,
+        model_name: str,
+        on_bytes: OnBytes,
     ) -> BoardWithModel | ListeningBoard:
         """Open the board, and put the model onto it, unless it is to run its own.
 
@@ -109,7 +116,7 @@ class BoardDriver:
                 _refuse_sound(facts, sound)
                 return BoardWithModel(board, own_model(facts), directory)
         data = model.read_bytes()
-        blob = generate(data, model_id=model_id_of(model.stem), input_encoding="int8")
+        blob = generate(data, model_id=id_of_file(model_name))
         if address.startswith(SCHEME):
             about = sent_model(data, blob)
             made = self._emulate(address.removeprefix(SCHEME), about, blob, directory)

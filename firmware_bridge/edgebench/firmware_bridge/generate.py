@@ -26,7 +26,7 @@ from edgebench.firmware_bridge.blob import (
     pack,
 )
 from edgebench.firmware_bridge.operators import Lowering
-from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, read_model
+from edgebench.firmware_bridge.tflite import ELEMENT_BYTES, INT8, TfliteGraph, read_model
 from edgebench.protocol.errors import EdgebenchError, ModelRefused
 
 InputEncoding: TypeAlias = Literal["int8", "uint8", "float32"]
@@ -40,6 +40,19 @@ MLPERF_TINY_ENCODINGS: dict[str, InputEncoding] = {
     "ad01": "float32",
 }
 """How hosts send inputs of MLPerf Tiny's models, where not as int8."""
+_MLPERF_TINY_FILES = {
+    "kws_ref_model": "kws01",
+    "vww_96_int8": "vww01",
+    "pretrainedResnet_quant": "ic01",
+    "pretrainedResnet_large_int8": "ic02",
+    "ad01_int8": "ad01",
+    "str_ww_ref_model": "sww01",
+    "strm_ww_int8": "sww01",
+}
+"""IDs by which MLPerf Tiny's runners choose their tests, by the names of its model files.
+
+Source: mlcommons/tiny, `benchmark/training/*/trained_models` and `benchmark/runner/tests.yaml`.
+"""
 _SQUARED_ERROR = {"ad01"}
 """Models whose result is the mean squared error of the reconstruction, if the input is floats."""
 
@@ -136,6 +149,16 @@ def model_id_of(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z._-]", "-", name)[:MAX_ID] or "model"
 
 
+def id_of_file(name: str) -> str:
+    """The ID of a file that nobody has given one: the benchmark's, or the file's name.
+
+    >>> id_of_file("kws_ref_model.tflite"), id_of_file("my model.tflite")
+    ('kws01', 'my-model')
+    """
+    stem = Path(name).stem
+    return _MLPERF_TINY_FILES.get(stem) or model_id_of(stem)
+
+
 def generate(
     data: bytes,
     *,
@@ -149,7 +172,7 @@ def generate(
         data: Bytes of the file.
         model_id: Name that the firmware reports, at most 31 of `[0-9A-Za-z._-]`.
         input_encoding: How hosts send inputs; None for that of MLPerf Tiny's model of this
-            name, or int8.
+            name, if the model's input and output are such, or int8.
         rounding: Whose reference kernels the outputs are equal to, bit for bit.
 
     Raises:
@@ -157,13 +180,13 @@ def generate(
     """
     if model_id != model_id_of(model_id):
         raise ModelRefused(f"model ID {model_id!r} is not 1 to {MAX_ID} of [0-9A-Za-z._-]")
-    encoding = input_encoding or MLPERF_TINY_ENCODINGS.get(model_id, "int8")
     model = read_model(data)
     if len(model.inputs) != 1 or not 1 <= len(model.outputs) <= MAX_OUTPUTS:
         raise ModelRefused(f"the model has {len(model.inputs)} inputs, not 1")
     if not all(0 <= number < len(model.tensors) for number in (*model.inputs, *model.outputs)):
         raise ModelRefused("an input or output of the model does not exist")
     source = model.tensors[model.inputs[0]]
+    encoding = input_encoding or _encoding_of(model_id, model)
     if encoding != "int8" and source.type != INT8:
         raise ModelRefused(f"input {source.name!r} is of {source.type}, not int8")
     lowering = Lowering(model, rounding == "tflm")
@@ -198,6 +221,15 @@ def generate(
     output_bytes = sum(lowering.tensors[number].size_bytes for number in outputs)
     input_bytes = source.size * element_bytes
     return ModelBlob(model_id, blob, arena_bytes, input_bytes, output_bytes, encoding, rounding)
+
+
+def _encoding_of(model_id: str, model: TfliteGraph) -> InputEncoding:
+    """How hosts send inputs of a model of this name. A model of another kind may have it, too."""
+    source = model.tensors[model.inputs[0]]
+    sizes = [model.tensors[number].size for number in model.outputs]
+    if source.type != INT8 or (model_id in _SQUARED_ERROR and sizes != [source.size]):
+        return "int8"
+    return MLPERF_TINY_ENCODINGS.get(model_id, "int8")
 
 
 def _place(lowering: Lowering, first: int, outputs: tuple[int, ...]) -> int:
@@ -241,7 +273,9 @@ def main() -> int:
     parser.add_argument(
         "--output", type=Path, help="file of the blob, or with .c its source; else only the sizes"
     )
-    parser.add_argument("--id", help="name that the firmware reports; default: that of the file")
+    parser.add_argument(
+        "--id", help="name that the firmware reports; default: MLPerf Tiny's, or that of the file"
+    )
     parser.add_argument("--encoding", choices=_INPUT_ENCODINGS, help="how hosts send inputs")
     parser.add_argument("--rounding", choices=_ROUNDINGS, default="litert")
     parser.add_argument("--board", choices=BOARD_MEMORY, help="refuse what does not fit it")
@@ -249,7 +283,7 @@ def main() -> int:
     try:
         blob = generate(
             options.model.read_bytes(),
-            model_id=options.id or model_id_of(options.model.stem),
+            model_id=options.id or id_of_file(options.model.name),
             input_encoding=options.encoding,
             rounding=options.rounding,
         )

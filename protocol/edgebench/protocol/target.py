@@ -200,7 +200,13 @@ class TargetDriver(Protocol):
         ...
 
     def open(
-        self, address: str, model: Path | None, directory: Path, *, on_bytes: OnBytes
+        self,
+        address: str,
+        model: Path | None,
+        directory: Path,
+        *,
+        model_name: str,
+        on_bytes: OnBytes,
     ) -> OpenTarget:
         """Open the target and put the model onto it.
 
@@ -208,6 +214,7 @@ class TargetDriver(Protocol):
             address: Address of the target.
             model: File of the model; whoever wrote it may be hostile. None: the one on it.
             directory: Directory for what is kept with the run.
+            model_name: Name that the user's file has; that of `model` may be a hash.
             on_bytes: Is told while a model or an input is sent.
 
         Raises:

@@ -350,7 +350,9 @@ def test_board_that_hears_nothing_refuses_a_sound(
     """The file that somebody named is never played, and nobody says so."""
     monkeypatch.setattr("edgebench.firmware_bridge.driver.open_line", lambda *_: line_to())
     with pytest.raises(UsageError, match=r"hears no sound: ,play=a\.wav is for streaming"):
-        BoardDriver().open("/dev/x,play=a.wav", model, tmp_path, on_bytes=lambda *_: None)
+        BoardDriver().open(
+            "/dev/x,play=a.wav", model, tmp_path, model_name="a", on_bytes=lambda *_: None
+        )
 
 
 def test_input_that_is_too_large_is_refused_by_the_board() -> None:

@@ -18,7 +18,13 @@ from support.reference_kernels import BUILT_IN
 from support.tflite_bytes import Graph, Operator, Tensor, model
 
 from edgebench.firmware_bridge.arena import Lifetime, aligned, plan
-from edgebench.firmware_bridge.generate import BoardMemory, InputEncoding, generate, model_id_of
+from edgebench.firmware_bridge.generate import (
+    BoardMemory,
+    InputEncoding,
+    generate,
+    id_of_file,
+    model_id_of,
+)
 from edgebench.firmware_bridge.quantization import FixedPoint, fixed_point, rounded
 from edgebench.protocol.errors import ModelRefused
 
@@ -94,6 +100,21 @@ def test_input_of_a_known_model_is_encoded_as_its_hosts_send_it() -> None:
     assert generate(data, model_id="vww01").input_encoding == "uint8"
     encoded = generate(data, model_id="x", input_encoding="float32")
     assert encoded.input_bytes == 4 * generate(data, model_id="x").input_bytes
+
+
+def test_file_of_mlperf_tiny_has_the_id_of_its_benchmark() -> None:
+    """A runner finds no test for the model, and the model takes its images for int8."""
+    names = ["kws_ref_model", "vww_96_int8", "pretrainedResnet_quant", "ad01_int8", "strm_ww_int8"]
+    ids = [id_of_file(f"{name}.tflite") for name in names]
+    assert ids == ["kws01", "vww01", "ic01", "ad01", "sww01"]
+    assert id_of_file("vww_96_int8_mine.tflite") == "vww_96_int8_mine"
+
+
+def test_other_model_under_a_known_name_takes_int8() -> None:
+    """A user's own classifier, named as MLPerf Tiny's for anomalies, is refused by every board."""
+    blob = generate(BUILT_IN.read_bytes(), model_id="ad01")
+    assert blob.input_encoding == "int8"
+    assert struct.unpack_from("<2I", blob.data, 76) == (0, 0), "docs/model-blob.md"
 
 
 @pytest.mark.parametrize("data", [b"", b"TFL3" * 3, bytes(64), b"\xff" * 64, b"\x10\0\0\0TFL3"])
@@ -174,6 +195,13 @@ def test_command_prints_the_sizes_and_refuses_in_one_line(tmp_path: Path) -> Non
     )
     size = output.stat().st_size
     assert made.stdout.startswith(f"digits_int8: flash {size} bytes, RAM ")
+    named = tmp_path / "vww_96_int8.tflite"
+    named.write_bytes(BUILT_IN.read_bytes())
+    for options, model_id in ([], "vww01"), (["--id", "vww_96_int8"], "vww_96_int8"):
+        again = subprocess.run(
+            [*words, str(named), *options], capture_output=True, text=True, check=True
+        )
+        assert again.stdout.startswith(f"{model_id}: flash ")
     missing = subprocess.run(
         [*words, str(tmp_path / "no.tflite")], capture_output=True, text=True, check=False
     )

@@ -124,6 +124,7 @@ def measure_target(
             job.target,
             Path(job.model_path) if job.model_path else None,
             directory,
+            model_name=job.model.name,
             on_bytes=partial(pipe.reached, unit=ProgressUnit.BYTES),
         )
     try:
