@@ -43,6 +43,7 @@ _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", 
 """Fields that are kept: names inside a model, which may look like paths, and fixed words."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
 """Names that identify nobody."""
+_SHORTEST_SERIAL = 4
 _SHORTEST_NAME = 3
 """Shortest name of a host or user that is removed: shorter ones are also ordinary words."""
 
@@ -58,8 +59,10 @@ class Anonymizer:
             devices: Further names of devices, such as those of a campaign's plan.
         """
         self._names: dict[str, str] = {}
+        serials: dict[str, str] = {}
         for run in runs:
             self._learn(run.device.name, run.device.id)
+            serials |= dict.fromkeys(_serials(run), "[serial]")
         for name in devices:
             self._learn(name)
         others = [socket.gethostname(), _user(), Path.home().name]
@@ -68,7 +71,7 @@ class Anonymizer:
             for name in others
             if len(name) >= _SHORTEST_NAME and name not in _GENERIC
         }
-        self._secrets: Mapping[str, str] = secrets | self._names
+        self._secrets: Mapping[str, str] = serials | secrets | self._names
         longest_first = sorted(filter(None, self._secrets), key=len, reverse=True)
         words = "|".join(map(re.escape, longest_first))
         self._pattern = re.compile(rf"(?<!\w)(?:{words})(?!\w)") if words else None
@@ -121,6 +124,15 @@ class Anonymizer:
             parts = [one.name for one in fields(value) if one.init and one.name not in _KEPT]
             result = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
         return cast("T", result)
+
+
+def _serials(run: Run) -> list[str]:
+    """Serial numbers of a run's meter, which findings and errors may name, too."""
+    energy = run.metrics.energy
+    if energy is None or energy.boundary == SYNTHETIC:
+        return []
+    rest = re.findall(r"[\w-]+", energy.meter)[2:]  # behind vendor and model
+    return [word for word in rest if len(word) >= _SHORTEST_SERIAL and re.search(r"\d", word)]
 
 
 def _user() -> str:

@@ -39,7 +39,7 @@ def telling_run() -> Run:
     text = (
         "lovelace@lab3.example.org could not open /home/lovelace/secret/net.tflite on kitchen-pi "
         "(192.168.7.23, fe80::1ff:fe23:4567:890a, b8:27:eb:12:34:56, rack-7.local:8750), "
-        "https://lab3.example.org/x, /dev/ttyACM0"
+        "https://lab3.example.org/x, /dev/ttyACM0, meter E45F3A0C77B2 lost samples"
     )
     [first, *others] = run.verdict.rules
     return replace(
