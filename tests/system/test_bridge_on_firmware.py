@@ -111,6 +111,7 @@ def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
     assert frames < len(INPUT) + 60, "the fixed part: entering, begin, header and leaving"
 
 
+@pytest.mark.alone
 def test_upload_takes_hardly_longer_than_the_line(binary: Path) -> None:
     """The bridge waits between commands, or a line that is emulated is faster than a real one."""
     baud_rate, data = 115_200, bytes(index * 37 % 256 for index in range(27_648))
