@@ -179,16 +179,23 @@ def read_until(
     return heard
 
 
+def read_rest(transport: ByteStream, limit_s: float) -> bool:
+    """Read what is still on its way until nothing comes; False where it goes on for too long."""
+    deadline_s = time.monotonic() + limit_s
+    while transport.read(_QUIET_S):
+        if time.monotonic() > deadline_s:
+            return False
+    return True
+
+
 def run_dry(transport: ByteStream, complaint: str, limit_s: float) -> None:
     """Read what is still on its way, until nothing comes; some instruments never fall silent.
 
     Raises:
         TargetError: with the complaint, where it goes on for longer than the limit.
     """
-    deadline_s = time.monotonic() + limit_s
-    while transport.read(_QUIET_S):
-        if time.monotonic() > deadline_s:
-            raise TargetError(complaint)
+    if not read_rest(transport, limit_s):
+        raise TargetError(complaint)
 
 
 def split_address(address: str, default_port: int) -> tuple[str, int]:

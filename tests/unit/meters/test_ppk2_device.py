@@ -22,7 +22,7 @@ from edgebench.meters.ppk2.metadata import parse_metadata
 from edgebench.meters.ppk2.words import RATE_HZ
 from edgebench.meters.registry import find_meter
 from edgebench.meters.transport import SerialTransport
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, TargetError, UsageError
 
 Floats = NDArray[np.float64]
 AMPERE = 3.3
@@ -194,20 +194,24 @@ def test_port_that_never_falls_silent_is_no_ppk2(monkeypatch: pytest.MonkeyPatch
     assert console.now_s < 5
 
 
-def test_unit_that_does_not_stop_ends_its_session(
+def test_unit_that_does_not_stop_costs_the_next_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of a recording waits for ever, with all of it in memory."""
+    """The end waits for ever, or a recording that is complete is called cut short."""
     with Ppk2Emulator() as emulator:
         meter = unit(emulator)
         opened(meter)
         console = Console()
         with meter.session(tmp_path / "recording") as session:
+            wait_until(lambda: emulator.emitted > RATE_HZ // 10, "samples have come")
             monkeypatch.setattr("edgebench.meters.transport.time", console)
             monkeypatch.setattr(meter._connection, "read", console.read)
             monkeypatch.setattr(meter._connection, "write", console.write)
+        with pytest.raises(TargetError, match="the PPK2 still sends 2 s after"):
+            meter.session(tmp_path / "next").__enter__()
         meter.close()
-    assert "the PPK2 still sends 2 s after" in str(session.recording().trouble)
+    assert session.recording().trouble is None
+    assert decoded(tmp_path / "recording").loss.received_count > 0
 
 
 def test_unit_that_is_pulled_out_keeps_what_it_measured(tmp_path: Path) -> None:

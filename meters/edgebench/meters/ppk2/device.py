@@ -24,6 +24,7 @@ from edgebench.meters.transport import (
     Connect,
     SerialTransport,
     find_port,
+    read_rest,
     read_until,
     run_dry,
 )
@@ -170,7 +171,8 @@ class Ppk2(InstrumentMeter[ByteStream]):
             if self._is_powered:  # by us: a device that had its supply before keeps it
                 transport.write(bytes([_POWER, 0]))
                 self._is_powered = False
-        _drain(transport, "the PPK2")
+        # All of the recording is there: a unit that goes on sending fails the next one's start.
+        read_rest(transport, _ANSWER_S)
 
 
 def make_meter(options: Options) -> Ppk2:
