@@ -22,6 +22,8 @@ from edgebench.host.result.promises import is_promised, place_of
 
 CHECKSUMMED_SINCE = 4
 """Version since which a meter's raw bytes can be decoded again: before, they had no checksums."""
+AS_STORED = "as_stored"
+"""Reason of a finding without data, of which only the sentence is known."""
 _NO_COUNTERS = {"own_cpu_s": 0.0, "involuntary_switch_count": 0}
 
 
@@ -209,7 +211,9 @@ def _from_2(document: dict[str, Any]) -> None:
 
 
 def _from_6(document: dict[str, Any]) -> None:
-    """Which rule an energy is refused by, and that a phase is too short, was told in words only."""
+    """Findings were sentences, and so were the rule that refuses an energy and a short phase."""
+    for rule in document["verdict"]["rules"]:
+        rule.setdefault("reason", AS_STORED)
     energy = document["metrics"].get("energy")
     if energy is None:
         return

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from edgebench.host.result.verdict import Fact, Finding, Verdict
-from edgebench.host.show.units import ABSENT, format_ns
+from edgebench.host.show.units import ABSENT, format_bytes, format_joules, format_ns
 
 _NO_METER = {"no_meter": "no meter was requested"}
 _AGREES = (
@@ -103,11 +103,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "no_schedule": "queries are not scheduled",
     },
     "latency_target": {
-        "": "{value:.0f} of {count} queries took longer than {target_s:g} s: {percentile} meets "
+        "": "{value:.0f} of {count} queries took longer than {target}: {percentile} meets "
         "the target, with 99 % confidence",
-        "too_few": "{value:.0f} of {count} queries took longer than {target_s:g} s: too few "
+        "too_few": "{value:.0f} of {count} queries took longer than {target}: too few "
         "queries to tell whether {percentile} meets the target; {needed} would do",
-        "missed": "{value:.0f} of {count} queries took longer than {target_s:g} s{p99}; "
+        "missed": "{value:.0f} of {count} queries took longer than {target}{p99}; "
         "{per_s:.4g} of {qps:g} queries per second were completed",
         "no_target": "no target latency was requested",
         "known_to_loadgen": "only LoadGen knows when a query was due: see its log",
@@ -238,7 +238,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "memory_pressure": _STALL,
     "memory": {
-        "": "peak memory {value:.0f} bytes, available {limit:.0f} bytes",
+        "": "peak memory {used}, available {available}",
         "not_told": "the system does not report how much memory was available",
     },
     "swap": {
@@ -315,9 +315,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         **_NO_METER,
     },
     "energy": {
-        "": "{value:.3g} J ±{u95_ratio:.2%} per inference, gross",
-        "not_positive": "{value:.3g} J per inference, gross",
-        "simulated": "{value:.3g} J ±{u95_ratio:.2%} per inference is simulated, not measured: the "
+        "": "{joules} ±{u95_ratio:.2%} per inference, gross",
+        "not_positive": "{joules} per inference, gross",
+        "simulated": "{joules} ±{u95_ratio:.2%} per inference is simulated, not measured: the "
         "meter computes its power",
         "refused": "refused: {why}",
         **_NO_METER,
@@ -337,7 +337,9 @@ SENTENCES_OF_SETS: Mapping[str, Mapping[str, str]] = {
 def sentence(finding: Finding) -> str:
     """A finding in one line: what was found, and the limit.
 
-    Findings of older documents have no data, and keep the line that they were stored with.
+    It is made of the finding's data. Findings of older documents have none, and those of a newer
+    edgebench may have reasons that this one does not know: they keep the line that they were
+    stored with, and so does one whose data is damaged.
     """
     failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
     if failed_count is not None:  # what runs of a set broke
@@ -346,11 +348,15 @@ def sentence(finding: Finding) -> str:
 
 
 def _sentence(finding: Finding) -> str:
-    if finding.detail:
-        return finding.detail
-    template = (SENTENCES.get(finding.id) or SENTENCES_OF_SETS[finding.id])[finding.reason or ""]
+    sentences = SENTENCES.get(finding.id) or SENTENCES_OF_SETS.get(finding.id, {})
+    template = sentences.get(finding.reason or "")
+    if template is None:
+        return finding.detail or ABSENT
     words = {**finding.facts, "value": finding.value, "limit": finding.limit}
-    return template.format(**words, **_more_words(finding))
+    try:
+        return template.format(**words, **_more_words(finding))
+    except (LookupError, TypeError, ValueError):
+        return finding.detail or ABSENT
 
 
 def described(verdict: Verdict) -> Verdict:
@@ -370,6 +376,10 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "top1": "" if top1 is None else f"; same largest output in {top1:.0%} of the samples",
         "p99": "" if facts.get("p99_ns") is None else f", p99 is {_time(facts, 'p99_ns')}",
         "percentile": "" if percentile is None else f"p{100 * float(percentile):g}",
+        "target": _time(facts, "target_s", 1e9),
+        "used": format_bytes(value),
+        "available": format_bytes(finding.limit),
+        "joules": format_joules(value),
         "mean": _time(facts, "mean_ns"),
         "low": _time(facts, "low_ns"),
         "high": _time(facts, "high_ns"),

@@ -12,6 +12,7 @@ from support.reported import METERED, PLAIN, campaign_facts, campaign_sets, repo
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.page import campaign_report, run_report
 from edgebench.host.report.subject import ReportedRun
+from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.run import Failure, Run
 from edgebench.host.store.annotations import Annotations
 
@@ -55,7 +56,9 @@ def telling_run() -> Run:
                 net_refused=text,
             ),
         ),
-        verdict=replace(run.verdict, rules=(replace(first, detail=text), *others)),
+        verdict=replace(
+            run.verdict, rules=(replace(first, reason=AS_STORED, detail=text), *others)
+        ),
         conditions=replace(run.conditions, telemetry_absent={"fan": text}, inputs_file="x.npz"),
     )
 

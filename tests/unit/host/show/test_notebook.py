@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from edgebench.host.lab import Lab
+from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.notebook import run_html, set_html
@@ -57,7 +58,9 @@ class _Page(HTMLParser):
 def invalid(run: Run) -> Run:
     """The same run, with a rule that refuses its numbers."""
     first, *others = run.verdict.rules
-    broken = replace(first, outcome=RuleOutcome.FAIL, severity=State.INVALID, detail="no good")
+    broken = replace(
+        first, outcome=RuleOutcome.FAIL, severity=State.INVALID, reason=AS_STORED, detail="no good"
+    )
     verdict = replace(run.verdict, state=State.INVALID, rules=(broken, *others))
     return replace(run, verdict=verdict)
 

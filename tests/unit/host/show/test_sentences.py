@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from string import Formatter
 from types import ModuleType
@@ -27,6 +27,7 @@ from edgebench.host.analysis.verdict.evidence import (
 from edgebench.host.analysis.verdict.table import ALL_RULES, RULES, TARGET_RULES, Rule
 from edgebench.host.result.verdict import Fact, Finding, RuleOutcome, State
 from edgebench.host.show.sentences import SENTENCES, _more_words, sentence
+from edgebench.host.show.units import ABSENT
 
 RULINGS = {made.__name__: made for made in (at_least, at_most, holds, not_applicable, unknown)}
 COMPUTED_REASONS = {"steady.steady_class.value": tuple(one.value for one in SteadyClass)}
@@ -242,3 +243,40 @@ def test_sentence_that_was_stored_is_kept() -> None:
         detail="3 queries, at least 100",
     )
     assert sentence(older) == "3 queries, at least 100"
+
+
+FAILED = Finding(
+    id="complete", outcome=RuleOutcome.FAIL, severity=State.SUSPECT, detail="as it was"
+)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        replace(FAILED, reason="as_stored"),
+        replace(FAILED, reason="from_the_future", facts={"ended": "done"}),
+        replace(FAILED, id="rule_of_the_future", value=1.0),
+        FAILED,
+        replace(FAILED, id="precision", limit=0.05),
+        replace(FAILED, id="thermal", facts={"onset_s": "soon"}),
+    ],
+    ids=["older", "newer reason", "newer rule", "fact is gone", "value is gone", "another type"],
+)
+def test_finding_that_cannot_be_put_into_words_keeps_its_own(finding: Finding) -> None:
+    """One finding that is older, newer or damaged, and the whole run cannot be shown."""
+    assert sentence(finding) == "as it was"
+    assert sentence(replace(finding, detail="")) == ABSENT
+
+
+def test_sentence_follows_from_the_data_and_not_from_the_document() -> None:
+    """Who edits the words of a document changes what others are shown."""
+    finding = Finding(
+        id="memory",
+        outcome=RuleOutcome.PASS,
+        severity=State.SUSPECT,
+        value=2.0**26,
+        limit=2.0**30,
+        unit="bytes",
+        detail="all is well",
+    )
+    assert sentence(finding) == "peak memory 64.0 MiB, available 1.00 GiB"

@@ -26,6 +26,7 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_set, find_sets
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.thermal import ThermalResult, ThermalState
@@ -126,7 +127,7 @@ def failing(details: Mapping[str, str]) -> Run:
     """A run in which these rules failed with these words."""
     made = run()
     rules = tuple(
-        replace(rule, outcome=RuleOutcome.FAIL, detail=details[rule.id])
+        replace(rule, outcome=RuleOutcome.FAIL, reason=AS_STORED, detail=details[rule.id])
         if rule.id in details
         else rule
         for rule in made.verdict.rules
