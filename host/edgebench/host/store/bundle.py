@@ -20,7 +20,12 @@ from edgebench.host.store.bundle_file import (
     fault_of_names,
 )
 from edgebench.host.store.index import stored_summary
-from edgebench.host.store.layout import ANNOTATIONS_FILE, EXPECTED_FILE, regular_files
+from edgebench.host.store.layout import (
+    ANNOTATIONS_FILE,
+    EXPECTED_FILE,
+    regular_files,
+    require_files,
+)
 from edgebench.protocol.errors import StoreError, UsageError
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
@@ -94,6 +99,7 @@ def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]
     )
     sources: dict[str, Path] = {}
     for run_id, run in sorted(runs.items()):
+        require_files(run.directory)  # a bundle without one of them would be a damaged run
         names = {
             str(path.relative_to(run.directory)): path for path in regular_files(run.directory)
         }

@@ -158,7 +158,8 @@ class Store:
         """
         path = self.document_path(run_id)
         try:
-            document = json.loads(path.read_bytes())
+            require_files(path.parent)
+            document = json.loads(path.read_bytes(), parse_constant=_not_a_number)
         except OSError as exc:
             raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
         except (ValueError, RecursionError) as exc:
@@ -261,6 +262,28 @@ def regular_files(directory: Path) -> list[Path]:
         paths = [Path(folder, name) for name in sorted(names)]
         found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     return found
+
+
+def require_files(directory: Path) -> None:
+    """Refuse a run with a pipe, a device or a socket in it: who reads one waits for ever.
+
+    Raises:
+        RunDamaged: there is one, or the directory cannot be read.
+    """
+    try:
+        for folder in (directory, directory / RAW_DIRECTORY):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                with suppress(FileNotFoundError):  # a link to nowhere: whoever reads it says so
+                    mode = path.stat().st_mode
+                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                        raise RunDamaged(f"run not readable: not a file: {path}")
+    except OSError as exc:
+        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
+
+
+def _not_a_number(text: str) -> float:
+    """NaN and Infinity are no JSON, and in no document that edgebench has written."""
+    raise ValueError(text)
 
 
 def _checked(run_id: str) -> str:
