@@ -142,11 +142,11 @@ def test_metered_run_is_verified(metered: Measured) -> None:
         ),
         (
             ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "joules"),
-            "metric 'joules' has no better or worse",
+            "metric 'joules' cannot be compared; those that can",
         ),
         (
             ("--against", "digits_fp32.tflite", "--meter", METER, "--metric", "energy.duration_s"),
-            "metric 'energy.duration_s' has no better or worse; compare one of energy_j, net_en",
+            "metric 'energy.duration_s' cannot be compared; those that can: energy_j",
         ),
         (
             ("--against", MODEL, "--meter", METER, "--metric", "energy.phases.load.energy_j"),

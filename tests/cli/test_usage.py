@@ -163,6 +163,8 @@ def test_wrong_options_are_refused_by_the_parser(edgebench: Run, words: tuple[st
         (("meters", "recrod"), "record"),
         (("bench", "--preset", "quik"), "quick"),
         (("bench", "--scenario", "ofline"), "offline"),
+        (("report", "last", "--allow", "runtme"), "runtime"),
+        (("history", "--metric", "latency_ns.p5"), "latency_ns.p50"),
         (("bench", "--engine", "loadgne"), "loadgen"),
         (("bench", "--on", "locale"), "local"),
         (("bench", "--meter", "pkk2:/dev/ttyACM0"), "ppk2"),

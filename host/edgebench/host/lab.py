@@ -1045,11 +1045,13 @@ class Lab:
 
         Raises:
             NoSuchRun: no such run, and no such campaign.
-            UsageError: the file exists and is not a report.
+            UsageError: the file exists and is not a report, or there is no such key.
             StoreError: a run cannot be read, or the file cannot be written.
         """
+        from edgebench.host.analysis.compare.comparability import check_keys
         from edgebench.host.report import page
 
+        check_keys(allowed)
         if (campaign := self._campaign_called(names)) is not None:
             text = page.campaign_report(campaign.report_facts(), is_anonymous=is_anonymous)
             name = campaign.plan.id

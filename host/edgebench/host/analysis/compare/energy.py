@@ -39,7 +39,7 @@ def refuse_energy(path: str) -> UsageError:
             f"metric {path!r} has no uncertainty of its own to compare by; compare energy_j"
         )
     names = ", ".join(one.short or one.path for one in METRICS.values() if one.budget is not None)
-    return UsageError(f"metric {path!r} has no better or worse; compare one of {names}")
+    return UsageError(f"metric {path!r} cannot be compared; those that can: {names}")
 
 
 def energy_of(run: Run, path: str) -> EnergyResult:

@@ -266,6 +266,12 @@ def _default_metric(group: Sides) -> str:
     return Scenario(min(scenarios)).traits.compared if scenarios else "latency_ns.p50"
 
 
+_KNOWN = (
+    "latency_ns.p50, latency_ns.p99, throughput_per_s, memory_bytes.peak_rss, cold_start_ns.load, "
+    "accuracy.value, energy_j, instructions_per_inference, and more keys of `metrics` in run.json"
+)
+
+
 def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
@@ -278,7 +284,8 @@ def find_metric(name: str) -> Metric:
         return METRICS[path]
     if path.startswith(ENERGY):
         raise refuse_energy(path)
-    error = UsageError(f"metric {path!r} has no better or worse; compare latency_ns.p50")
+    text = f"metric {path!r} cannot be compared; those that can: {_KNOWN}"
+    error = UsageError(text)
     raise with_meant(error, path, [*METRICS, *BY_SHORT_NAME])
 
 
