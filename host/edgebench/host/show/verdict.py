@@ -49,8 +49,9 @@ def advices(one: RunSet) -> list[str]:
     """Advice for the failed rules, or else for what was not watched, each line once."""
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
+    rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
     findings = [
-        *(rule for rule in one.verdict.rules if rule.id in failed and rule.outcome is _FAIL),
+        *(rules[name] for name in failed if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
     lines = dict.fromkeys(line for found in findings if (line := advice(found)) is not None)
@@ -138,7 +139,15 @@ def _reasons(one: RunSet) -> dict[str, str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
-    return lines
+    return _causes_first(lines)
+
+
+def _causes_first(lines: dict[str, str]) -> dict[str, str]:
+    """Latencies scatter because others use the machine, or as it is hot: the cause comes first."""
+    causes = {name: BY_ID[name].cause for name in lines if name in BY_ID}
+    if not set(causes.values()) & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT}:
+        return lines
+    return dict(sorted(lines.items(), key=lambda line: causes.get(line[0]) is Cause.SCATTER))
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:

@@ -31,6 +31,7 @@ from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.page import run_page
 from edgebench.host.show.tables import (
     length_line,
@@ -39,7 +40,7 @@ from edgebench.host.show.tables import (
     unwatched_line,
 )
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
-from edgebench.host.show.verdict import verdict_lines
+from edgebench.host.show.verdict import advices, verdict_lines
 from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.spec import RunSpec, Scenario
@@ -340,6 +341,17 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     accuracy = Accuracy("top1", 0.975, None, 360)
     made = changed(made, {"metrics.accuracy": accuracy})
     assert "top1 0.975" in printed(results_table(find_sets([made])))
+
+
+def test_cause_is_told_before_what_follows_from_it() -> None:
+    """A browser takes the CPU, and the first advice is to fix the frequency."""
+    scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}
+    [both] = find_sets([failing({**scatter, **cause})])
+    [line] = verdict_lines([both])
+    assert line.endswith(": others took 40 %; it switches")
+    first, second = advices(both)
+    assert first == ADVICE["background_load"][""]
+    assert second == ADVICE["steady_state"][""]
 
 
 def test_reasons_are_the_rules_that_failed() -> None:
