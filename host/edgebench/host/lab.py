@@ -32,7 +32,7 @@ from edgebench.host.bench.request import (
     new_request,
 )
 from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import OutcomeNotes, Watcher
+from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
@@ -274,7 +274,7 @@ class Lab:
         places = places_of(farm.labgrid, paired)
         if watcher is not None:
             for doubt in places.doubts:
-                watcher.farm_doubted(doubt)
+                watcher.farm_source_failed(doubt)
         return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
@@ -600,7 +600,7 @@ class Lab:
         devices = self._healthy(request.devices, farm, watcher)
         for device in devices:
             if (place := places.by_device.get(device.name)) and place.is_taken:
-                watcher.place_taken(device.name, place.name, place.acquired_by or "")
+                watcher.labgrid_place_taken(device.name, place.name, place.acquired_by or "")
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -609,14 +609,14 @@ class Lab:
         ]
         for target in targets:
             if request.energy is not None and target.request.energy is None:
-                watcher.unmetered(target.device.name)
+                watcher.meter_missing(target.device.name)
         with (
             index.kept_open(self.store),
             publish_status(self.store, "bench", watcher) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
             measure_on = partial(
-                self._measure_noting_health,
+                self._measure_recording_health,
                 other.finish if other else finish,
                 farm.quarantine_after,
             )
@@ -639,10 +639,10 @@ class Lab:
         quarantined = {name for name, known in health.items() if known.is_quarantined}
         devices = select(words, paired, farm, quarantined)
         for name in sorted(quarantined - {device.name for device in devices}):
-            watcher.left_out(name, health[name])
+            watcher.device_skipped(name, health[name])
         return devices
 
-    def _measure_noting_health(
+    def _measure_recording_health(
         self,
         finish: Finish,
         quarantine_after: int,
@@ -650,11 +650,11 @@ class Lab:
         watcher: Watcher,
         cancellation: Cancellation,
     ) -> list[Run]:
-        """Measure on one device, and remember how the device fared."""
+        """Measure on one device, and record in its health how the runs ended."""
         outcomes = Outcomes(self._health, target.device, quarantine_after)
-        noting = OutcomeNotes(watcher, outcomes.succeeded, outcomes.failed)
+        watcher = OutcomeWatcher(watcher, outcomes.succeeded, outcomes.failed)
         try:
-            return self._measure_on(finish, target, noting, cancellation)
+            return self._measure_on(finish, target, watcher, cancellation)
         except EdgebenchError as exc:
             outcomes.failed(exc)
             raise
@@ -680,13 +680,13 @@ class Lab:
             for run in collect_waiting(
                 client,
                 self.store,
-                on_doubt=watcher.doubted,
-                on_failure=watcher.failed_meanwhile,
+                on_doubt=watcher.earlier_run_rejected,
+                on_failure=watcher.earlier_run_failed,
                 finish=finish,
             ):
-                watcher.collected(run)
+                watcher.earlier_run_stored(run)
             for lost in settle_lost(client, self.store):
-                watcher.lost(lost)
+                watcher.run_lost(lost)
             try:
                 lane = DeviceLane(client, self.store, watcher, cancellation, finish)
                 return run_all(lane, request, meter)

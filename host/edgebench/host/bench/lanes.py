@@ -74,7 +74,10 @@ def measure_targets(
         Interrupted: the user pressed Ctrl-C, or somebody cancelled; what each had is stored.
         EdgebenchError: the only target failed.
     """
-    seen = {target.device.name: watcher.of(target.device.name, len(targets)) for target in targets}
+    seen = {
+        target.device.name: watcher.for_device(target.device.name, len(targets))
+        for target in targets
+    }
     runs: dict[str, list[Run]] = {}
 
     def measure(target: T) -> None:
@@ -83,7 +86,7 @@ def measure_targets(
             runs[name] = measure_on(target, seen[name], cancellation)
         except Interrupted as exc:
             if exc.run is not None:
-                seen[name].finished(exc.run)
+                seen[name].run_finished(exc.run)
             raise
 
     if len(targets) == 1:

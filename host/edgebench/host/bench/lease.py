@@ -50,14 +50,14 @@ def take_lease(
     begin_s = time.monotonic()
     refusal = _try_acquire(client, device, 0.0)
     if refusal is not None and wait_s > 0:
-        watcher.held(device, refusal, wait_s)
+        watcher.device_busy(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = _try_acquire(client, device, interval_s)
         if refusal is not None:
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
-            watcher.waiting(device, time.monotonic() - begin_s, wait_s)
+            watcher.device_still_busy(device, time.monotonic() - begin_s, wait_s)
             cancellation.check()
     if refusal is not None and wait_s > 0:
         text = f"waited for {wait_s:g} s: {refusal}"

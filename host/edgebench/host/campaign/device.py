@@ -174,22 +174,22 @@ class PairedDevice:
         def doubted(run_id: str, error: EdgebenchError) -> None:
             if may_pass(error):
                 raise error
-            watcher.doubted(run_id, error)
+            watcher.earlier_run_rejected(run_id, error)
             refused(run_id, error)
 
         for run in collect_waiting(
             lane.client,
             lane.store,
             on_doubt=doubted,
-            on_failure=watcher.failed_meanwhile,
+            on_failure=watcher.earlier_run_failed,
             finish=lane.finish,
             wanted=self._is_ours if host.is_for_another else None,
             is_kept=lane.is_kept,
         ):
-            watcher.collected(run)
+            watcher.earlier_run_stored(run)
             kept(run)
         for lost in settle_lost(lane.client, lane.store):
-            watcher.lost(lost)
+            watcher.run_lost(lost)
 
     def _is_ours(self, run_id: str) -> bool:
         name = attempt_name(run_id)
@@ -222,7 +222,7 @@ class PairedDevice:
         try:
             request = request.on_system(self._system)
         except UsageError:  # it is this run's, and not the device's
-            lane.watcher.run(
+            lane.watcher.run_started(
                 order.cell.device,
                 request.models[0],
                 request.runtime or "",  # to look for one may fail, too, and not for this reason
@@ -235,7 +235,7 @@ class PairedDevice:
         if (asked := self._meter or request.instrument) is not None:
             spec = asked.spec(request.spec, is_duration_fixed=request.is_duration_fixed)
             request = replace(request, spec=spec)
-        lane.watcher.run(order.cell.device, model, runtime, order.place)
+        lane.watcher.run_started(order.cell.device, model, runtime, order.place)
         newest = next(reversed(list(order.references.values())), None)
         reference = order.references.get(runtime, newest)
         is_target = runtime in runtimes_of_targets(self._system)

@@ -58,7 +58,7 @@ class CampaignWork:
     store: Store
     requests: CellRequests
     watcher: Watcher
-    """Hears of devices on which nothing more can be measured."""
+    """Told of devices on which nothing more can be measured."""
     end_s: float | None = None
     """Time, as `time.monotonic` has it, at which the budget ends."""
 
@@ -116,7 +116,7 @@ class DeviceCampaign:
                     self._work.watcher.device_failed(name, exc)
                     return self._runs
                 journal.note_lane(name, "waiting", str(exc), at=at)
-                self._watcher.paused(exc, self._work.plan.spec.wait_s)
+                self._watcher.device_unavailable(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
 
     def _was_measured(self) -> bool:
@@ -245,9 +245,9 @@ class DeviceCampaign:
             self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
             if may_pass(exc):
                 raise
-            self._watcher.failed(model, request.runtime or "", exc)
+            self._watcher.run_failed(model, request.runtime or "", exc)
         else:
-            self._watcher.finished(self._runs[-1])
+            self._watcher.run_finished(self._runs[-1])
 
     def _failed(self, planned: PlannedRun, run_id: str, error: EdgebenchError) -> None:
         """Note why an attempt failed, unless only its device can tell whether it did."""

@@ -84,25 +84,25 @@ class LabHost:
 
 
 class LabWatcher(Watcher):
-    """Reports what a coordinator wants to hear of."""
+    """Reports the events that a coordinator has to know of."""
 
     def __init__(self, report: Callable[[m.Report], None]) -> None:
         self._report = report
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-        """Somebody else has the device."""
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Another command measures on the device."""
         self._report(m.DeviceWait(m.error_report(refusal), wait_s))
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._report(m.RunStartNotice(runtime))
 
     def progress(self, progress: Progress) -> None:
-        """It entered a phase."""
+        """The run entered a phase."""
         self._report(m.RunPhase(progress))
 
-    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that nobody followed had failed; it is stored."""
+    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """A run of an earlier command had failed on the device; it is stored."""
         self._report(m.EarlierFailure(run_id, m.error_report(error)))
         self._report(m.StoredRunNotice(run_id))
 
