@@ -116,12 +116,7 @@ def mark(one: RunSet) -> str:
 def _synthetic_parts(run: Run) -> list[str]:
     energy = run.metrics.energy
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
-    kinds = {
-        "simulated": run.simulated,
-        "emulated": run.emulated,
-        "synthetic power": is_synthetic,
-    }
-    return [name for name, is_so in kinds.items() if is_so]
+    return [*run.device_labels, *["synthetic power"] * is_synthetic]
 
 
 def reasons(verdict: Verdict) -> list[str]:

@@ -140,11 +140,7 @@ def metric_label(metric: Metric) -> str:
 def labels_of(one: RunSet) -> tuple[str, ...]:
     """Labels of a simulated or emulated device and of synthetic power, for each number of a set."""
     energies = [run.metrics.energy for run in one.runs if run.metrics.energy is not None]
-    labels = []
-    if one.first.simulated:
-        labels.append("simulated device")
-    if one.first.emulated:
-        labels.append("emulated device")
+    labels = [f"{label} device" for label in one.first.device_labels]
     if any(energy.boundary == SYNTHETIC for energy in energies):
         labels.append("synthetic power")
     return tuple(labels)

@@ -237,3 +237,12 @@ class Run:
     """SHA-256 of every other file of the run, by path inside it."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
     """Keys of a newer version, which are kept as they are."""
+
+    @property
+    def device_labels(self) -> tuple[str, ...]:
+        """Labels of its device, `simulated` and `emulated`; empty for a real one.
+
+        Whatever shows or exports a number of the run shows them too.
+        """
+        labels = {"simulated": self.simulated, "emulated": self.emulated}
+        return tuple(label for label, applies in labels.items() if applies)

@@ -84,8 +84,7 @@ def set_html(one: RunSet) -> str:
 
 def _head(title: str, verdict: Verdict, run: Run) -> str:
     """Title, verdict, and a line for each rule that failed."""
-    kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
-    label = ", ".join([verdict.label, *kinds])
+    label = ", ".join([verdict.label, *run.device_labels])
     coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)

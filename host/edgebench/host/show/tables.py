@@ -410,13 +410,11 @@ def _refused() -> Text:
 
 
 def _verdict_of(one: RunSet) -> Text:
-    """A simulated or an emulated device is called that in every table."""
+    """The verdict with what was unwatched, and the labels of the device."""
     shown = _verdict(one.verdict.state.value)
     if _is_unwatched(one):
         shown.append(UNWATCHED)
-    if one.first.emulated:
-        shown.append(", emulated")
-    return shown.append(", simulated") if one.first.simulated else shown
+    return shown.append("".join(f", {label}" for label in one.first.device_labels))
 
 
 def _is_unwatched(one: RunSet) -> bool:

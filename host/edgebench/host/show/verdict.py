@@ -37,9 +37,7 @@ def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
         )
     else:
         sentences = "no rule failed"
-    label = ", ".join(
-        [state.value, *["simulated"] * one.first.simulated, *["emulated"] * one.first.emulated]
-    )
+    label = ", ".join([state.value, *one.first.device_labels])
     style = f"bold {verdict_style(state.value)}"
     rows = [("verdict", Text.assemble((label, style), f": {printable(sentences)}"))]
     return rows + [("to improve", text(line)) for line in advices(one)]

@@ -91,7 +91,6 @@ def _history(
     newest = (counted or rows)[-1]
     newest_run = read(newest.run_id)
     metric = given or headline(newest_run)
-    kinds = {"simulated": newest_run.simulated, "emulated": newest_run.emulated}
     commands: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in counted:
         command = row.set_id or row.comparison_id or row.run_id
@@ -120,7 +119,7 @@ def _history(
             runtime=newest.runtime,
             scenario=newest.scenario,
             threads=newest.threads,
-            kind=" ".join(name for name, is_so in kinds.items() if is_so),
+            kind=" ".join(newest_run.device_labels),
         ),
         [list(map(history_run, group)) for group in recent],
         metric,
