@@ -141,16 +141,13 @@ class Lab:
             *names: Bundles, tags, sets, or runs as `run` takes them; none: every run of the store.
             model: Name, or a pattern as `digits_*`.
             device: Name, or a pattern.
-            tag: A tag that the runs have.
-            since: Time from which on; without a zone, that of this machine.
-            last: Number of the newest ones.
+            tag: Tag of the runs.
+            since: Earliest time; one without a zone is of this machine's.
+            last: Number of the newest runs.
         """
         import pandas as pd
 
-        since_utc = None if since is None else index.as_created_utc(since)
-        wanted = index.RunFilter(
-            model=model, device=device, tag=tag, since_utc=since_utc, last=last
-        )
+        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
         if names:
             rows = list_named(self.store, map(str, names), wanted)
         else:
@@ -220,10 +217,7 @@ class Lab:
         """
         from edgebench.host.store.history import read_histories
 
-        since_utc = None if since is None else index.as_created_utc(since)
-        wanted = index.RunFilter(
-            model=model, device=device, tag=tag, since_utc=since_utc, last=last
-        )
+        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
         return read_histories(self.store, wanted, metric=metric, margin_ratio=margin_ratio)
 
     def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
