@@ -163,8 +163,8 @@ class Lab:
         Raises:
             UsageError: no such run.
         """
-        found = find_run(self.store, str(name))
-        return StoredRun(found.store, found.run_id)
+        address = find_run(self.store, str(name))
+        return StoredRun(address.store, address.run_id)
 
     def bundle(
         self,
@@ -185,9 +185,9 @@ class Lab:
             UsageError: no such run, or the file exists.
             StoreError: the file cannot be written.
         """
-        found = [one for name in _listed(runs) for one in find_runs(self.store, name)]
-        target = Path(path) if path is not None else Path(default_name(found))
-        write_bundle(target, found, is_annotated=is_annotated)
+        addresses = [one for name in _listed(runs) for one in find_runs(self.store, name)]
+        target = Path(path) if path is not None else Path(default_name(addresses))
+        write_bundle(target, addresses, is_annotated=is_annotated)
         return target
 
     def history(
@@ -337,15 +337,15 @@ class Lab:
                 seats = client.seats() if with_seats else ()
                 others = [device.at_seat(seat.name) for seat in seats[1:]]
                 name = device.at_seat(client.seat).name if others else device.name
-                found = check_device(client, name, cancellation)
+                check = check_device(client, name, cancellation)
         except EdgebenchError as exc:
-            found = refused(name, exc)
-        if found.state is CheckState.WELL:
+            check = refused(name, exc)
+        if check.state is CheckState.WELL:
             self._health.succeeded(device)
-        elif found.is_of_device and found.code is not None and limit:
-            self._health.quarantine(device, found.code, found.reason)
+        elif check.is_of_device and check.code is not None and limit:
+            self._health.quarantine(device, check.code, check.reason)
         return [
-            found,
+            check,
             *(
                 one
                 for other in others
@@ -377,14 +377,14 @@ class Lab:
         """
         from edgebench.host.devices.pairing import pair
 
-        made = pair(self._files, text, decide=decide)
-        self._take_over(made)
-        return made.device
+        pairing = pair(self._files, text, decide=decide)
+        self._take_over(pairing)
+        return pairing.device
 
-    def _take_over(self, made: Pairing) -> None:
-        if made.replaced is not None:
-            take_over(self._files, self._health, self._farm, made.replaced, made.device)
-            follow_agent(self.store, made.replaced.pin, made.device.pin)
+    def _take_over(self, pairing: Pairing) -> None:
+        if pairing.replaced is not None:
+            take_over(self._files, self._health, self._farm, pairing.replaced, pairing.device)
+            follow_agent(self.store, pairing.replaced.pin, pairing.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices into a new file, for the hosts that share them.
@@ -661,9 +661,9 @@ class Lab:
             request, meter = target.request, None
             if request.energy is not None:
                 meter = stack.enter_context(closing(OpenMeter.of(request.energy)))
-            if (asked := meter or request.instrument) is not None:
+            if (meter_address := meter or request.instrument) is not None:
                 is_fixed = request.is_duration_fixed
-                spec = asked.spec(request.spec, is_duration_fixed=is_fixed)
+                spec = meter_address.spec(request.spec, is_duration_fixed=is_fixed)
                 request = replace(request, spec=spec)
             client = stack.enter_context(
                 open_known(self._files, target.device, state=self._agent_state)
@@ -974,13 +974,13 @@ class Lab:
             publish_status(self.store, "collect", watcher or Watcher()) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
-            made = other.finish if other else finish
+            finisher = other.finish if other else finish
 
             def fetch(
                 target: DeviceTarget, watcher: Watcher, cancellation: Cancellation
             ) -> list[Run]:
                 with open_known(self._files, target.device, state=self._agent_state) as client:
-                    lane = DeviceLane(client, self.store, watcher, cancellation, made)
+                    lane = DeviceLane(client, self.store, watcher, cancellation, finisher)
                     return fetch_all(lane, target.device.name, is_waiting=is_waiting)
 
             runs = measure_targets(

@@ -98,8 +98,8 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
     if text_of(status) != DISCHARGING:
         if why := why_unreadable([status]):
             raise TargetError(f"battery does not tell whether it discharges{why}")
-        told = text_of(status) or "nothing"
-        raise TargetError(f"battery says {told!r}, not Discharging: unplug the charger")
+        text = text_of(status) or "nothing"
+        raise TargetError(f"battery says {text!r}, not Discharging: unplug the charger")
     file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
     count, voltage = _count_of(folder / file), _count_of(folder / _VOLTAGE)
     if count is None or voltage is None:

@@ -27,7 +27,9 @@ class LiveClock:
 
     def __init__(self, sensors: Sequence[str], sources: Sequence[str]) -> None:
         readable = ((source, _indices(sensors, source)) for source in sources)
-        self._source, self._indices = next((found for found in readable if found[1]), ("", []))
+        self._source, self._indices = next(
+            (candidate for candidate in readable if candidate[1]), ("", [])
+        )
         self._last_cycles: dict[int, float] = {}
         self._last_ns = 0
         self._last_hz: float | None = None

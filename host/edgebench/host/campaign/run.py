@@ -329,7 +329,7 @@ def _achieved(reference: Model | None, runs: Iterable[Run]) -> Mapping[str, Refe
     for run in known:
         if reference is not None and run.model.sha256 == reference.sha256:
             own = [one for one in known if one.runtime.name == run.runtime.name]
-            if (found := reference_accuracy(reference, run.runtime.name, own)) is not None:
+            if (accuracy := reference_accuracy(reference, run.runtime.name, own)) is not None:
                 achieved.pop(run.runtime.name, None)
-                achieved[run.runtime.name] = found
+                achieved[run.runtime.name] = accuracy
     return achieved

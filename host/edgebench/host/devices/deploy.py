@@ -287,9 +287,9 @@ def _paired(
                 return device
             except NotPaired:
                 break  # it has lost its list of hosts, or the list was another user's
-    made = _pair(files, shell, facts)
-    on_paired(made)
-    return made.device
+    pairing = _pair(files, shell, facts)
+    on_paired(pairing)
+    return pairing.device
 
 
 def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> Pairing:

@@ -195,8 +195,8 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
         names = [LOCAL_NAME, *(device.name for device in paired)]
         text = f"no paired device is called {name!r}; available: {', '.join(names)}"
         raise with_meant(NoSuchDevice(text), name, names)
-    found = ", ".join(device.name for device in matches)
-    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {found}")
+    device_names = ", ".join(device.name for device in matches)
+    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")
 
 
 def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:

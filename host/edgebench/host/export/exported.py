@@ -86,13 +86,13 @@ def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumbe
     return [
         ExportedNumber(
             METRICS[path],
-            found.median,
+            summary.median,
             _finite(
-                METRICS[path].expanded_interval(one.first) if one.set_id is None else found.ci95
+                METRICS[path].expanded_interval(one.first) if one.set_id is None else summary.ci95
             ),
         )
         for path in paths
-        if (found := one.metrics.get(path)) is not None and math.isfinite(found.median)
+        if (summary := one.metrics.get(path)) is not None and math.isfinite(summary.median)
     ]
 
 

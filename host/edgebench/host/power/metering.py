@@ -115,8 +115,8 @@ def new_energy_request(
     if meter is None:
         if sync == SyncMethod.CODED_LOAD.value:
             sync = idle_duration_s = None  # for an instrument that edgebench does not drive
-        given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
-        for option, value in given.items():
+        options = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
+        for option, value in options.items():
             if value is not None:
                 raise UsageError(f"{option} needs a meter: --meter METER")
         return None

@@ -51,7 +51,7 @@ def advices(one: RunSet) -> list[str]:
         *(rule for rule in one.verdict.rules if rule.id in failed and rule.outcome is _FAIL),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    lines = dict.fromkeys(line for found in findings if (line := advice(found)) is not None)
+    lines = dict.fromkeys(line for finding in findings if (line := advice(finding)) is not None)
     return [
         line
         for line in lines

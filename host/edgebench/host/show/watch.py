@@ -49,10 +49,10 @@ class WatchTable:
 
     def table(self) -> Table:
         """All devices that were heard of, by name."""
-        made = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
+        table = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
-            made.add_row(
+            table.add_row(
                 text(name),
                 _state(row),
                 text((state and state.running) or ABSENT),
@@ -61,7 +61,7 @@ class WatchTable:
                 text(_last(batch.samples.freq_hz, 1e-9, "{:.2f} GHz") if batch else ABSENT),
                 text(ABSENT if batch is None or batch.load_1m is None else f"{batch.load_1m:.2f}"),
             )
-        return made
+        return table
 
 
 def change_line(update: Absence | StateChange) -> str:
@@ -100,5 +100,5 @@ def _ago(absence: Absence) -> timedelta:
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
     """The last value that was told; a clock may be told once for several temperatures."""
-    told = [value for value in values if not math.isnan(value)]
-    return form.format(told[-1] * scale) if told else ABSENT
+    known = [value for value in values if not math.isnan(value)]
+    return form.format(known[-1] * scale) if known else ABSENT

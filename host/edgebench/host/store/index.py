@@ -164,8 +164,8 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
     if new or gone:
         with suppress(OSError, sqlite3.Error):
             _write_rows(store, new, gone)
-    found = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
-    return wanted.chosen(found) if wanted else found
+    summaries = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
+    return wanted.chosen(summaries) if wanted else summaries
 
 
 def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
@@ -298,8 +298,8 @@ def _stamps(store: Store) -> dict[str, str]:
         return {}
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {store.runs}") from exc
-    found = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
-    return {name: stamp for name, stamp in found if stamp is not None}
+    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
+    return {name: stamp for name, stamp in stamps if stamp is not None}
 
 
 def _stamp(directory: str) -> str | None:

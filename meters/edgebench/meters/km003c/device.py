@@ -110,8 +110,8 @@ class Km003cDialog(Dialog):
         try:
             return values_of(message)
         except ValueError as exc:
-            said = f"{len(message)} bytes" if message else "nothing"
-            raise TargetError(f"no KM003C answers: {said} in {self._answer_s:g} s") from exc
+            received = f"{len(message)} bytes" if message else "nothing"
+            raise TargetError(f"no KM003C answers: {received} in {self._answer_s:g} s") from exc
 
     def reading(self) -> Reading:
         """One reading, at the middle of the time it took."""

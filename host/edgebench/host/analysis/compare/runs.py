@@ -254,8 +254,8 @@ def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run]
 
 
 def _by_pair(runs: Sequence[Run]) -> dict[tuple[str, int], Run] | None:
-    found = {(run.pair.comparison_id, run.pair.number): run for run in runs if run.pair}
-    return found if len(found) == len(runs) else None
+    by_pair = {(run.pair.comparison_id, run.pair.number): run for run in runs if run.pair}
+    return by_pair if len(by_pair) == len(runs) else None
 
 
 def _default_metric(group: Sides) -> str:

@@ -222,8 +222,8 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
 def _value(group: Sequence[HistoryRun], metric: Metric) -> tuple[float, Bounds | None]:
     """Median and interval between the runs; for an energy, with the meter's uncertainty."""
     runs = [one.run for one in group if one.run is not None]
-    if len(runs) == len(group) and (found := over_runs(metric, runs)) is not None:
-        return found.median, found.ci95
+    if len(runs) == len(group) and (summary := over_runs(metric, runs)) is not None:
+        return summary.median, summary.ci95
     values = np.array([one.value for one in group], np.float64)
     return float(np.median(values)), median_interval(values)
 

@@ -309,26 +309,26 @@ def error_report(error: EdgebenchError) -> ErrorReport:
 def reported_error(report: ErrorReport) -> EdgebenchError:
     """The error of a report; one of a class that a text does not make is of the class above."""
     kind = _error_classes().get(report.kind, EdgebenchError)
-    made: EdgebenchError | None = None
-    while made is None:
+    error: EdgebenchError | None = None
+    while error is None:
         try:
-            made = kind(report.text)
+            error = kind(report.text)
         except TypeError:
             kind = kind.__bases__[0]
-    made.run_id, made.is_unstarted = report.run_id, report.is_unstarted
-    if isinstance(made, LeaseHeld):
-        made.waited_s = report.waited_s
-    return made
+    error.run_id, error.is_unstarted = report.run_id, report.is_unstarted
+    if isinstance(error, LeaseHeld):
+        error.waited_s = report.waited_s
+    return error
 
 
 def _error_classes() -> dict[str, type[EdgebenchError]]:
-    found: dict[str, type[EdgebenchError]] = {}
+    classes: dict[str, type[EdgebenchError]] = {}
     open_classes: list[type[EdgebenchError]] = [EdgebenchError]
     while open_classes:
         kind = open_classes.pop()
-        found[kind.__name__] = kind
+        classes[kind.__name__] = kind
         open_classes += kind.__subclasses__()
-    return found
+    return classes
 
 
 def ended(problem: EdgebenchError | Interrupted | None, run_id: str | None) -> JobResult:

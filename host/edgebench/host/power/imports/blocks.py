@@ -73,9 +73,9 @@ class TableDecoder:
 
     def loss(self) -> LossReport:
         """Samples that the table calls missing, and those that are missing by its times."""
-        told = self.tally.loss()
-        lost_count = told.lost_count + self._gaps.count
-        return replace(told, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
+        loss = self.tally.loss()
+        lost_count = loss.lost_count + self._gaps.count
+        return replace(loss, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
         """The next rows.

@@ -102,8 +102,8 @@ class JlsFile:
 
     def loss(self, tally: SampleTally) -> LossReport:
         """Missing samples, and the error of the rate."""
-        seen = tally.loss()
-        return replace(seen, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
+        loss = tally.loss()
+        return replace(loss, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
 
 
 def read_jls(path: Path, supply_v: float | None) -> JlsFile:

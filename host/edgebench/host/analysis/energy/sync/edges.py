@@ -106,8 +106,8 @@ def _match(
         return None
     expected = guesses[0].to_meter(times)
     nearest = _nearest(expected, edges)
-    found = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
-    return _Match(found, nearest[found])
+    matched = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
+    return _Match(matched, nearest[matched])
 
 
 def _counts(
