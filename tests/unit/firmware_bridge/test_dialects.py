@@ -529,7 +529,7 @@ def test_missing_prefixes_change_nothing(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "events"),
+    ("text", "expected"),
     [
         ("m-lap-us-12m-lap-us-900\r\n", [events.LapTime(12), events.LapTime(900)]),
         ("m-results-[0.1,0.m-ready\r\n", [events.OtherText("m-results-[0.1,0."), READY]),
