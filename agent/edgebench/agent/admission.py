@@ -1,9 +1,9 @@
-"""Which connections may wait at the TLS door before it is known whose they are.
+"""Which connections may wait for their TLS handshake, before their peers are known.
 
-Anybody on the network may open a connection and say nothing. Until the TLS handshake is done it is
-not known who it is, so connections have a budget for that time. An established one is never dropped
-for another. Where the budget is used up, a newcomer takes the place of a connection from
-the same network, or else from the network with the most of them: of the oldest that has not sent a
+Anybody on the network may open a connection and send nothing. The peer is unknown until the TLS
+handshake is done, so the number of connections without one is limited. An established connection is
+never dropped for another. At the limit, a new connection takes the place of one from the same
+network, or else from the network with the most of them: of the oldest that has not sent a
 byte, or else of the oldest. A host sends its first bytes at once, so silent connections cannot
 displace it. A flood that sends bytes can; the host then tries again.
 

@@ -197,7 +197,7 @@ class BoardWithModel:
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
-        """Tell somebody while inputs are sent."""
+        """Call this as inputs are sent."""
         self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
@@ -208,7 +208,7 @@ class BoardWithModel:
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
         """Run so many inferences in a row."""
         all_count = count + warmup_count
-        silence_s = INFERENCE_S * all_count  # as long as nobody knows better
+        silence_s = INFERENCE_S * all_count  # until a first window was timed
         if self._inference_s is not None:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
         board_window = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)

@@ -476,7 +476,7 @@ class Lab:
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
-            EdgebenchError: a measurement failed, and nobody watches.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         request = new_request(
             models,
@@ -544,7 +544,7 @@ class Lab:
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
-            EdgebenchError: a measurement failed, and nobody watches.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         against = ComparisonRequest(
             candidate=find_model(str(candidate)),
@@ -585,8 +585,8 @@ class Lab:
             cancellation: Stops it from another thread, as Ctrl-C does in the main one.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-            EdgebenchError: a measurement failed, and nobody watches.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         self._check_not_sent()
         watcher = watcher or Watcher()
@@ -853,7 +853,7 @@ class Lab:
             cluster: As for `plan_campaign`.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
             NoSuchCampaign: there is no such campaign.
             CampaignRunning: another process makes its runs.
             FileChanged: a model is not what it was.
@@ -937,7 +937,7 @@ class Lab:
         `collect`, or the next `bench` on that device, stores what it measured.
 
         Raises:
-            LeaseHeld: somebody else measures there.
+            LeaseHeld: another client measures there.
             EdgebenchError: the device cannot be reached, or the run does not end.
         """
         with self.connect(device) as client:
@@ -963,8 +963,8 @@ class Lab:
             The runs, also those that failed on their device (`result.failure`).
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-            LeaseHeld: somebody else measures on the only device.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            LeaseHeld: another client measures on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         self._check_not_sent()

@@ -212,7 +212,7 @@ class Options:
         return root
 
     def finish(self) -> Options:
-        """Refuse what nobody took.
+        """Refuse options that were not used.
 
         Raises:
             UsageError: there is an unknown option.

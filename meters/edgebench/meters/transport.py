@@ -117,7 +117,7 @@ class TcpTransport:
             what: Who should be there, for people.
 
         Raises:
-            TargetError: nobody answers there.
+            TargetError: no instrument answers there.
         """
         self._name = f"{what} at {host}:{port}"
         try:

@@ -289,7 +289,7 @@ class CheckFacts:
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""
     distinct_count: int = 0
-    """Different inputs among these samples; 0 where nobody counted."""
+    """Different inputs among these samples; 0 where they were not counted."""
     reference: str | None = None
     """Name of the reference kernels."""
     reference_runtime: RuntimeFacts | None = None
@@ -412,7 +412,7 @@ class FirmwareFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemory:
-    """What a model and its firmware take on a target, bytes; None where nobody tells."""
+    """What a model and its firmware take on a target, bytes; None where it is not reported."""
 
     flash_bytes: int | None
     ram_bytes: int | None

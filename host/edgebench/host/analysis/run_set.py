@@ -223,7 +223,7 @@ def _variance(
 
 
 def _launch_s(run: Run) -> float | None:
-    """Time that a run takes beside its timed loop, on the host's clock; None where nobody knows."""
+    """Time of a run without its timed loop, on the host's clock; None where it is unknown."""
     clock, before, after = run.conditions.clock, run.conditions.before, run.conditions.after
     if clock is None or not clock.span_ns or before is None or after is None:
         return None

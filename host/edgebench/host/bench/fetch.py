@@ -38,8 +38,8 @@ def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:
             while there is one: reading traces off it would disturb the measurement.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-        LeaseHeld: somebody else measures there.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+        LeaseHeld: another client measures there.
         EdgebenchError: the link failed, or the store cannot be written.
     """
     client, watcher = lane.client, lane.watcher

@@ -27,7 +27,7 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
     ours afterwards.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         NoSuchRun: the device does not have it, nor does this store.
         LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
         EdgebenchError: the run failed, or could not be stored; then it stays on the device.
@@ -68,7 +68,7 @@ def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
     """Take the lease, or wait until somebody else has stored the run.
 
     Raises:
-        Interrupted: somebody cancelled, and somebody else has the device.
+        Interrupted: the command was cancelled, and somebody else has the device.
         LeaseHeld: neither happens.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S

@@ -71,7 +71,7 @@ def measure_targets(
     """Measure on all targets, on so many at the same time; their runs, in the order of the targets.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; what each had is stored.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; what each had is stored.
         EdgebenchError: the only target failed.
     """
     seen = {

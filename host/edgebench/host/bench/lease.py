@@ -43,7 +43,7 @@ def take_lease(
         cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
 
     Raises:
-        Interrupted: somebody cancelled.
+        Interrupted: the command was cancelled.
         LeaseHeld: it is still held after the wait.
     """
     cancellation.check()
@@ -82,7 +82,7 @@ def stop_run(client: Client) -> str | None:
     What it measured stays on the device until a command stores it.
 
     Raises:
-        LeaseHeld: somebody else measures there.
+        LeaseHeld: another client measures there.
         LinkTimeout: the run does not end.
     """
     run_id = client.list_runs().running

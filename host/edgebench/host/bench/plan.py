@@ -166,7 +166,7 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
     """Make every run of a request on one device; those that did not fail.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
         EdgebenchError: something that ends all runs, not only one.
     """
     client, watcher = lane.client, lane.watcher

@@ -109,7 +109,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
     client, store = lane.client, lane.store

@@ -86,7 +86,7 @@ class CampaignDevice(Protocol):
             refused: Hears of each run that cannot be stored, and never will be.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached, or is in use.
         """
         ...
@@ -99,7 +99,7 @@ class CampaignDevice(Protocol):
             new_id: Gives the run its id, right before it starts.
 
         Raises:
-            Interrupted: somebody cancelled; `run` is what was measured.
+            Interrupted: the command was cancelled; `run` is what was measured.
             EdgebenchError: it failed; with a `run_id`, it is stored.
         """
         ...
@@ -108,7 +108,7 @@ class CampaignDevice(Protocol):
         """Let the device forget the runs that are stored, as no more are made.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached.
         """
         ...

@@ -86,7 +86,7 @@ def make_runs(
         parallel: Number of devices that are measured at the same time.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
         CampaignRunning: another process makes its runs.
         FileChanged: a model is not what it was.
         LabHostsUnreachable: its devices are those of other lab hosts, and none answers.

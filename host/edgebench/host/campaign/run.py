@@ -93,7 +93,7 @@ class DeviceCampaign:
         What keeps the device from being measured is waited for, as long as the campaign says.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
         """
         name, journal, at = self._device, self._work.journal, NO_LAB
         while True:
@@ -209,7 +209,7 @@ class DeviceCampaign:
         """Make one attempt at a run.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be made now, and may be later.
         """
         work, plan = self._work, self._work.plan

@@ -52,7 +52,7 @@ INVALID = "invalid"
 METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
 STOPPED = "run_stopped"
-"""Kind of error of a run that somebody stopped."""
+"""Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
 """Kinds of error that say nothing of the run, which is made again as long as its device is waited
 for: somebody stopped it, or the device was full or in use."""

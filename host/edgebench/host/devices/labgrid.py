@@ -148,7 +148,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
 
     Raises:
         PackagesMissing: gRPC is not installed here.
-        Unreachable: nobody answers there.
+        Unreachable: no agent answers there.
         RemoteProtocolError: whoever answers is no coordinator.
     """
     try:

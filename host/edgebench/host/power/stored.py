@@ -54,7 +54,7 @@ class StoredSession:
     facts: PowerFacts
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """Time from its start to Ctrl-C; None where nobody interrupted it, or that was long ago."""
+    """Time from its start to Ctrl-C; None where it was not interrupted, or that was long ago."""
     samples_directory: Path | None = None
     """Directory of its samples, if it is another one."""
     left_out: tuple[str, ...] = ()

@@ -19,7 +19,7 @@ class CampaignSummary:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time of the lane that takes longest; None where nobody can tell."""
+    """Expected time of the lane that takes longest; None where it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LaneStatus:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time for what is left; None where nobody can tell."""
+    """Expected time for what is left; None where it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)

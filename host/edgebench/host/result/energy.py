@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 SYNTHETIC = "synthetic"
-"""Boundary of power that nobody measures."""
+"""Boundary of power that is not measured."""
 
 
 class SyncMethod(Enum):
@@ -63,7 +63,7 @@ class MeterCheck:
 
     id: str
     is_passed: bool | None
-    """None: nobody can tell."""
+    """None: unknown."""
     detail: str
 
 

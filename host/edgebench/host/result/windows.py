@@ -39,7 +39,7 @@ class WindowSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMemoryBytes:
-    """What model and firmware take on the target, bytes; None where nobody tells."""
+    """What model and firmware take on the target, bytes; None where it is not reported."""
 
     flash: int | None
     ram: int | None

@@ -78,8 +78,8 @@ async def open_pinned(
         slots: Bounds the handshakes at the same time. A slow address gives its slot back.
 
     Raises:
-        Unreachable: nobody answers at any of them.
-        NotPaired: somebody else answers, or the agent does not know this host.
+        Unreachable: no agent answers at any of them.
+        NotPaired: another agent answers, or the agent does not know this host.
     """
     failures = Failures(endpoint.name)
     for place in places(endpoint):

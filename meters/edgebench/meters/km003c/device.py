@@ -57,7 +57,7 @@ _FETCH_S = 0.02
 """Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
-"""Messages that may be left of whoever asked before."""
+"""Largest number of messages that an earlier client may have left."""
 _QUIET_S = 0.02
 _ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
 """If a tester is worse than this, the stated uncertainty is too small."""

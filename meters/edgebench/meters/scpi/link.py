@@ -122,7 +122,7 @@ class ScpiLink:
             raise TargetError(f"{self.name} refuses how it should measure: {message}")
 
     def forget_errors(self) -> None:
-        """Clear the errors of whoever talked to it before."""
+        """Clear the errors of earlier clients."""
         self.write("*CLS")
 
     def close(self) -> None:

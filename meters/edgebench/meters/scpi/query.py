@@ -47,7 +47,7 @@ _STATED = "as the user states it"
 
 
 class QueryInstrument(PolledInstrument):
-    """An instrument whose family nobody knows, but whose question the user does."""
+    """An instrument of an unknown family, with the query that the user gave."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)

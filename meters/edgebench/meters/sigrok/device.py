@@ -244,7 +244,7 @@ def _first_readings(
     Args:
         sigrok: The device.
         options: Options of sigrok-cli.
-        channels: Channels that have to be among them; empty: nobody knows.
+        channels: Channels that have to be among them; empty: unknown.
         is_paced: The rounds tell how fast they come.
 
     Raises:

@@ -181,8 +181,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
     """Refuse metrics that no run could have, before runs are made for them.
 
     Raises:
-        UsageError: nobody knows which direction is good or how uncertain it is, or it takes a
-            meter.
+        UsageError: it has no better direction, its uncertainty is unknown, or it needs a meter.
     """
     for metric in map(find_metric, metrics):
         if metric.budget is not None and not is_metered:
@@ -270,8 +269,7 @@ def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
-        UsageError: nobody knows which direction is good: more warm-up queries are neither good
-            nor bad.
+        UsageError: it has no better direction: more warm-up queries are neither good nor bad.
     """
     path = _full_name(name)
     if path in METRICS:

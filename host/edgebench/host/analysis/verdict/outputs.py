@@ -21,7 +21,7 @@ from edgebench.host.result.verdict import Fact
 from edgebench.protocol.record import TargetRecord
 
 OutputEvidence = Evidence | TargetEvidence
-"""Outputs are judged alike, whoever timed the inferences."""
+"""Outputs are judged alike, whether the worker or the target timed the inferences."""
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the outputs, of models whose

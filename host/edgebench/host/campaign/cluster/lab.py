@@ -200,7 +200,7 @@ class LabLane:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        """Do jobs until the lane is closed, or nobody calls any more."""
+        """Do jobs until the lane is closed, or until no more calls come."""
         opened = self.opened
         try:
             self._wait_for_before()
@@ -243,7 +243,7 @@ class LabLane:
         """Wait for the lane whose place this one takes.
 
         Raises:
-            Interrupted: somebody cancelled; the run in progress is stopped, too.
+            Interrupted: the command was cancelled; the run in progress is stopped, too.
         """
         while self._before is not None:
             self._before._thread.join(CANCEL_POLL_S)
@@ -252,7 +252,7 @@ class LabLane:
         self._cancellation.check()
 
     def _next(self) -> m.SettleJob | m.MakeJob | m.RunReceipt | None:
-        """The next command; None once the lane is closed, or nobody called for long."""
+        """The next command; None once the lane is closed, or if no call came for long."""
         while True:
             left_s = self._called_s + IDLE_S - time.monotonic()
             try:
@@ -265,7 +265,7 @@ class LabLane:
         """Store what waits on the device.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached, or is in use.
         """
         store = self._host.store
@@ -311,7 +311,7 @@ class LabLane:
         """An id from the coordinator, which writes it down before the run starts.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LinkLost: the coordinator is gone.
         """
         self._report(m.IdRequest())

@@ -217,7 +217,7 @@ class ClusterLanes:
         """The lab host of a device: the last one, or after a wait another one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LabHostsUnreachable: none offers it.
             LinkLost: the scheduler is not there.
         """

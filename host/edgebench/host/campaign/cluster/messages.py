@@ -145,7 +145,7 @@ class RunReceipt:
 
 @dataclass(frozen=True, slots=True)
 class LaneStop:
-    """Somebody cancelled: stops the run in progress."""
+    """Cancellation: stops the run in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class RunRefusal:
 
 @dataclass(frozen=True, slots=True)
 class EarlierFailure:
-    """A run that nobody followed had failed."""
+    """A run of an earlier command had failed."""
 
     run_id: str
     error: ErrorReport
@@ -236,7 +236,7 @@ class EarlierFailure:
 
 @dataclass(frozen=True, slots=True)
 class DeviceWait:
-    """Somebody else measures on the device, which is waited for."""
+    """Another client measures on the device, which is waited for."""
 
     error: ErrorReport
     wait_s: float

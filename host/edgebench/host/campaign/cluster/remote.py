@@ -105,7 +105,7 @@ class LabDevice:
         """Wait for the end of a job; the run that it made, if it made one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LinkLost: the lab host is gone.
             EdgebenchError: the job failed.
         """
@@ -147,7 +147,7 @@ class LabDevice:
         """The run of a job, if it made one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it failed.
         """
         run = self._store.run(ended.run_id) if ended.run_id is not None else None
@@ -175,7 +175,7 @@ class LabDevice:
         """Give a command, and take the reports that there are.
 
         Raises:
-            Interrupted: somebody cancelled, and the lab host is gone.
+            Interrupted: the command was cancelled, and the lab host is gone.
             LinkLost: the lab host is gone.
         """
         call = m.LaneCall(self._lane, self._seen, wait_s)
