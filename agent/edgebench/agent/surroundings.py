@@ -74,7 +74,7 @@ class Surroundings(Protocol):
         ...
 
     def load_1m(self) -> float | None:
-        """Load average over the last minute, if the system tells."""
+        """Load average over the last minute, if the system reports it."""
         ...
 
     def temp_c(self) -> float | None:

@@ -126,7 +126,7 @@ def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
 
 
 def load_1m(root: Path = Path("/")) -> float | None:
-    """Load average over the last minute, if the system tells."""
+    """Load average over the last minute, if the system reports it."""
     averages = load_averages(root)
     return None if averages is None else averages[0]
 

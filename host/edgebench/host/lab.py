@@ -251,7 +251,7 @@ class Lab:
 
         Args:
             timeout_s: Longest time to listen.
-            on_doubt: Hears of sources that cannot be read; the others are listed all the same.
+            on_doubt: Called with sources that cannot be read; the others are listed all the same.
         """
         farm, places = self._merged_farm()
         if on_doubt is not None:
@@ -300,7 +300,7 @@ class Lab:
 
         Args:
             *names: Names of devices; none: this machine and every seat of every paired agent.
-            on_checked: Hears of each device when it is checked, in any order.
+            on_checked: Called with each device when it is checked, in any order.
 
         Raises:
             NoSuchDevice: a name is not that of one device.
@@ -471,7 +471,7 @@ class Lab:
             trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             wait_s: Longest wait for a device on which another command measures; 0: none.
-            watcher: Hears of every step; a failure is raised when there is none.
+            watcher: Receives every event; failures are raised if there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
         Raises:
@@ -581,7 +581,7 @@ class Lab:
 
         Args:
             request: The models, the devices and the settings.
-            watcher: Hears of every step; a failure is raised when there is none.
+            watcher: Receives every event; failures are raised if there is none.
             cancellation: Stops it from another thread, as Ctrl-C does in the main one.
 
         Raises:
@@ -698,7 +698,7 @@ class Lab:
 
         Args:
             file: The campaign file.
-            watcher: Hears of devices that are left out, as they are in quarantine.
+            watcher: Receives the devices that are left out, as they are in quarantine.
             cluster: Scheduler of a cluster, as "tcp://server:8786", whose lab hosts offer the
                 devices; None: the devices are those of this host.
 
@@ -765,10 +765,10 @@ class Lab:
             on: Devices to offer, as for `bench`; this machine itself is not offered.
             name: Name of this lab host; None: that of this machine.
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
-            on_connected: Hears the name of this lab host and the names of its devices, each time
-                that the scheduler has taken it.
-            on_away: Hears why the scheduler is away, or does not take this lab host; it is waited
-                for.
+            on_connected: Called each time that the scheduler has accepted this lab host, with its name
+                and the names of its devices.
+            on_away: Called with the reason if the scheduler is away, or does not accept this lab host;
+                it is waited for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.
@@ -848,7 +848,7 @@ class Lab:
 
         Args:
             name: Id or name of the campaign, or `last`.
-            watcher: Hears of every step.
+            watcher: Receives every event.
             cancellation: Stops it from another thread; it can be resumed.
             cluster: As for `plan_campaign`.
 
@@ -956,7 +956,7 @@ class Lab:
         Args:
             on: Devices, as for `bench`.
             is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
-            watcher: Hears of every step; what cannot be stored is raised when there is none.
+            watcher: Receives every event; what cannot be stored is raised if there is none.
             cancellation: Stops it from another thread, with the runs that are followed.
 
         Returns:

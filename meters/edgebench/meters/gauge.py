@@ -69,11 +69,11 @@ class GaugeScale:
     sign: int
     """Sign of a current, or of a power, that discharges."""
     ampere: float | None
-    """Amperes in one count; None: it tells power."""
+    """Amperes in one count; None: it reports power."""
     volt: float
     """Volts in one count."""
     watt: float | None = None
-    """Watts in one count, of a gauge that tells power."""
+    """Watts in one count, of a gauge that reports power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -483,7 +483,7 @@ UNWATCHED = "unwatched"
 METER_TROUBLE = "meter_trouble"
 """Kind of the last event of a run whose recording ended early; its detail is the reason."""
 IDLE_ENDED = "idle_ended"
-"""Kind of the event that ends a window of `Phase.IDLE`; its detail tells if it was cut short."""
+"""Kind of the event that ends a window of `Phase.IDLE`; its detail says if it was cut short."""
 
 
 @dataclass(frozen=True, slots=True)

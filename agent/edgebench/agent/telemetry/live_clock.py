@@ -36,7 +36,7 @@ class LiveClock:
         self._age = 0
 
     def look(self, time_ns: int, values: Sequence[float]) -> float | None:
-        """The clock now, from the latest value of each sensor; None where no source tells."""
+        """The clock now, from the latest value of each sensor; None where no source reports it."""
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)

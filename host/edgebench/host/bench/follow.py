@@ -15,7 +15,7 @@ from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
 from edgebench.protocol.errors import LeaseHeld, NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
-"""Longest wait for whoever started the run: to store it, or for its lease to expire."""
+"""Longest wait for the client that started the run, to store it, or for its lease to expire."""
 TAKEOVER_POLL_S = 5.0
 
 
@@ -65,7 +65,7 @@ def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Ru
 
 
 def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
-    """Take the lease, or wait until somebody else has stored the run.
+    """Take the lease, or wait until another client has stored the run.
 
     Raises:
         Interrupted: the command was cancelled, and somebody else has the device.

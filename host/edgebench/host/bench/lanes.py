@@ -57,7 +57,7 @@ class AnyTarget(Protocol):
 
 T = TypeVar("T", bound=AnyTarget)
 MeasureOn = Callable[[T, Watcher, Cancellation], list[Run]]
-"""Measures on one device; raises `Interrupted` when somebody cancels."""
+"""Measures on one device; raises `Interrupted` if it is cancelled."""
 
 
 def measure_targets(

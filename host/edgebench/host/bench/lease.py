@@ -39,7 +39,7 @@ def take_lease(
         client: The connection to the device.
         device: Name by which the user knows it.
         wait_s: Longest wait; 0: none.
-        watcher: Hears once who holds the device, then for how long it has been waited for.
+        watcher: Receives once who holds the device, then the time that was waited so far.
         cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
 
     Raises:
@@ -87,7 +87,7 @@ def stop_run(client: Client) -> str | None:
     """
     run_id = client.list_runs().running
     if run_id is None:
-        client.acquire()  # is refused if somebody else holds it
+        client.acquire()  # is refused if another client holds it
         client.release()
         return None
     with suppress(UsageError):  # it has just ended by itself

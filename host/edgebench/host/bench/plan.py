@@ -273,7 +273,7 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
     Raises:
         TooLarge: there is one.
     """
-    if (room := system.models_room_bytes) is None:  # an older agent does not tell
+    if (room := system.models_room_bytes) is None:  # an older agent does not report it
         return
     files: list[tuple[Path, int]] = [(model.path, model.size_bytes) for model in request.models]
     if request.against:

@@ -102,7 +102,7 @@ class DeviceLane:
     cancellation: Cancellation
     finish: Finish = finish
     is_kept: bool = False
-    """Whether the device keeps the runs that are stored, until somebody else has them."""
+    """Whether the device keeps the runs that are stored, until another client has them."""
 
 
 def measure(lane: DeviceLane, request: RunRequest) -> Run:

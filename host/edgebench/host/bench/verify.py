@@ -180,7 +180,7 @@ def verify_session(directory: Path) -> list[Difference]:
 
 
 def _as_told(stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]) -> tuple[RowGroup, ...]:
-    """Without what an older edgebench did not tell of its row groups."""
+    """Without the facts of row groups that an older edgebench did not store."""
     if len(stored) != len(computed):
         return computed
     return tuple(

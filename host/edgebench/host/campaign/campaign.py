@@ -90,7 +90,7 @@ class Campaign:
         )
 
     def lanes(self) -> list[LaneStatus]:
-        """How far each device is, and what was last heard of it."""
+        """How far each device is, and the last report of its state."""
         state, left_s, is_running = self.state(), None, self.is_running
         with suppress(EdgebenchError):  # a model may be gone by now
             left_s = expected_lanes_s(state, self._requests)
@@ -168,7 +168,7 @@ class Campaign:
         )
 
     def settings_of(self, run_id: str) -> str:
-        """What tells the cell of a run from others of its model, device and runtime."""
+        """Settings in which a run's cell differs from others of its model, device and runtime."""
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 

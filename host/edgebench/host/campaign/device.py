@@ -82,8 +82,8 @@ class CampaignDevice(Protocol):
         """Bring everything that was begun on it into the store; the device is ours afterwards.
 
         Args:
-            kept: Hears of each run that is stored, and did not fail.
-            refused: Hears of each run that cannot be stored, and never will be.
+            kept: Called with each run that is stored, and did not fail.
+            refused: Called with each run that cannot be stored, and never will be.
 
         Raises:
             Interrupted: the command was cancelled.

@@ -1,4 +1,4 @@
-"""What a campaign intends, in the store beside the runs; what has happened, the runs tell.
+"""What a campaign intends, in the store beside the runs; the runs themselves say what happened.
 
     <store>/campaigns/<campaign>/plan.json       the plan, written once
     <store>/campaigns/<campaign>/journal.jsonl   one line for each intent, before it is acted upon

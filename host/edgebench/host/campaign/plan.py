@@ -82,7 +82,7 @@ class AttemptName:
 
 
 def attempt_name(run_id: str) -> AttemptName | None:
-    """The place in a campaign that a run's id tells; None for the id of any other run."""
+    """The place in a campaign that a run's id contains; None for the id of any other run."""
     match = _RUN_ID.fullmatch(run_id)
     if match is None:
         return None
@@ -105,7 +105,7 @@ class CampaignPlan:
     """SHA-256 of each model, by its name in the cells."""
 
     def settings(self, number: int) -> str:
-        """What tells a cell from others of its model, device and runtime; empty if nothing does."""
+        """Settings in which a cell differs from others of its model, device and runtime, if any."""
         levels = self.cells[number].factors
         return ", ".join(
             f"{name} {'default' if levels[name] is None else levels[name]}"

@@ -19,7 +19,7 @@ class CellRequests:
     """Requests of the cells; those that differ in the device only are made once."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Make every request, so that a mistake is told before anything is measured.
+        """Make every request, so that a mistake is reported before anything is measured.
 
         Raises:
             UsageError: a file cannot be read, or settings make no sense together.

@@ -39,7 +39,7 @@ LONGEST_PAUSE_S = 30.0
 
 
 def was_stopped(run: Run) -> bool:
-    """Whether somebody stopped a run that had measured something, or its data set.
+    """Whether a run was stopped that had measured something, or its data set.
 
     One that became too hot, or reached its longest time, has a reason, and would again.
     """

@@ -55,7 +55,7 @@ STOPPED = "run_stopped"
 """Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
 """Kinds of error that say nothing of the run, which is made again as long as its device is waited
-for: somebody stopped it, or the device was full or in use."""
+for: it was stopped, or the device was full or in use."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,

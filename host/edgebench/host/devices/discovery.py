@@ -67,11 +67,11 @@ class DiscoveredDevice:
     system: SystemDescription | None = None
     """Its own description, when it can be used."""
     seat: SeatState | None = None
-    """Who has it, what runs there, how warm it is; None where its agent is too old to tell."""
+    """Who has it, what runs there, how warm it is; None where its agent is too old to report it."""
     labels: tuple[str, ...] = ()
     """Its labels in the farm file."""
     health: DeviceHealth | None = None
-    """How it has fared with this host; None where it is not paired."""
+    """Its health, as this host has seen it; None where it is not paired."""
     place: PlaceState | None = None
     """Its place in labgrid; None where it has none."""
 

@@ -68,7 +68,7 @@ class LabgridPlace:
 
     @property
     def is_taken(self) -> bool:
-        """Whether somebody else has acquired it."""
+        """Whether another user has acquired it."""
         return self.acquired_by not in (None, own_name())
 
 

@@ -246,7 +246,7 @@ class OpenMeter:
         if self.header is None:
             return served is not None and is_external(served)
         capability = self.header.capability
-        # A code that the meter smooths away tells less than the arrival of its samples.
+        # A code that the meter smooths away says less than the arrival of its samples.
         smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
         is_seen = arrival_s is None or smeared_s <= max(arrival_s, CHIP_S / 4)
         return capability.clock_domain != HOST_CLOCK and is_seen

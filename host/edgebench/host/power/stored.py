@@ -62,7 +62,7 @@ class StoredSession:
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether its energy can be trusted; None where no check of the meter can tell."""
+        """Whether its energy can be trusted; None where no check of the meter decides that."""
         if any(check.is_passed is False for check in self.checks):
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]

@@ -32,7 +32,7 @@ class LaneStatus:
     lab: str | None
     """Lab host that measures on it, in a campaign over a cluster."""
     since_utc: str | None
-    """When that was last heard."""
+    """Time of the last report."""
     measured_count: int
     failed_count: int
     left_count: int

@@ -47,7 +47,7 @@ def set_to_document(one: RunSet) -> Document:
 
 
 def from_document(document: Mapping[str, Any]) -> Run:
-    """The run that a document of this version, or of an older one, tells of.
+    """The run of a document of this version or an older one.
 
     Raises:
         RunDamaged: a key is missing, or has a value of the wrong type.

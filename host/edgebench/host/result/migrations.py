@@ -209,7 +209,7 @@ def _from_2(document: dict[str, Any]) -> None:
 
 
 def _from_6(document: dict[str, Any]) -> None:
-    """Which rule an energy is refused by, and that a phase is too short, was told in words only."""
+    """That a phase is too short, and the rule that refuses an energy, were stored as text only."""
     energy = document["metrics"].get("energy")
     if energy is None:
         return

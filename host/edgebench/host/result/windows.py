@@ -1,4 +1,4 @@
-"""What a target that timed itself told of its windows."""
+"""Windows of a target that timed itself."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def _ago(then_utc: str, now: datetime) -> str:
     """
     try:
         passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
-    except (ValueError, TypeError):  # a file that somebody has changed
+    except (ValueError, TypeError):  # a file that was changed by hand
         return then_utc
     return _passed(passed_s)
 

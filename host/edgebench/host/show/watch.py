@@ -22,7 +22,7 @@ _PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
 
 @dataclass(slots=True)
 class _Row:
-    """A device, by the last that was heard of it."""
+    """A device, as in its last update."""
 
     state: SeatState | None = None
     absence: Absence | None = None
@@ -48,7 +48,7 @@ class WatchTable:
             row.batch = update
 
     def table(self) -> Table:
-        """All devices that were heard of, by name."""
+        """All devices with an update, by name."""
         table = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
@@ -99,6 +99,6 @@ def _ago(absence: Absence) -> timedelta:
 
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
-    """The last value that was told; a clock may be told once for several temperatures."""
+    """The last value that was sent; a clock may be sent once for several temperatures."""
     known = [value for value in values if not math.isnan(value)]
     return form.format(known[-1] * scale) if known else ABSENT

@@ -86,7 +86,7 @@ class Failures:
             self._refusal = self._refusal or exc
 
     def error(self) -> Unreachable | NotPaired:
-        """The error that tells all of it."""
+        """One error with all reasons."""
         if self._refusal is None:
             return _unreachable(self._name, self._silent)
         if self._silent:

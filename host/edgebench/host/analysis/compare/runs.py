@@ -149,7 +149,7 @@ def _prepare(
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
     before, after = pairs or (list(baseline), list(candidate))
-    # A metric that does not exist is told before one without direction.
+    # A metric that does not exist is reported before one without direction.
     values = _values(before, name), _values(after, name)
     metric = find_metric(name)
     is_positive = min(values[0].min(), values[1].min()) > 0

@@ -1,4 +1,4 @@
-"""Four signals that tell whether a device slowed down, each by window.
+"""Four signals of whether a device slowed down, each by window.
 
     I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
@@ -113,7 +113,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """All signals by window; None where no source tells."""
+    """All signals by window; None where no source reports it."""
 
     indications: list[Indication]
     indicator: Signal | None

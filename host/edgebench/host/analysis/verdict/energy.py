@@ -80,7 +80,7 @@ def idle(evidence: Evidence) -> Ruling:
 
 
 def energy(evidence: MeteredEvidence) -> Ruling:
-    """There is a number, if one was asked for, and somebody measured it."""
+    """There is a number, if one was requested and measured."""
     result = evidence.energy
     if result is None:
         return not_applicable("no_meter")

@@ -21,7 +21,7 @@ from edgebench.host.result.verdict import State
 
 
 class Cause(Enum):
-    """What several rules may be signs of: told once, by the first of them that failed."""
+    """What several rules may be signs of: shown once, by the first of them that failed."""
 
     BUSY_MACHINE = "busy_machine"
     MEMORY = "memory"

@@ -234,7 +234,7 @@ class LabLane:
         except (EdgebenchError, Interrupted) as exc:
             self._report(m.ended(exc, None))
         except Exception as exc:
-            # A defect of ours: the coordinator is told, and this host goes on with other lanes.
+            # A defect of ours: it is reported to the coordinator, and the other lanes go on.
             error = EdgebenchError(f"lab host failed: {type(exc).__name__}: {exc}")
             self._report(m.ended(error, None))
             raise

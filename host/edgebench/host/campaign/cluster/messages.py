@@ -171,7 +171,7 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class EmptyReply:
-    """A call was heard, and there is nothing to say."""
+    """Acknowledges a call that has no other answer."""
 
 
 @dataclass(frozen=True, slots=True)

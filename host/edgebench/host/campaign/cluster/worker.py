@@ -51,7 +51,7 @@ def work_for(
     on_connected: Callable[[], None],
     on_away: Callable[[str], None],
 ) -> None:
-    """Be a lab host until somebody presses Ctrl-C; a scheduler that goes away is waited for.
+    """Be a lab host until Ctrl-C; a scheduler that goes away is waited for.
 
     Args:
         service: What answers.

@@ -64,7 +64,7 @@ class TableDecoder:
     """Rate of the instrument, at which its program does not average."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace of the first block: nothing else in a table tells the rate."""
+    """Pace of the first block: nothing else in a table gives the rate."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
