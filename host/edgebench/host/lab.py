@@ -765,10 +765,10 @@ class Lab:
             on: Devices to offer, as for `bench`; this machine itself is not offered.
             name: Name of this lab host; None: that of this machine.
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
-            on_connected: Called each time that the scheduler has accepted this lab host, with its name
-                and the names of its devices.
-            on_away: Called with the reason if the scheduler is away, or does not accept this lab host;
-                it is waited for.
+            on_connected: Called each time that the scheduler has accepted this lab host, with its
+                name and the names of its devices.
+            on_away: Called with the reason if the scheduler is away, or does not accept this lab
+                host; it is waited for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.
