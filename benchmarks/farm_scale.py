@@ -197,7 +197,7 @@ class Lanes(Watcher):
     def __init__(self) -> None:
         self.lanes: list[LaneTimes] = []
 
-    def of(self, device: str, device_count: int) -> Watcher:
+    def for_device(self, device: str, device_count: int) -> Watcher:
         """The lane of a device."""
         del device, device_count
         self.lanes.append(LaneTimes())
@@ -211,12 +211,12 @@ class LaneTimes(Watcher):
         self.began_s = math.inf
         self.ended_s = 0.0
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         del device, model, runtime, place
         self.began_s = min(self.began_s, time.monotonic())
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         del run
         self.ended_s = time.monotonic()

@@ -1,17 +1,17 @@
-"""Delay from an event of a farm to the pages of `edgebench serve`, and what the server takes.
+"""Delay from an event of a farm to the pages of `edgebench serve`, and the load of the server.
 
     python benchmarks/serve_pages.py [--pages 5] [--streams 45] [--devices 20] [--events 40] ...
 
-A farm of files: each device tells its temperature once a second, as commands that measure do. Some
-of these lines have a mark: half are a reading of a device, half the end of a run, whose directory
-is stored in the moment before. The delay of a mark is the time from the call that appends it until
-it is in the document of a page, or parsed by a program that reads the same event stream.
+The farm is a live file: each of its devices reports its temperature once a second, as commands that
+measure do. Some of the events carry a mark. Half of the marks are in the status of a device, half
+are the name of a stored run. The delay of a mark is the time from the call that appends it until it
+is in the document of a page, or parsed by a client that reads the same event stream.
 
-The viewers are pages of Chromium, each with a cache and connections of its own, and streams. Fifty
-pages of Chromium on the machine of the server would be the load themselves: each takes a process,
-and draws. A stream takes from the server what a page takes, and does what a page does before it
-draws: it parses each message. The two kinds are reported apart. One page alone is the other side;
-both look at the same server in turn, in an order drawn anew for each round.
+The viewers are pages of Chromium and plain streams. Each page has a context of its own, hence a
+cache and connections of its own. Fifty pages on the machine of the server would be the load
+themselves, as each is a process that draws. A stream loads the server as a page does, and parses
+each message, but draws nothing. The delays of pages and streams are reported separately. For
+comparison, one page alone is measured with the same server, alternating in random order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -59,15 +59,15 @@ from edgebench.protocol.record import Phase
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-DELAY_BAR_S = 1.0
-"""Bar of the issue about results: on the page within a second, with 50 browsers."""
+DELAY_LIMIT_S = 1.0
+"""Limit of the delay, with 50 viewers."""
 RUN_COUNT = 100
-"""Runs in the store at the beginning."""
+"""Runs in the store before the first round."""
 MARK = re.compile(r"mark-\d+")
 WAIT_S = 30.0
 """Longest wait for the last mark."""
 CHROMIUM_OPTIONS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
-WATCH = """
+MARK_OBSERVER = """
 window.marks = {};
 new MutationObserver((changes) => {
   const now = Date.now() / 1000;
@@ -76,28 +76,28 @@ new MutationObserver((changes) => {
   }
 }).observe(document.body, { childList: true, subtree: true });
 """
-"""Notes when a mark appears in a page."""
+"""Script that records when each mark appears in a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Viewed:
-    """What the viewers of one round saw."""
+class ViewedRound:
+    """Delays of the marks of one round, and the load of the server."""
 
     page_s: list[float]
     """Delay of each mark on each page."""
     stream_s: list[float]
     """Delay of each mark in each stream."""
     cpu_ratio: float
-    """CPU time of the server for a second."""
+    """CPU time of the server per second."""
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--pages", type=int, default=5, help="pages of Chromium")
-    parser.add_argument("--streams", type=int, default=45, help="event streams beside them")
+    parser.add_argument("--streams", type=int, default=45, help="event streams without a page")
     parser.add_argument("--devices", type=int, default=20)
-    parser.add_argument("--events", type=int, default=40, help="marks of a round")
+    parser.add_argument("--events", type=int, default=40, help="marks per round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--read", type=int, metavar="PORT", help=argparse.SUPPRESS)
     add_patience(parser)
@@ -111,7 +111,7 @@ def main() -> None:
         ServedStore(Store(Path(folder)), options.devices) as served,
         started_chromium() as browser,
     ):
-        unwatched = served.cpu_ratio(lambda: time.sleep(5.0))
+        idle_ratio = served.cpu_ratio(lambda: time.sleep(5.0))
         sides = interleave(
             {
                 "one": lambda: served.viewed(browser, 1, 0, options.events),
@@ -123,49 +123,46 @@ def main() -> None:
             patience_s=options.patience,
         )
         peak_mb = served.peak_mb()
-    one, everybody = sides["one"], sides["all"]
+    single, many = sides["one"], sides["all"]
     count = options.pages + options.streams
     rows = [
-        *delays("a page alone", [delay_s for each in one for delay_s in each.page_s]),
-        *delays(
-            f"{count} viewers, pages", [delay_s for each in everybody for delay_s in each.page_s]
-        ),
+        *delays("a page alone", [delay_s for each in single for delay_s in each.page_s]),
+        *delays(f"{count} viewers, pages", [delay_s for each in many for delay_s in each.page_s]),
         *delays(
             f"{count} viewers, streams",
-            [delay_s for each in everybody for delay_s in each.stream_s],
+            [delay_s for each in many for delay_s in each.stream_s],
         ),
-        claim("CPU of the server, nobody looks on, % of a core", f"{unwatched:.2%}"[:-1]),
-        claim("CPU with one page, % of a core", cpu(one).text(1, 100)),
-        claim(f"CPU with {count} viewers, % of a core", cpu(everybody).text(1, 100)),
+        claim("CPU of the server without viewers, % of a core", f"{idle_ratio:.2%}"[:-1]),
+        claim("CPU with one page, % of a core", cpu(single).text(1, 100)),
+        claim(f"CPU with {count} viewers, % of a core", cpu(many).text(1, 100)),
         claim("peak memory of the server, MB", f"{peak_mb:.0f}"),
     ]
-    title = f"The live page of {options.devices} devices, {options.events} marks a round"
+    title = f"The live page of {options.devices} devices, {options.events} marks per round"
     report(title, [claims_table(rows)], began)
 
 
-def delays(who: str, delays_s: Sequence[float]) -> list[list[str]]:
-    """Rows about delays, of which the 99th percentile and the maximum are held to the bar."""
+def delays(viewers: str, delays_s: Sequence[float]) -> list[list[str]]:
+    """Rows about delays; the limit is for the 99th percentile and the maximum."""
     if not delays_s:
         return []
-    found = spread(delays_s)
-    rows = [claim(f"delay of a mark, {who}, s", found.text())]
+    rows = [claim(f"delay of a mark, {viewers}, s", spread(delays_s).text())]
     for name, value in (
         ("p99", statistics.quantiles(delays_s, n=100, method="inclusive")[98]),
         ("max", max(delays_s)),
     ):
-        is_met = value <= DELAY_BAR_S
-        rows.append(claim(f"{name} of it, s", f"{value:.2f}", f"≤ {DELAY_BAR_S:g}", is_met))
+        is_met = value <= DELAY_LIMIT_S
+        rows.append(claim(f"{name} of it, s", f"{value:.2f}", f"≤ {DELAY_LIMIT_S:g}", is_met))
     return rows
 
 
-def cpu(rounds: Sequence[Viewed]) -> Spread:
-    """CPU time of the server for a second."""
+def cpu(rounds: Sequence[ViewedRound]) -> Spread:
+    """CPU time of the server per second."""
     return spread([each.cpu_ratio for each in rounds])
 
 
 @dataclass
 class ServedStore:
-    """A store with runs and a farm, and `edgebench serve` over it."""
+    """A store with runs and the live file of a farm, and `edgebench serve` on it."""
 
     store: Store
     device_count: int
@@ -173,11 +170,11 @@ class ServedStore:
     _process: subprocess.Popen[bytes] = field(init=False)
     _file: LiveFile = field(init=False)
     _devices: list[LiveDevice] = field(init=False)
-    _telling: threading.Thread = field(init=False)
+    _reports: threading.Thread = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_over: threading.Event = field(default_factory=threading.Event)
     _marked: dict[str, float] = field(default_factory=dict)
-    """When each mark was told."""
+    """Time of each mark, as `time.time()`."""
     _document: dict[str, object] = field(init=False)
 
     def __enter__(self) -> ServedStore:
@@ -206,87 +203,88 @@ class ServedStore:
         )
         assert self._process.stdout is not None
         self.port = json.loads(self._process.stdout.readline())["port"]
-        self._telling = threading.Thread(target=self._tell)
-        self._telling.start()
+        self._reports = threading.Thread(target=self._report_temperatures)
+        self._reports.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
-        self._telling.join()
+        self._reports.join()
         self._file.close()
         end(self._process)
 
-    def cpu_ratio(self, act: object) -> float:
-        """CPU time of the server for each second in which something is done."""
-        assert callable(act)
+    def cpu_ratio(self, action: Callable[[], object]) -> float:
+        """CPU time of the server per second of an action."""
         before_s, begin_s = self._cpu_s(), time.monotonic()
-        act()
+        action()
         return (self._cpu_s() - before_s) / (time.monotonic() - begin_s)
 
     def peak_mb(self) -> float:
         """Peak resident memory of the server. Source: proc(5), VmHWM."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
-        assert found is not None
-        return int(found[1]) * 1024 / 1e6
+        match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+        assert match is not None
+        return int(match[1]) * 1024 / 1e6
 
-    def viewed(self, browser: Browser, pages: int, streams: int, events: int) -> Viewed:
-        """Let so many look on, and tell them so many marks."""
-        with ExitStack() as looking:
-            reader = looking.enter_context(self._reader(streams)) if streams else None
-            opened = [looking.enter_context(self._page(browser)) for _ in range(pages)]
+    def viewed(self, browser: Browser, pages: int, streams: int, events: int) -> ViewedRound:
+        """Open pages and streams, and make so many marks."""
+        with ExitStack() as viewers:
+            reader = viewers.enter_context(self._reader(streams)) if streams else None
+            open_pages = [viewers.enter_context(self._page(browser)) for _ in range(pages)]
             first = len(self._marked)
             ratio = self.cpu_ratio(lambda: self._mark(events))
             marks = dict(list(self._marked.items())[first:])
-            for one in opened:
-                one.wait_for_function(f"Object.keys(marks).length >= {events}")
+            for page in open_pages:
+                page.wait_for_function(f"Object.keys(marks).length >= {events}")
             page_s = [
                 seen_s - marks[mark]
-                for one in opened
-                for mark, seen_s in one.evaluate("window.marks").items()
+                for page in open_pages
+                for mark, seen_s in page.evaluate("window.marks").items()
                 if mark in marks
             ]
-            seen = [] if reader is None else json.loads(reader.communicate(timeout=WAIT_S)[0])
-        stream_s = [seen_s - marks[mark] for mark, seen_s in seen if mark in marks]
+            stream_marks = (
+                [] if reader is None else json.loads(reader.communicate(timeout=WAIT_S)[0])
+            )
+        stream_s = [seen_s - marks[mark] for mark, seen_s in stream_marks if mark in marks]
         assert len(page_s) == pages * events
         assert len(stream_s) == streams * events
-        return Viewed(page_s, stream_s, ratio)
+        return ViewedRound(page_s, stream_s, ratio)
 
     def _mark(self, events: int) -> None:
-        """Tell so many marks, at times that have nothing to do with those of the server."""
+        """Make so many marks, at random times: the server reads its files at regular ones."""
         draw = random.Random(len(self._marked))
         for number in range(events):
             time.sleep(draw.uniform(0.3, 0.8))
             mark = f"mark-{len(self._marked)}"
             place = draw.randrange(self.device_count)
             with self._lock:
-                before = self._devices[place]
+                status = self._devices[place]
                 if number % 2:
                     self._store_run(mark)
-                    told = replace(before, stored_count=before.stored_count + 1)
+                    status = replace(status, stored_count=status.stored_count + 1)
                 else:
-                    told = replace(before, settings=mark)
+                    status = replace(status, settings=mark)
                 self._marked[mark] = time.time()
-                self._put(place, told)
-        time.sleep(1.0)  # the CPU time of the last one is that of this round
+                self._put(place, status)
+        time.sleep(1.0)  # the CPU time for the last mark belongs to this round
 
-    def _tell(self) -> None:
-        """Each device tells its temperature once a second, one after another."""
+    def _report_temperatures(self) -> None:
+        """Report the temperature of each device once a second, one device after another."""
         draw = random.Random(1)
         while not self._is_over.is_set():
             for place in range(self.device_count):
                 with self._lock:
-                    told = replace(self._devices[place], temp_c=draw.uniform(40.0, 80.0))
-                    self._put(place, told)
+                    status = replace(self._devices[place], temp_c=draw.uniform(40.0, 80.0))
+                    self._put(place, status)
                 if self._is_over.wait(1.0 / self.device_count):
                     return
 
-    def _put(self, place: int, told: LiveDevice) -> None:
-        self._devices[place] = replace(told, at_utc=utc_now())
+    def _put(self, place: int, status: LiveDevice) -> None:
+        self._devices[place] = replace(status, at_utc=utc_now())
         self._file.put(self._devices[place])
 
     def _store_run(self, mark: str) -> None:
-        """Store a run of a model that is named like the mark, whole under its final name."""
+        """Store a run, complete under its final name; the name of its model is the mark."""
         now = datetime.now(timezone.utc)
         run_id = f"{now.strftime(RUN_ID_TIME)}-{len(self._marked):08x}"
         model = {**self._model(), "name": mark}
@@ -308,17 +306,17 @@ class ServedStore:
 
     @contextmanager
     def _page(self, browser: Browser) -> Iterator[Page]:
-        """A page that notes marks, once it has everything."""
+        """A page that has loaded everything, and records marks from now on."""
         with browser.new_context() as context:
             page = context.new_page()
             page.goto(f"http://127.0.0.1:{self.port}/")
             page.locator("#runs tr").first.wait_for()
-            page.evaluate(WATCH)
+            page.evaluate(MARK_OBSERVER)
             yield page
 
     @contextmanager
     def _reader(self, streams: int) -> Iterator[subprocess.Popen[bytes]]:
-        """A process that reads so many streams until this is over, and then tells the marks."""
+        """A process that reads so many streams until its input ends, and then prints the marks."""
         words = ["--read", str(self.port), "--streams", str(streams)]
         process = subprocess.Popen(
             [sys.executable, __file__, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -332,11 +330,11 @@ class ServedStore:
 
 
 async def read_streams(port: int, count: int) -> None:
-    """Read streams until standard input ends; tell each mark of each stream with its time."""
+    """Read streams until standard input ends; print each mark of each stream with its time."""
     seen: list[tuple[str, float]] = []
     joined = asyncio.Semaphore(0)
 
-    async def look_on() -> None:
+    async def read_stream() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
         writer.write(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
         known: set[str] = set()
@@ -352,7 +350,7 @@ async def read_streams(port: int, count: int) -> None:
                 seen.extend((mark, time.time()) for mark in marks - known)
             known |= marks
 
-    tasks = [asyncio.create_task(look_on()) for _ in range(count)]
+    tasks = [asyncio.create_task(read_stream()) for _ in range(count)]
     for _ in tasks:
         await joined.acquire()
     print("ready", flush=True)

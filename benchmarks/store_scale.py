@@ -42,8 +42,8 @@ def main() -> None:
         store = Store(Path(folder))
         ids = fill(store, int(options.runs))
         first_s = seconds_of(lambda: list_runs(store))
-        middle = as_created_utc(BEGIN + timedelta(minutes=len(ids) // 2))
-        wanted = RunFilter(device="*", since_utc=middle, last=100)
+        middle = BEGIN + timedelta(minutes=len(ids) // 2)
+        wanted = RunFilter(device="*", since=middle, last=100)
         sides = int(options.compared) // 2
         # Neighbours in turn: both sides were made at the same time.
         baseline, candidate = ids[: 2 * sides : 2], ids[1 : 2 * sides : 2]

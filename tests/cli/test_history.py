@@ -69,6 +69,7 @@ def test_document_has_the_numbers_of_the_page(edgebench: Run, host: Host) -> Non
     assert result.code == 4
     [found] = json.loads(result.out)["histories"]
     assert found["outcome"] == "worse"
+    assert found["reason"].startswith("worse by")
     assert len(found["points"]) == 20
     first, newest = found["levels"]
     assert first["ratio"] is None

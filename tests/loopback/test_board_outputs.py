@@ -50,11 +50,11 @@ class Notes(Watcher):
         """Names of references that nobody named, and whether they are announced as measured."""
         self._action = action
 
-    def added(self, reference: Model) -> None:
+    def reference_added(self, reference: Model) -> None:
         """Listen."""
         self.references.append((reference.name, True))
 
-    def reference_left_out(self, reference: Model) -> None:
+    def reference_skipped(self, reference: Model) -> None:
         """Listen."""
         self.references.append((reference.name, False))
 

@@ -132,7 +132,7 @@ class Phases(QuietWatcher):
         self.seen: list[Phase] = []
         self.reasons: list[str] = []
 
-    def of(self, device: str, device_count: int) -> Watcher:
+    def for_device(self, device: str, device_count: int) -> Watcher:
         """The same for all."""
         return self
 

@@ -53,7 +53,7 @@ class Doubts(Watcher):
     def __init__(self) -> None:
         self.doubts: list[EdgebenchError] = []
 
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
+    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
         """A run that cannot be stored."""
         self.doubts.append(error)
 

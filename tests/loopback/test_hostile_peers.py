@@ -213,7 +213,7 @@ def test_used_pairing_string_is_refused_with_the_reason(bench: Bench) -> None:
     assert HostFiles(thief.folder / "config" / "edgebench" / "host").devices() == ()
 
 
-def test_secret_opens_the_door_for_pairing_only(bench: Bench) -> None:
+def test_secret_is_good_for_pairing_only(bench: Bench) -> None:
     """Whoever reads a pairing string over somebody's shoulder measures without pairing."""
     once = pairing_identity(parse_pairing_string(bench.agent.pairing_string()).secret)
     context = tls_context(bench.identity("once", once.key_pem + once.certificate_pem))

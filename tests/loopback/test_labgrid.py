@@ -125,10 +125,10 @@ def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, hos
     told: list[str] = []
 
     class Listener(Watcher):
-        def farm_doubted(self, error: EdgebenchError) -> None:
+        def farm_source_failed(self, error: EdgebenchError) -> None:
             told.append(str(error))
 
-        def place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
             told.append(f"{device} {place} {acquired_by}")
 
     [run] = host.lab.bench(

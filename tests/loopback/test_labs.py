@@ -73,7 +73,7 @@ class Losses(Watcher):
     def __init__(self) -> None:
         self.run_ids: list[str] = []
 
-    def lost(self, run: IncompleteRun) -> None:
+    def run_lost(self, run: IncompleteRun) -> None:
         """One more."""
         self.run_ids.append(run.run_id)
 

@@ -67,13 +67,13 @@ def test_agent_that_ends_as_we_connect_is_followed_by_a_new_one(
 ) -> None:
     """A command ends in an error because the agent of the command before it has just ended."""
     path = agent_state(host) / CONTROL_SOCKET
-    with socket.socket(socket.AF_UNIX) as door:
-        door.bind(str(path))
-        door.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
 
         def drop() -> None:
             # What nobody has read when a unix socket is closed resets the other end.
-            connection, _ = door.accept()
+            connection, _ = listener.accept()
             path.unlink()
             if not is_reset:
                 connection.recv(65536)

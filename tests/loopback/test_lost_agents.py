@@ -30,7 +30,7 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
     class Watching(Watcher):
         """Is told what was lost."""
 
-        def lost(self, run: IncompleteRun) -> None:
+        def run_lost(self, run: IncompleteRun) -> None:
             told.append(run)
 
     class Killing(Watching):

@@ -91,11 +91,11 @@ def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Ho
     class Watching(Watcher):
         """Frees the device as soon as it is waited for."""
 
-        def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
             said.append(f"{device} {wait_s:g} {refusal}")
             threading.Timer(0.1, holder.release).start()
 
-        def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
             said.append("still waiting")
 
     with other.lab.connect("board") as holder:
@@ -138,7 +138,7 @@ def test_agent_that_cannot_wait_is_asked_again(
     class Watching(Watcher):
         """Frees the device at the second report."""
 
-        def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
             seen.append(elapsed_s)
             if len(seen) == 2:
                 holder.release()

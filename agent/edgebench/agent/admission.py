@@ -1,9 +1,9 @@
-"""Which connections may wait at the TLS door before it is known whose they are.
+"""Which connections may wait for their TLS handshake, before their peers are known.
 
-Anybody on the network may open a connection and say nothing. Until the TLS handshake is done it is
-not known who it is, so connections have a budget for that time. An established one is never dropped
-for another. Where the budget is used up, a newcomer takes the place of a connection from
-the same network, or else from the network with the most of them: of the oldest that has not sent a
+Anybody on the network may open a connection and send nothing. The peer is unknown until the TLS
+handshake is done, so the number of connections without one is limited. An established connection is
+never dropped for another. At the limit, a new connection takes the place of one from the same
+network, or else from the network with the most of them: of the oldest that has not sent a
 byte, or else of the oldest. A host sends its first bytes at once, so silent connections cannot
 displace it. A flood that sends bytes can; the host then tries again.
 
@@ -116,7 +116,7 @@ def bind_listeners(host: str, port: int, admission: Admission) -> list[Listener]
     Raises:
         OSError: the host is unknown, or the port is taken.
     """
-    made: list[Listener] = []
+    listeners: list[Listener] = []
     try:
         for family, kind, protocol, _, address in socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -125,21 +125,21 @@ def bind_listeners(host: str, port: int, admission: Admission) -> list[Listener]
                 one = Listener(family, kind, protocol)
             except OSError:
                 continue  # getaddrinfo knows of IPv6, the kernel does not
-            made.append(one)
+            listeners.append(one)
             one.admission = admission
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             # With port 0, the kernel chooses one for the first address, and the others get it too.
-            chosen = made[0].getsockname()[1] if len(made) > 1 else port
+            chosen = listeners[0].getsockname()[1] if len(listeners) > 1 else port
             one.bind((address[0], chosen, *address[2:]))
-        if not made:
+        if not listeners:
             raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
     except OSError:
-        for one in made:
+        for one in listeners:
             one.close()
         raise
-    return made
+    return listeners
 
 
 def _network(address: Any) -> str:

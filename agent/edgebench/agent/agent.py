@@ -39,7 +39,7 @@ from edgebench.protocol.messages import Status
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
 ON_DEMAND = "qemu:"
-"""Begin of the name of a seat that is made when somebody asks for it: an emulated board."""
+"""Begin of the name of a seat that is made on request: an emulated board."""
 SEATS_DIRECTORY = "seats"
 """Directory of the state of every seat but the first."""
 
@@ -52,7 +52,7 @@ class AgentSettings:
     state: Path
     name: str | None = None
     listen: tuple[str | None, int] | None = None
-    """Address (None: all) and port of the TLS door; None for the unix socket only."""
+    """Address (None: all) and port of the TLS listener; None: unix socket only."""
     idle_exit_s: float | None = None
     """Time without a connection or a run after which it stops; None: never."""
     is_advertised: bool = True
@@ -147,7 +147,7 @@ class Agent:
         return next(iter(self.seats.values()))
 
     async def opened_seat(self, name: str) -> Seat:
-        """As `seat`; a target that can be made here is opened when somebody asks for it.
+        """As `seat`; a target that can be made here is opened on request.
 
         Raises:
             NoSuchDevice: there is no such seat, and no such target can be made.
@@ -280,7 +280,7 @@ class Agent:
         return useful_addresses([self._listen_host])
 
     def require_trust(self) -> Trust:
-        """The pins, if this agent has a TLS door.
+        """The pins, if this agent has a TLS listener.
 
         Raises:
             UsageError: it has none.

@@ -36,9 +36,9 @@ async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
 async def _exchange(link: ClientConnection, number: int, request: Message, answer: type[_T]) -> _T:
     await link.send(encode(number, request))
     received = await asyncio.wait_for(link.recv(decode=False), ANSWER_TIMEOUT_S)
-    found = decode(received).message
-    if isinstance(found, Problem):
-        raise error_from_code(found.code, found.text)
-    if not isinstance(found, answer):
-        raise RemoteProtocolError(f"agent answered with {type(found).__name__}")
-    return found
+    message = decode(received).message
+    if isinstance(message, Problem):
+        raise error_from_code(message.code, message.text)
+    if not isinstance(message, answer):
+        raise RemoteProtocolError(f"agent answered with {type(message).__name__}")
+    return message

@@ -32,15 +32,15 @@ class CpuTicks:
 
 def parse_cpu_ticks(stat: bytes) -> dict[str, CpuTicks]:
     """Ticks by CPU number, and of all CPUs under `all`, from the text of /proc/stat."""
-    found = {}
+    ticks = {}
     for line in stat.splitlines():
         name, *fields = line.decode("ascii", "replace").split()
         if not name.startswith("cpu"):
             break
         times = [int(field) for field in fields[:_TIMES]]
         idle = times[_IDLE] + times[_IOWAIT]
-        found["all" if name == "cpu" else name[3:]] = CpuTicks(sum(times) - idle, sum(times))
-    return found
+        ticks["all" if name == "cpu" else name[3:]] = CpuTicks(sum(times) - idle, sum(times))
+    return ticks
 
 
 def read_cpu_ticks(root: Path = Path("/")) -> dict[str, CpuTicks]:

@@ -1,4 +1,4 @@
-"""The daemon: an agent's life from start to stop, and its two doors."""
+"""The daemon: an agent from start to stop, and its two listeners: a unix socket and TLS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAX_SOCKET_PATH = 107
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
 SHUT_SUFFIX = ".shut"
-"""Suffix of the local socket's name while the door is shut."""
+"""Suffix of the unix socket's name while the agent accepts no local connections."""
 ACCEPT_TURNS = 3
 """Turns of the event loop after which a connection that was waiting counts: one in which it is
 accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
@@ -95,10 +95,12 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
             await ConnectionHandler(agent, connection).serve()
 
     options = _WEBSOCKET_OPTIONS | {"handler": converse}
-    async with contextlib.AsyncExitStack() as doors:
-        local = await doors.enter_async_context(_local_door(settings, connections, options))
+    async with contextlib.AsyncExitStack() as listeners:
+        local = await listeners.enter_async_context(_local_listener(settings, connections, options))
         if settings.listen:
-            await doors.enter_async_context(_tls_door(settings, agent, connections, options))
+            await listeners.enter_async_context(
+                _tls_listener(settings, agent, connections, options)
+            )
         if agent.hotplug is not None:
             await agent.hotplug.look()
         following = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
@@ -110,7 +112,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
 
 
 @asynccontextmanager
-async def _local_door(
+async def _local_listener(
     settings: AgentSettings, connections: Connections, options: dict[str, Any]
 ) -> AsyncIterator[Path]:
     path = settings.state / CONTROL_SOCKET
@@ -138,7 +140,7 @@ def _remove_socket(path: Path) -> None:
 
 
 @asynccontextmanager
-async def _tls_door(
+async def _tls_listener(
     settings: AgentSettings, agent: Agent, connections: Connections, options: dict[str, Any]
 ) -> AsyncIterator[None]:
     assert settings.listen is not None
@@ -164,13 +166,13 @@ async def _tls_door(
             server.close()
         raise PortTaken(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
     agent.port = listeners[0].getsockname()[1]
-    gc.freeze()  # what is there by now stays, and is not looked through for garbage again
+    gc.freeze()  # objects that exist by now stay, and need not be searched for garbage again
     announce = asyncio.ensure_future(_advertise(settings, agent))
     try:
         yield
     finally:
         for server in servers:
-            server.close()  # before anything is awaited, so that no peer comes in
+            server.close()  # before anything is awaited, so that no peer can connect
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
@@ -181,7 +183,7 @@ async def _tls_door(
 async def _advertise(settings: AgentSettings, agent: Agent) -> None:
     if not settings.is_advertised or agent.port is None:
         return
-    # Imported when the doors are open: it takes a tenth of the start, and 4 MB of memory.
+    # Imported once the agent listens: it takes a tenth of the start, and 4 MB of memory.
     from edgebench.agent.advertise import Advertisement, advertise
 
     pin, device = agent.require_trust().fingerprint, agent.first.device
@@ -225,13 +227,14 @@ async def _until_done(
 
 
 async def _shut(path: Path, is_idle: Callable[[], bool]) -> bool:
-    """Shut the local door; if a host has come in by then, open it again and return False.
+    """Take away the unix socket; if a host has connected by then, put it back and return False.
 
-    The last check comes after the door is shut. In the other order, a host that connects between
-    the two is dropped. A host that comes later finds no agent, and starts one.
+    The last check is made without the socket. In the other order, a host that connects between the
+    check and the removal would be dropped. A host that connects later finds no agent, and starts
+    one.
     """
     shut = path.with_name(path.name + SHUT_SUFFIX)
-    with contextlib.suppress(FileNotFoundError):  # it was removed: no host can come in
+    with contextlib.suppress(FileNotFoundError):  # it was removed: no host can connect
         path.rename(shut)
     for _ in range(ACCEPT_TURNS):
         await asyncio.sleep(0)

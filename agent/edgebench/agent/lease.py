@@ -52,7 +52,7 @@ class Lease:
 
         Raises:
             UsageError: the time is not positive, or longer than the limit.
-            LeaseHeld: somebody else has it.
+            LeaseHeld: another client has it.
         """
         _check_ttl(ttl_s)
         self._refuse_others(identity)
@@ -81,7 +81,7 @@ class Lease:
 
         Raises:
             UsageError: a time is out of bounds.
-            LeaseHeld: somebody else still has it after the wait.
+            LeaseHeld: another client still has it after the wait.
         """
         if not 0 <= wait_s <= MAX_WAIT_S:
             raise UsageError(f"wait of {wait_s} s for the lease, limit {MAX_WAIT_S:.0f} s")
@@ -109,7 +109,7 @@ class Lease:
         """Check that this host holds the lease.
 
         Raises:
-            LeaseHeld: somebody else has it, or nobody.
+            LeaseHeld: another client has it, or none has.
         """
         self._refuse_others(identity)
         if self.holder is None:

@@ -232,7 +232,7 @@ class Seat:
         return None
 
     def inherit(self, holder: str, name: str, ttl_s: float) -> None:
-        """Give this client the lease of the run in progress, if nobody is there who holds it."""
+        """Give this client the lease of the run in progress, if its holder is gone."""
         current = self.lease.holder
         if current is not None and not self._present[current.identity]:
             self.lease.inherit(holder, name, ttl_s)

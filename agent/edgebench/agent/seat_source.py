@@ -47,7 +47,7 @@ class SeatSource(Protocol):
 
     @property
     def period_s(self) -> float:
-        """Interval at which it is asked, also beside runs."""
+        """Interval at which it is read, also during runs."""
         ...
 
     async def offers(self) -> Sequence[SeatOffer]:

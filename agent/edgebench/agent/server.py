@@ -1,8 +1,8 @@
 """Connections and their messages.
 
-Theory of operation. There are two doors. The TLS door lets in only peers with the key of a pinned
+Theory of operation. There are two listeners. TLS accepts only peers with the key of a pinned
 certificate; any other is cut off during or right after the TLS handshake and reads nothing. The
-unix socket lets in processes of the same user. Behind either, a connection sends `Hello`, then one
+unix socket accepts processes of the same user. On either, a connection sends `Hello`, then one
 request after another; each message type has one handler in the tables below. Messages of one
 connection are handled in order, so a flood slows down only its sender.
 """
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 class Connections:
-    """Counts the connections of both doors, from accept to the end of the conversation."""
+    """Counts the connections of both listeners, from accept to the end of the conversation."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

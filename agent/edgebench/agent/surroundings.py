@@ -74,7 +74,7 @@ class Surroundings(Protocol):
         ...
 
     def load_1m(self) -> float | None:
-        """Load average over the last minute, if the system tells."""
+        """Load average over the last minute, if the system reports it."""
         ...
 
     def temp_c(self) -> float | None:
@@ -240,7 +240,7 @@ class TargetSurroundings:
         return None
 
     def temp_c(self) -> float | None:
-        """Nobody reads it."""
+        """It cannot be read."""
         return None
 
     def set_governor(self, name: str) -> None:
@@ -262,7 +262,7 @@ class TargetSurroundings:
         may_start: Callable[[], bool],
         sleep: Sleep,
     ) -> CooldownFacts:
-        """Nobody could tell whether it is cool."""
+        """Whether it is cool is unknown."""
         del timeout_s, is_stopping, may_start, sleep
         return CooldownFacts(CooldownOutcome.NO_SENSOR)
 

@@ -126,7 +126,7 @@ def load_averages(root: Path = Path("/")) -> tuple[float, float, float] | None:
 
 
 def load_1m(root: Path = Path("/")) -> float | None:
-    """Load average over the last minute, if the system tells."""
+    """Load average over the last minute, if the system reports it."""
     averages = load_averages(root)
     return None if averages is None else averages[0]
 
@@ -275,8 +275,8 @@ def _serial_number(root: Path) -> str:
 
     Source: Devicetree Specification 0.4, 3.2, property `serial-number` of the root node.
     """
-    found = _strings(root / "proc/device-tree/serial-number")
-    serial = found[0].strip().lower() if found else ""
+    numbers = _strings(root / "proc/device-tree/serial-number")
+    serial = numbers[0].strip().lower() if numbers else ""
     return "" if _is_placeholder(serial) else serial
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgebench.firmware_bridge.console import ConsoleLog
-from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.lines import LineDialect
 from edgebench.firmware_bridge.dialects.streaming import STREAMING
 from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply, BoardTiming
@@ -243,8 +243,8 @@ class Board:
             BoardRefusal: there are none.
             LineDamaged: they are others whenever they are asked for.
         """
-        reply = self.retrying(lambda: self._exchange.confirmed("results", said.ModelOutputs))
-        outputs = reply.first(said.ModelOutputs)
+        reply = self.retrying(lambda: self._exchange.confirmed("results", events.ModelOutputs))
+        outputs = reply.first(events.ModelOutputs)
         if outputs is None:
             raise BoardRefusal("the board has no results")
         return outputs.values
@@ -261,8 +261,8 @@ class Board:
         expected = self.facts.firmware.output_bytes
 
         def once() -> bytes:
-            reply = self._exchange.confirmed("x-out", said.OutputBytes)
-            data = b"".join(part.data for part in reply.said(said.OutputBytes))
+            reply = self._exchange.confirmed("x-out", events.OutputBytes)
+            data = b"".join(part.data for part in reply.of_kind(events.OutputBytes))
             if expected not in (None, len(data)):
                 raise LineDamaged(f"outputs of {len(data)} bytes, the board has {expected}")
             return data
@@ -312,14 +312,14 @@ class Board:
 
     def _ask_facts(self) -> BoardFacts:
         exchange = self._exchange
-        name = exchange.confirmed("name", said.BoardName).first(said.BoardName)
+        name = exchange.confirmed("name", events.BoardName).first(events.BoardName)
         if name is None:
             raise LineDamaged("the board has two names, or none")
-        version: said.FirmwareProfile | None = None
-        model: said.ModelName | None = None
-        profile = self._if_known("profile", said.FirmwareProfile, said.ModelName)
+        version: events.FirmwareProfile | None = None
+        model: events.ModelName | None = None
+        profile = self._if_known("profile", events.FirmwareProfile, events.ModelName)
         if profile is not None:
-            version, model = profile.first(said.FirmwareProfile), profile.first(said.ModelName)
+            version, model = profile.first(events.FirmwareProfile), profile.first(events.ModelName)
         info = self._ask_info()
         if info and info.line_max and isinstance(exchange.dialect, LineDialect):
             exchange.dialect.widen(info.line_max)
@@ -335,10 +335,10 @@ class Board:
         )
 
     def _ask_info(self) -> FirmwareInfo | None:
-        reply = self._if_known("x-info", said.InfoItem)
+        reply = self._if_known("x-info", events.InfoItem)
         if reply is None:
             return None
-        return firmware_info({one.key: one.value for one in reply.said(said.InfoItem)})
+        return firmware_info({one.key: one.value for one in reply.of_kind(events.InfoItem)})
 
     def _if_known(self, command: str, *kinds: type[object]) -> BoardReply | None:
         """Reply to a question; None: the firmware refuses it, or has nothing to say to it."""
@@ -359,7 +359,7 @@ class Board:
         exchange = self._exchange
         if exchange.dialect.name.endswith(STREAMING):
             return None
-        modes = [one for one in exchange.boot_events if isinstance(one, said.TimestampMode)]
+        modes = [one for one in exchange.boot_events if isinstance(one, events.TimestampMode)]
         if info is not None and info.mode in ("energy", "performance"):
             is_energy = info.mode == "energy"
         elif modes:
@@ -370,7 +370,7 @@ class Board:
 
     def _says_laps(self) -> bool:
         try:
-            return bool(self._exchange.ask("timestamp").said(said.LapTime))
+            return bool(self._exchange.ask("timestamp").of_kind(events.LapTime))
         except BoardSilent:  # some firmware has no such command, and no reply to it
             self._exchange.resync()
             return False
@@ -388,11 +388,11 @@ class Board:
     def _load_digits(self, data: bytes) -> None:
         exchange, size = self._exchange, len(data)
         reply = exchange.ask(f"db load {size}")
-        mismatch = reply.first(said.InputMismatch)
+        mismatch = reply.first(events.InputMismatch)
         text = reply.error or (mismatch.text if mismatch else None)
         if text is not None and str(size) in text:
             raise BoardRefusal(f"the board refuses an input of {size} bytes: {text}")
-        expected = reply.first(said.ExpectedSize)
+        expected = reply.first(events.ExpectedSize)
         if text is not None or expected is None or expected.size_bytes != size:
             raise LineDamaged(
                 f"the board expects {expected} for {size} bytes: {text or 'no error'}"
@@ -402,9 +402,9 @@ class Board:
             part = data[begin : begin + chunk]
             reply = exchange.ask(f"db {part.hex()}")
             is_last = begin + chunk >= size
-            told = reply.first(said.LoadProgress)
-            is_as_told = told is None or told.size_bytes == begin + len(part)
-            is_done = reply.first(said.LoadEnd) is not None
+            progress = reply.first(events.LoadProgress)
+            is_as_told = progress is None or progress.size_bytes == begin + len(part)
+            is_done = reply.first(events.LoadEnd) is not None
             if reply.error or is_done != is_last or not is_as_told:
                 raise LineDamaged(
                     f"load of {size} bytes failed at {begin}: "
@@ -432,7 +432,7 @@ class Board:
                 if silences == SILENCES:
                     return ReadBack.NONE
                 continue
-            printed = b"".join(one.data for one in reply.said(said.BufferBytes))
+            printed = b"".join(one.data for one in reply.of_kind(events.BufferBytes))
             if printed[: len(data)] == data:
                 return ReadBack.PRINTED
             if (printed, reply.error) == before:
@@ -446,8 +446,8 @@ class Board:
         raise LineDamaged(f"the board has another input than the {len(data)} bytes that were sent")
 
     def _check_crc(self, command: str, data: bytes) -> None:
-        reply = self._exchange.confirmed(command, said.BufferCrc)
-        if reply.first(said.BufferCrc) != said.BufferCrc(zlib.crc32(data), len(data)):
+        reply = self._exchange.confirmed(command, events.BufferCrc)
+        if reply.first(events.BufferCrc) != events.BufferCrc(zlib.crc32(data), len(data)):
             raise LineDamaged(f"the board has other bytes than the {len(data)} that were sent")
 
     def _load_model_once(self, blob: bytes) -> BoardFacts:
@@ -458,7 +458,7 @@ class Board:
     def _upload(self, data: bytes, *, is_model: bool) -> None:
         """Send an input or a model by frames, and go back to lines."""
         exchange = self._exchange
-        opened = exchange.ask("x-frames").first(said.FrameModeReply)
+        opened = exchange.ask("x-frames").first(events.FrameModeReply)
         if opened is None:
             raise LineDamaged("the board does not say how large a frame may be")
         reader = FrameReader()
@@ -492,10 +492,10 @@ class Board:
             BoardRefusal: it is of another input.
             LineDamaged: it is not the reply to what was asked for.
         """
-        warmup, began = reply.first(said.WarmupBegin), reply.first(said.InferenceBegin)
-        if mismatch := reply.first(said.InputMismatch):
+        warmup, began = reply.first(events.WarmupBegin), reply.first(events.InferenceBegin)
+        if mismatch := reply.first(events.InputMismatch):
             raise BoardRefusal(f"the board has not the input that it expects: {mismatch.text}")
-        if failure := reply.first(said.FailureText):
+        if failure := reply.first(events.FailureText):
             text = one_line(failure.text, 80)
             raise BoardRefusal(f"an inference of `{reply.command}` failed, says the board: {text}")
         if reply.error is not None:
@@ -505,13 +505,13 @@ class Board:
         )
         if not is_as_asked:
             raise LineDamaged(f"`{reply.command}` arrived as another: {warmup}, {began}")
-        if not reply.is_complete and not reply.said(said.InferenceEnd):
+        if not reply.is_complete and not reply.of_kind(events.InferenceEnd):
             # Lost on its way, or hung: whether the board answers to its name then tells.
             raise LineDamaged(f"`{reply.command}` does not end: the board fell silent")
         if began is None:
             raise LineDamaged(f"nothing says that `{reply.command}` arrived as it was sent")
         first, last = self._ends(reply)
-        outputs = reply.said(said.ModelOutputs)
+        outputs = reply.of_kind(events.ModelOutputs)
         window = BoardWindow(
             count=count,
             warmup_count=warmup_count,
@@ -520,7 +520,9 @@ class Board:
             ended_ns=last.first_ns,
             outputs=outputs[-1].values if outputs else None,
         )
-        if not isinstance(first.event, said.LapTime) or not isinstance(last.event, said.LapTime):
+        if not isinstance(first.event, events.LapTime) or not isinstance(
+            last.event, events.LapTime
+        ):
             return window
         laps = first.event.time_us, last.event.time_us
         is_real = not self.facts.is_emulated
@@ -529,22 +531,22 @@ class Board:
             window, laps=laps, ticks=lap_ticks(*laps, passed_ns), tick_rate_hz=LAP_RATE_HZ
         )
 
-    def _ends(self, reply: BoardReply) -> tuple[said.TimedEvent, said.TimedEvent]:
+    def _ends(self, reply: BoardReply) -> tuple[events.TimedEvent, events.TimedEvent]:
         """Lines at the two ends of a window: laps, or where there are pulses what is around them.
 
         Raises:
             LineDamaged: one of them is missing.
         """
-        marks = said.InferenceBegin | said.InferenceEnd
-        laps: list[said.TimedEvent] = []
-        around: list[said.TimedEvent] = []
+        marks = events.InferenceBegin | events.InferenceEnd
+        laps: list[events.TimedEvent] = []
+        around: list[events.TimedEvent] = []
         for one in reply.events:
             if isinstance(one.event, marks):
                 around.append(one)
-            elif isinstance(one.event, said.LapTime) and len(around) == 1:
+            elif isinstance(one.event, events.LapTime) and len(around) == 1:
                 laps.append(one)
-            elif isinstance(one.event, said.OtherText) and len(around) == 1:
-                self._exchange.dialect.quirks.add(said.Quirk.TEXT_IN_WINDOW)
+            elif isinstance(one.event, events.OtherText) and len(around) == 1:
+                self._exchange.dialect.quirks.add(events.Quirk.TEXT_IN_WINDOW)
         if len(laps) >= 2:
             return laps[0], laps[-1]
         if self.facts.timestamps is TimestampKind.PULSE and not laps and len(around) == 2:
@@ -563,9 +565,9 @@ class Board:
         return self.retrying(lambda: self._ask_ticks(count))
 
     def _ask_ticks(self, count: int) -> InferenceTicks:
-        reply = self._exchange.confirmed("x-cycles", said.CyclesHead, said.CyclesPart)
-        head = reply.first(said.CyclesHead)
-        ticks = [one for part in reply.said(said.CyclesPart) for one in part.ticks]
+        reply = self._exchange.confirmed("x-cycles", events.CyclesHead, events.CyclesPart)
+        head = reply.first(events.CyclesHead)
+        ticks = [one for part in reply.of_kind(events.CyclesPart) for one in part.ticks]
         if head is None or head.total_count != count or head.kept_count != len(ticks):
             raise LineDamaged(f"{len(ticks)} ticks of a window of {count} came, announced {head}")
         return InferenceTicks(

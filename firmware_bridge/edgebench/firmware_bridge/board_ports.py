@@ -252,19 +252,23 @@ class BoardPorts:
     def _with_those_away(self, sightings: list[TargetSighting]) -> list[TargetSighting]:
         """With boards that were there a moment ago; without those at another address than then."""
         now_s = self._clock()
-        there = {one.target.identity: one.target for one in sightings if one.error is None}
-        taken = {target.address for target in there.values()}
+        usable = {one.target.identity: one.target for one in sightings if one.error is None}
+        addresses = {target.address for target in usable.values()}
         before, self._seen = self._seen, {}
         moved: set[str] = set()
-        for identity, target in there.items():
+        for identity, target in usable.items():
             if identity in before and before[identity][1] != target:
                 moved.add(identity)
             else:
                 self._seen[identity] = now_s, target
-        here = {one.target.identity for one in sightings}
+        identities = {one.target.identity for one in sightings}
         kept = [one for one in sightings if one.target.identity not in moved]
         for identity, (seen_s, target) in before.items():
-            if identity not in here and now_s - seen_s < AWAY_S and target.address not in taken:
+            if (
+                identity not in identities
+                and now_s - seen_s < AWAY_S
+                and target.address not in addresses
+            ):
                 self._seen[identity] = seen_s, target
                 kept.append(TargetSighting(target))
         return kept

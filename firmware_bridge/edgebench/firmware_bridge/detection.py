@@ -82,7 +82,7 @@ class FoundBoard:
 
     port: SerialPortInfo
     board: KnownBoard | None = None
-    """None: nobody knows what is there."""
+    """None: it is unknown what is there."""
     trouble: str | None = None
     """Why it did not say what it is when it was asked; one line."""
 

@@ -119,9 +119,9 @@ class BoardDriver:
         blob = generate(data, model_id=id_of_file(model_name))
         if address.startswith(SCHEME):
             about = sent_model(data, blob)
-            made = self._emulate(address.removeprefix(SCHEME), about, blob, directory)
-            made.listen(on_bytes)
-            return made
+            emulated = self._emulate(address.removeprefix(SCHEME), about, blob, directory)
+            emulated.listen(on_bytes)
+            return emulated
         with _line(address, directory, on_bytes) as board:
             _refuse_sound(connected(board), sound)
             return _on_line(board, data, blob, directory)
@@ -197,7 +197,7 @@ class BoardWithModel:
         )
 
     def listen(self, on_bytes: OnBytes) -> None:
-        """Tell somebody while inputs are sent."""
+        """Call this as inputs are sent."""
         self._board.on_bytes = on_bytes
 
     def set_input(self, data: bytes) -> None:
@@ -208,23 +208,25 @@ class BoardWithModel:
     def window(self, count: int, *, warmup_count: int) -> TimedWindow:
         """Run so many inferences in a row."""
         all_count = count + warmup_count
-        silence_s = INFERENCE_S * all_count  # as long as nobody knows better
+        silence_s = INFERENCE_S * all_count  # until a first window was timed
         if self._inference_s is not None:
             silence_s = INFERENCE_S + WINDOW_MARGIN * self._inference_s * all_count
-        found = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
-        self._inference_s = (found.ended_ns - found.issued_ns) / 1e9 / all_count
+        board_window = self._board.window(count, warmup_count=warmup_count, silence_s=silence_s)
+        self._inference_s = (board_window.ended_ns - board_window.issued_ns) / 1e9 / all_count
         window = Window(
-            begin_ns=found.began_ns,
-            end_ns=found.ended_ns,
-            count=found.count,
-            ticks=found.ticks,
-            tick_rate_hz=None if found.tick_rate_hz is None else float(found.tick_rate_hz),
+            begin_ns=board_window.began_ns,
+            end_ns=board_window.ended_ns,
+            count=board_window.count,
+            ticks=board_window.ticks,
+            tick_rate_hz=None
+            if board_window.tick_rate_hz is None
+            else float(board_window.tick_rate_hz),
         )
-        timed = found.inferences
+        timed = board_window.inferences
         if timed is None or None in timed.ticks:
-            return TimedWindow(window, is_repeated=found.attempt_count > 1)
+            return TimedWindow(window, is_repeated=board_window.attempt_count > 1)
         ticks = tuple(tick for tick in timed.ticks if tick is not None)
-        return TimedWindow(window, ticks, is_repeated=found.attempt_count > 1)
+        return TimedWindow(window, ticks, is_repeated=board_window.attempt_count > 1)
 
     def output_bytes(self) -> bytes:
         """Outputs of the last inference; decimals as 32-bit floats, where the board prints no more.

@@ -74,7 +74,7 @@ class BoardTiming:
 
 @dataclass(frozen=True, slots=True)
 class BoardReply:
-    """What a board said to one command."""
+    """Reply of a board to one command."""
 
     command: str
     issued_ns: int
@@ -83,13 +83,13 @@ class BoardReply:
     is_complete: bool
     """Whether `m-ready` came."""
 
-    def said(self, kind: type[E]) -> list[E]:
+    def of_kind(self, kind: type[E]) -> list[E]:
         """Events of this kind, in order."""
         return [one.event for one in self.events if isinstance(one.event, kind)]
 
     def first(self, kind: type[E]) -> E | None:
         """First event of this kind; None: there is none."""
-        return next(iter(self.said(kind)), None)
+        return next(iter(self.of_kind(kind)), None)
 
     def timed(self, kind: type[object]) -> TimedEvent | None:
         """First event of this kind with its times; None: there is none."""
@@ -99,8 +99,8 @@ class BoardReply:
     def is_restart(self) -> bool:
         """Whether the board started anew instead of answering."""
         if self.command.startswith("x-mode"):
-            return bool(self.said(InitEnd))
-        return bool(self.said(InitEnd) or self.said(TimestampMode))
+            return bool(self.of_kind(InitEnd))
+        return bool(self.of_kind(InitEnd) or self.of_kind(TimestampMode))
 
     @property
     def error(self) -> str | None:
@@ -126,7 +126,7 @@ class BoardExchange:
     timing: BoardTiming = field(default_factory=BoardTiming)
     console: ConsoleLog = field(default_factory=ConsoleLog)
     boot_events: list[BoardEvent] = field(default_factory=list[BoardEvent])
-    """What the board said when it started, as far as it was heard."""
+    """Events when the board started, as far as they were received."""
     interface_name: str | None = None
     """Name of the interface board that the board is behind; None: there is none."""
     _due_ns: int | None = None
@@ -170,9 +170,9 @@ class BoardExchange:
             )
         if not reply.is_complete:
             waited_s = self.timing.answer_s if silence_s is None else silence_s
-            heard = f"{len(reply.events)} lines of a reply" if reply.events else "no reply"
+            received = f"{len(reply.events)} lines of a reply" if reply.events else "no reply"
             raise BoardSilent(
-                f"{heard} to `{_of(command)}` from the board at {self.transport.name}, then "
+                f"{received} to `{_of(command)}` from the board at {self.transport.name}, then "
                 f"nothing for {waited_s:g} s"
             )
         return reply
@@ -219,12 +219,12 @@ class BoardExchange:
             if reply.is_misheard:
                 continue
             # As text: results that are not numbers (nan) are the same ones, and not equal.
-            told = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
-            if before == (told, reply.error):
+            replied = repr([one.event for one in reply.events if isinstance(one.event, kinds)])
+            if before == (replied, reply.error):
                 if reply.error is not None:
                     raise BoardRefusal(f"the board refuses `{_of(command)}`: {reply.error}")
                 return reply
-            before = told, reply.error
+            before = replied, reply.error
         raise LineDamaged(f"{CONFIRMATIONS} replies to `{_of(command)}`, no two in a row the same")
 
     def hear_start(self) -> None:
@@ -321,13 +321,13 @@ class BoardExchange:
 
     def _switch(self, reply: BoardReply) -> bool:
         """Speak as the board does; whether that is another dialect than before."""
-        texts = [one.text for one in reply.said(OtherText)]
+        texts = [one.text for one in reply.of_kind(OtherText)]
         is_echoed = any(text.startswith(_ECHO_LINE) for text in texts)
         if (interface := reply.first(InterfaceName)) and self.interface_name is None:
             self.interface_name = interface.name
             self.dialect = PassthroughDialect(mlperf_tiny())
             return True
-        if is_echoed and not reply.said(CommandEcho):
+        if is_echoed and not reply.of_kind(CommandEcho):
             board = streaming()
             self.dialect = PassthroughDialect(board) if self.interface_name else board
             return True
@@ -342,23 +342,23 @@ class BoardExchange:
     def _silence(self, line_count: int, byte_count: int) -> str:
         """Why there is no talking to the board, in one line."""
         speed = f" at {self.transport.baud_rate} baud" if self.transport.baud_rate else ""
-        asked = f"{len(self.timing.resync_s)} times `name`"
+        attempts = f"{len(self.timing.resync_s)} times `name`"
         if self.interface_name is not None:
             return (
                 f"{self.interface_name} at {self.transport.name} answers, the board behind it does "
-                f"not ({asked})"
+                f"not ({attempts})"
             )
         if Quirk.NOT_TEXT in self.dialect.quirks:
             return (
                 f"what {self.transport.name} sends{speed} is not text: its speed is another one, "
-                f"or the line is bad ({asked})"
+                f"or the line is bad ({attempts})"
             )
         if line_count or byte_count:
             return (
                 f"{self.transport.name} sends something{speed}, but no name: it may not speak "
-                f"MLPerf Tiny's protocol ({asked})"
+                f"MLPerf Tiny's protocol ({attempts})"
             )
-        return f"no answer from {self.transport.name}{speed} to {asked}"
+        return f"no answer from {self.transport.name}{speed} to {attempts}"
 
 
 def _of(command: str) -> str:

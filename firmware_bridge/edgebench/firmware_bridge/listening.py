@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.firmware_bridge.board import ATTEMPTS, Board
-from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.streaming import interface_board
 from edgebench.firmware_bridge.exchange import BoardExchange, BoardReply
 from edgebench.protocol.errors import BoardRefusal, BoardSilent, LineDamaged
@@ -125,27 +125,27 @@ class ListeningBoard:
         damage = LineDamaged("no window")
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                heard = listen(self._exchange, count, self._sound)
+                heard_window = listen(self._exchange, count, self._sound)
             except (LineDamaged, BoardSilent) as exc:
                 damage = LineDamaged(str(exc))
                 self._exchange.resync()
                 self._board.retrying(self._stop)
                 continue
-            if not heard.activations:
-                heard_s = (heard.ended_ns - heard.began_ns) / 1e9
+            if not heard_window.activations:
+                heard_s = (heard_window.ended_ns - heard_window.began_ns) / 1e9
                 raise BoardRefusal(
                     f"{self.firmware.name} heard no frame of sound in {heard_s:.1f} s: nobody "
                     "plays to it, or its I2S line is not connected"
                 )
-            self._activation = max(heard.activations)
+            self._activation = max(heard_window.activations)
             window = Window(
-                begin_ns=heard.began_ns,
-                end_ns=heard.ended_ns,
-                count=len(heard.activations),
+                begin_ns=heard_window.began_ns,
+                end_ns=heard_window.ended_ns,
+                count=len(heard_window.activations),
                 ticks=None,
                 tick_rate_hz=None,
             )
-            return TimedWindow(window, heard.processing_ticks, is_repeated=attempt > 1)
+            return TimedWindow(window, heard_window.processing_ticks, is_repeated=attempt > 1)
         raise damage
 
     def _stop(self) -> None:
@@ -181,7 +181,7 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
     """
     started = exchange.ask("start")
     _check_heard(started)
-    begin = started.timed(said.ListeningBegin)
+    begin = started.timed(events.ListeningBegin)
     if started.error is not None:
         raise BoardRefusal(f"the board does not listen: {started.error}")
     if begin is None:
@@ -191,14 +191,14 @@ def listen(exchange: BoardExchange, count: int, sound: str) -> HeardWindow:
     is_timed = False
     if is_behind:
         with _at_interface(exchange):
-            is_timed = exchange.ask("record_detections").timed(said.RecordBegin) is not None
+            is_timed = exchange.ask("record_detections").timed(events.RecordBegin) is not None
             if sound:
                 _play(exchange, sound, listen_ns)
     if not sound:
         _pause(exchange, listen_ns)
     stopped = exchange.ask("stop")
     _check_heard(stopped)
-    end = stopped.timed(said.ListeningEnd)
+    end = stopped.timed(events.ListeningEnd)
     if end is None:
         raise LineDamaged("nothing says that the board listened until now")
     activations = _activations(stopped)
@@ -227,36 +227,36 @@ def _processing_ticks(exchange: BoardExchange, count: int) -> tuple[int, ...]:
     """
     try:
         exchange.ask("print_detections")  # they are in the console, which is kept
-        reply = exchange.confirmed("print_dutycycle", said.ProcessingHead, said.NumberList)
+        reply = exchange.confirmed("print_dutycycle", events.ProcessingHead, events.NumberList)
     except (LineDamaged, BoardRefusal, BoardSilent):
         exchange.drain()
         return ()
     return processing_ticks([one.event for one in reply.events], count)
 
 
-def processing_ticks(events: Sequence[said.BoardEvent], count: int) -> tuple[int, ...]:
+def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[int, ...]:
     """Times that the processing of frames took, by the edges of a pin; empty: they do not fit.
 
     Firmware may pulse the pin at `start`, which is no frame, and an interface board keeps the edges
     of a limited number of frames.
 
-    >>> head, end = said.ProcessingHead(is_end=False), said.ProcessingHead(is_end=True)
-    >>> edges = [head, said.NumberList((7, 100, 3300)), end, said.NumberList((7, 350, 3555))]
+    >>> head, end = events.ProcessingHead(is_end=False), events.ProcessingHead(is_end=True)
+    >>> edges = [head, events.NumberList((7, 100, 3300)), end, events.NumberList((7, 350, 3555))]
     >>> processing_ticks(edges, 2)
     (250, 255)
 
     Args:
-        events: Reply to `print_dutycycle`.
+        replied: Events of the reply to `print_dutycycle`.
         count: Frames that the board counted.
     """
     edges: dict[bool, list[int]] = {False: [], True: []}
     is_end: bool | None = None
-    for one in events:
-        if isinstance(one, said.ProcessingHead):
+    for one in replied:
+        if isinstance(one, events.ProcessingHead):
             is_end = one.is_end
-        elif isinstance(one, said.NumberList) and is_end is not None:
+        elif isinstance(one, events.NumberList) and is_end is not None:
             edges[is_end] += one.values
-        elif not isinstance(one, said.NumberList):
+        elif not isinstance(one, events.NumberList):
             return ()
     if len(edges[False]) != len(edges[True]):
         return ()
@@ -271,7 +271,7 @@ def processing_ticks(events: Sequence[said.BoardEvent], count: int) -> tuple[int
 
 def _check_heard(reply: BoardReply) -> None:
     """Refuse a reply to another command than the one that was sent."""
-    echo = reply.first(said.CommandEcho)
+    echo = reply.first(events.CommandEcho)
     if echo is None or echo.command != reply.command:
         raise LineDamaged(f"`{reply.command}` arrived as another command: {echo}")
 
@@ -283,11 +283,11 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
         LineDamaged: the list is not whole.
     """
     behind = [one.event for one in reply.events]
-    if said.ActivationsHead() not in behind:
+    if events.ActivationsHead() not in behind:
         raise LineDamaged("the board does not say what it heard")
     parts: list[tuple[int, ...]] = []
-    for one in behind[behind.index(said.ActivationsHead()) + 1 :]:
-        if not isinstance(one, said.NumberList):
+    for one in behind[behind.index(events.ActivationsHead()) + 1 :]:
+        if not isinstance(one, events.NumberList):
             raise LineDamaged(f"a line of the activations was damaged: {one}")
         if one.values:
             parts.append(one.values)
@@ -325,7 +325,7 @@ def _play(exchange: BoardExchange, sound: str, listen_ns: int) -> None:
     while listen_ns - (before_ns - begin_ns) > CLOCKS_RATIO * listen_ns:
         command = f"play {sound}"
         is_played = any(
-            exchange.ask(command, silence_s=PLAY_S).first(said.SoundBegin) for _ in range(2)
+            exchange.ask(command, silence_s=PLAY_S).first(events.SoundBegin) for _ in range(2)
         )
         now_ns = exchange.transport.now_ns()
         if not is_played or now_ns - before_ns < FRAME_NS:

@@ -139,8 +139,10 @@ def _used(path: str, users: Iterable[str]) -> TargetError:
     return TargetError(f"serial port {path} is in use by {', '.join(users)}")
 
 
-def _report(port: SerialPortInfo, found: FoundBoard | None, used: tuple[str, ...]) -> PortReport:
-    board = found.board if found else None
+def _report(
+    port: SerialPortInfo, found_board: FoundBoard | None, used: tuple[str, ...]
+) -> PortReport:
+    board = found_board.board if found_board else None
     usb_id = None if port.vendor is None else f"{port.vendor:04x}:{port.product or 0:04x}"
     if port.hint is not None:
         text = port.hint.text
@@ -158,5 +160,5 @@ def _report(port: SerialPortInfo, found: FoundBoard | None, used: tuple[str, ...
         model=board.model_name if board else None,
         baud_rate=board.baud_rate if board else None,
         used_by=used,
-        trouble=found.trouble if found else None,
+        trouble=found_board.trouble if found_board else None,
     )

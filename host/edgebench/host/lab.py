@@ -32,7 +32,7 @@ from edgebench.host.bench.request import (
     new_request,
 )
 from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import OutcomeNotes, Watcher
+from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
@@ -141,16 +141,13 @@ class Lab:
             *names: Bundles, tags, sets, or runs as `run` takes them; none: every run of the store.
             model: Name, or a pattern as `digits_*`.
             device: Name, or a pattern.
-            tag: A tag that the runs have.
-            since: Time from which on; without a zone, that of this machine.
-            last: Number of the newest ones.
+            tag: Tag of the runs.
+            since: Earliest time; one without a zone is of this machine's.
+            last: Number of the newest runs.
         """
         import pandas as pd
 
-        since_utc = None if since is None else index.as_created_utc(since)
-        wanted = index.RunFilter(
-            model=model, device=device, tag=tag, since_utc=since_utc, last=last
-        )
+        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
         if names:
             rows = list_named(self.store, map(str, names), wanted)
         else:
@@ -166,8 +163,8 @@ class Lab:
         Raises:
             UsageError: no such run.
         """
-        found = find_run(self.store, str(name))
-        return StoredRun(found.store, found.run_id)
+        address = find_run(self.store, str(name))
+        return StoredRun(address.store, address.run_id)
 
     def bundle(
         self,
@@ -188,9 +185,9 @@ class Lab:
             UsageError: no such run, or the file exists.
             StoreError: the file cannot be written.
         """
-        found = [one for name in _listed(runs) for one in find_runs(self.store, name)]
-        target = Path(path) if path is not None else Path(default_name(found))
-        write_bundle(target, found, is_annotated=is_annotated)
+        addresses = [one for name in _listed(runs) for one in find_runs(self.store, name)]
+        target = Path(path) if path is not None else Path(default_name(addresses))
+        write_bundle(target, addresses, is_annotated=is_annotated)
         return target
 
     def history(
@@ -220,10 +217,7 @@ class Lab:
         """
         from edgebench.host.store.history import read_histories
 
-        since_utc = None if since is None else index.as_created_utc(since)
-        wanted = index.RunFilter(
-            model=model, device=device, tag=tag, since_utc=since_utc, last=last
-        )
+        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
         return read_histories(self.store, wanted, metric=metric, margin_ratio=margin_ratio)
 
     def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
@@ -257,7 +251,7 @@ class Lab:
 
         Args:
             timeout_s: Longest time to listen.
-            on_doubt: Hears of sources that cannot be read; the others are listed all the same.
+            on_doubt: Called with sources that cannot be read; the others are listed all the same.
         """
         farm, places = self._merged_farm()
         if on_doubt is not None:
@@ -274,7 +268,7 @@ class Lab:
         places = places_of(farm.labgrid, paired)
         if watcher is not None:
             for doubt in places.doubts:
-                watcher.farm_doubted(doubt)
+                watcher.farm_source_failed(doubt)
         return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
@@ -306,7 +300,7 @@ class Lab:
 
         Args:
             *names: Names of devices; none: this machine and every seat of every paired agent.
-            on_checked: Hears of each device when it is checked, in any order.
+            on_checked: Called with each device when it is checked, in any order.
 
         Raises:
             NoSuchDevice: a name is not that of one device.
@@ -343,15 +337,15 @@ class Lab:
                 seats = client.seats() if with_seats else ()
                 others = [device.at_seat(seat.name) for seat in seats[1:]]
                 name = device.at_seat(client.seat).name if others else device.name
-                found = check_device(client, name, cancellation)
+                check = check_device(client, name, cancellation)
         except EdgebenchError as exc:
-            found = refused(name, exc)
-        if found.state is CheckState.WELL:
+            check = refused(name, exc)
+        if check.state is CheckState.WELL:
             self._health.succeeded(device)
-        elif found.is_of_device and found.code is not None and limit:
-            self._health.quarantine(device, found.code, found.reason)
+        elif check.is_of_device and check.code is not None and limit:
+            self._health.quarantine(device, check.code, check.reason)
         return [
-            found,
+            check,
             *(
                 one
                 for other in others
@@ -383,14 +377,14 @@ class Lab:
         """
         from edgebench.host.devices.pairing import pair
 
-        made = pair(self._files, text, decide=decide)
-        self._take_over(made)
-        return made.device
+        pairing = pair(self._files, text, decide=decide)
+        self._take_over(pairing)
+        return pairing.device
 
-    def _take_over(self, made: Pairing) -> None:
-        if made.replaced is not None:
-            take_over(self._files, self._health, self._farm, made.replaced, made.device)
-            follow_agent(self.store, made.replaced.pin, made.device.pin)
+    def _take_over(self, pairing: Pairing) -> None:
+        if pairing.replaced is not None:
+            take_over(self._files, self._health, self._farm, pairing.replaced, pairing.device)
+            follow_agent(self.store, pairing.replaced.pin, pairing.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
         """Write this host's identity and devices into a new file, for the hosts that share them.
@@ -477,12 +471,12 @@ class Lab:
             trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             wait_s: Longest wait for a device on which another command measures; 0: none.
-            watcher: Hears of every step; a failure is raised when there is none.
+            watcher: Receives every event; failures are raised if there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
-            EdgebenchError: a measurement failed, and nobody watches.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         request = new_request(
             models,
@@ -550,7 +544,7 @@ class Lab:
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
-            EdgebenchError: a measurement failed, and nobody watches.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         against = ComparisonRequest(
             candidate=find_model(str(candidate)),
@@ -587,12 +581,12 @@ class Lab:
 
         Args:
             request: The models, the devices and the settings.
-            watcher: Hears of every step; a failure is raised when there is none.
+            watcher: Receives every event; failures are raised if there is none.
             cancellation: Stops it from another thread, as Ctrl-C does in the main one.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-            EdgebenchError: a measurement failed, and nobody watches.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            EdgebenchError: a measurement failed, and there is no watcher.
         """
         self._check_not_sent()
         watcher = watcher or Watcher()
@@ -600,7 +594,7 @@ class Lab:
         devices = self._healthy(request.devices, farm, watcher)
         for device in devices:
             if (place := places.by_device.get(device.name)) and place.is_taken:
-                watcher.place_taken(device.name, place.name, place.acquired_by or "")
+                watcher.labgrid_place_taken(device.name, place.name, place.acquired_by or "")
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
         targets = [
@@ -609,14 +603,14 @@ class Lab:
         ]
         for target in targets:
             if request.energy is not None and target.request.energy is None:
-                watcher.unmetered(target.device.name)
+                watcher.meter_missing(target.device.name)
         with (
             index.kept_open(self.store),
             publish_status(self.store, "bench", watcher) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
             measure_on = partial(
-                self._measure_noting_health,
+                self._measure_recording_health,
                 other.finish if other else finish,
                 farm.quarantine_after,
             )
@@ -639,10 +633,10 @@ class Lab:
         quarantined = {name for name, known in health.items() if known.is_quarantined}
         devices = select(words, paired, farm, quarantined)
         for name in sorted(quarantined - {device.name for device in devices}):
-            watcher.left_out(name, health[name])
+            watcher.device_skipped(name, health[name])
         return devices
 
-    def _measure_noting_health(
+    def _measure_recording_health(
         self,
         finish: Finish,
         quarantine_after: int,
@@ -650,11 +644,11 @@ class Lab:
         watcher: Watcher,
         cancellation: Cancellation,
     ) -> list[Run]:
-        """Measure on one device, and remember how the device fared."""
+        """Measure on one device, and record in its health how the runs ended."""
         outcomes = Outcomes(self._health, target.device, quarantine_after)
-        noting = OutcomeNotes(watcher, outcomes.succeeded, outcomes.failed)
+        watcher = OutcomeWatcher(watcher, outcomes.succeeded, outcomes.failed)
         try:
-            return self._measure_on(finish, target, noting, cancellation)
+            return self._measure_on(finish, target, watcher, cancellation)
         except EdgebenchError as exc:
             outcomes.failed(exc)
             raise
@@ -667,9 +661,9 @@ class Lab:
             request, meter = target.request, None
             if request.energy is not None:
                 meter = stack.enter_context(closing(OpenMeter.of(request.energy)))
-            if (asked := meter or request.instrument) is not None:
+            if (meter_address := meter or request.instrument) is not None:
                 is_fixed = request.is_duration_fixed
-                spec = asked.spec(request.spec, is_duration_fixed=is_fixed)
+                spec = meter_address.spec(request.spec, is_duration_fixed=is_fixed)
                 request = replace(request, spec=spec)
             client = stack.enter_context(
                 open_known(self._files, target.device, state=self._agent_state)
@@ -680,13 +674,13 @@ class Lab:
             for run in collect_waiting(
                 client,
                 self.store,
-                on_doubt=watcher.doubted,
-                on_failure=watcher.failed_meanwhile,
+                on_doubt=watcher.earlier_run_rejected,
+                on_failure=watcher.earlier_run_failed,
                 finish=finish,
             ):
-                watcher.collected(run)
+                watcher.earlier_run_stored(run)
             for lost in settle_lost(client, self.store):
-                watcher.lost(lost)
+                watcher.run_lost(lost)
             try:
                 lane = DeviceLane(client, self.store, watcher, cancellation, finish)
                 return run_all(lane, request, meter)
@@ -704,7 +698,7 @@ class Lab:
 
         Args:
             file: The campaign file.
-            watcher: Hears of devices that are left out, as they are in quarantine.
+            watcher: Receives the devices that are left out, as they are in quarantine.
             cluster: Scheduler of a cluster, as "tcp://server:8786", whose lab hosts offer the
                 devices; None: the devices are those of this host.
 
@@ -771,10 +765,10 @@ class Lab:
             on: Devices to offer, as for `bench`; this machine itself is not offered.
             name: Name of this lab host; None: that of this machine.
             host: Address of this machine at which the scheduler reaches it; None: Dask finds one.
-            on_connected: Hears the name of this lab host and the names of its devices, each time
-                that the scheduler has taken it.
-            on_away: Hears why the scheduler is away, or does not take this lab host; it is waited
-                for.
+            on_connected: Called each time that the scheduler has accepted this lab host, with its
+                name and the names of its devices.
+            on_away: Called with the reason if the scheduler is away, or does not accept this lab
+                host; it is waited for.
 
         Raises:
             UsageError: the address makes no sense, or Dask is not installed.
@@ -854,12 +848,12 @@ class Lab:
 
         Args:
             name: Id or name of the campaign, or `last`.
-            watcher: Hears of every step.
+            watcher: Receives every event.
             cancellation: Stops it from another thread; it can be resumed.
             cluster: As for `plan_campaign`.
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
             NoSuchCampaign: there is no such campaign.
             CampaignRunning: another process makes its runs.
             FileChanged: a model is not what it was.
@@ -943,7 +937,7 @@ class Lab:
         `collect`, or the next `bench` on that device, stores what it measured.
 
         Raises:
-            LeaseHeld: somebody else measures there.
+            LeaseHeld: another client measures there.
             EdgebenchError: the device cannot be reached, or the run does not end.
         """
         with self.connect(device) as client:
@@ -962,15 +956,15 @@ class Lab:
         Args:
             on: Devices, as for `bench`.
             is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
-            watcher: Hears of every step; what cannot be stored is raised when there is none.
+            watcher: Receives every event; what cannot be stored is raised if there is none.
             cancellation: Stops it from another thread, with the runs that are followed.
 
         Returns:
             The runs, also those that failed on their device (`result.failure`).
 
         Raises:
-            Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-            LeaseHeld: somebody else measures on the only device.
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            LeaseHeld: another client measures on the only device.
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         self._check_not_sent()
@@ -980,13 +974,13 @@ class Lab:
             publish_status(self.store, "collect", watcher or Watcher()) as publisher,
             FinishingProcess() if len(targets) > 1 else nullcontext() as other,
         ):
-            made = other.finish if other else finish
+            finisher = other.finish if other else finish
 
             def fetch(
                 target: DeviceTarget, watcher: Watcher, cancellation: Cancellation
             ) -> list[Run]:
                 with open_known(self._files, target.device, state=self._agent_state) as client:
-                    lane = DeviceLane(client, self.store, watcher, cancellation, made)
+                    lane = DeviceLane(client, self.store, watcher, cancellation, finisher)
                     return fetch_all(lane, target.device.name, is_waiting=is_waiting)
 
             runs = measure_targets(

@@ -42,24 +42,24 @@ class NotebookProgress(Watcher):
         """Current activity of each device."""
         self._lines: list[str] = []
 
-    def of(self, device: str, device_count: int) -> Watcher:
+    def for_device(self, device: str, device_count: int) -> Watcher:
         """The watcher of one device, which is called from a thread of its own."""
         del device_count
         return _DeviceProgress(self, device)
 
-    def unmetered(self, device: str) -> None:
+    def meter_missing(self, device: str) -> None:
         """Say that the farm wires no meter to a device."""
         self.say(f"note: no meter is wired to {device}")
 
-    def farm_doubted(self, error: EdgebenchError) -> None:
+    def farm_source_failed(self, error: EdgebenchError) -> None:
         """Say which part of the farm is not used."""
         self.say(f"warning: {error}")
 
-    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
+    def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
         """Say who else may use a device."""
         self.say(f"warning: the place {place} of {device} is acquired by {acquired_by}")
 
-    def left_out(self, device: str, health: DeviceHealth) -> None:
+    def device_skipped(self, device: str, health: DeviceHealth) -> None:
         """Say which device is in quarantine."""
         self.say(f"note: {device} is in quarantine: {health.quarantine_reason}")
 
@@ -92,7 +92,7 @@ class _DeviceProgress(Watcher):
         self._title = ""
         self._phase = ""
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         settings = f", {place.settings}" if place.settings else ""
@@ -117,34 +117,34 @@ class _DeviceProgress(Watcher):
             shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
         self._whole.set(self._device, f"{self._title}: {', '.join(shown)}")
 
-    def pushed(self, done: int, total: int) -> None:
+    def push_progress(self, done: int, total: int) -> None:
         """A part of the model was sent to the device."""
         of = f"{format_bytes(done)} of {format_bytes(total)}"
         self._whole.set(self._device, f"{self._title}: sending {of}")
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Say who holds a device, and how long it is waited for."""
         limit = format_duration(wait_s)
         self._whole.set(self._device, f"waiting for up to {limit}: {refusal}")
 
-    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+    def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
         """Say why the device cannot be measured yet, and how long it is waited for."""
         limit = format_duration(limit_s)
         self._whole.set(self._device, f"waiting for up to {limit}: {error}")
 
-    def collected(self, run: Run) -> None:
-        """A run that an earlier command had left on the device was stored."""
+    def earlier_run_stored(self, run: Run) -> None:
+        """Say that a run of an earlier command is stored."""
         self._whole.say(f"note: {self._device}: the earlier run {run.run_id} is now stored")
 
-    def lost(self, run: IncompleteRun) -> None:
-        """A run that was started earlier is not on its device any more."""
+    def run_lost(self, run: IncompleteRun) -> None:
+        """Say that a run of an earlier command is lost."""
         self._whole.say(f"warning: {self._device}: the earlier run {run.run_id} is lost")
 
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that had finished earlier cannot be stored; it stays on the device."""
+    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
+        """Say that a run of an earlier command cannot be stored, and why."""
         self._whole.say(f"warning: {self._device}: run {run_id} stays on the device: {error}")
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         metric, parts = headline(run), [run.verdict.label]
         if not run.verdict.is_refused:

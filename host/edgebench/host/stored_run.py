@@ -199,7 +199,7 @@ class StoredRun:
 
         from edgebench.host.series.run_series import read_power_samples
 
-        found = read_power_samples(self.path, self.result, begin_s, end_s)
+        samples = read_power_samples(self.path, self.result, begin_s, end_s)
         frames = [
             pd.DataFrame(
                 {
@@ -208,7 +208,7 @@ class StoredRun:
                     "power_w": points.value,
                 }
             )
-            for channel, points in found.items()
+            for channel, points in samples.items()
         ]
         columns = ["time_s", "channel", "power_w"]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)

@@ -43,16 +43,16 @@ class ArrivalRate:
 
     def error_ppm(self) -> float | None:
         """Meter's rate over the host's, minus one, in ppm; negative: samples are missing."""
-        found = self._ends()
-        if found is None:
+        ends = self._ends()
+        if ends is None:
             return None
-        (first_delay_ns, first_ns), (last_delay_ns, last_ns) = found
+        (first_delay_ns, first_ns), (last_delay_ns, last_ns) = ends
         return -1e6 * (last_delay_ns - first_delay_ns) / (last_ns - first_ns)
 
     def span_s(self) -> float | None:
         """Time over which the rate was determined."""
-        found = self._ends()
-        return None if found is None else (found[1][1] - found[0][1]) / 1e9
+        ends = self._ends()
+        return None if ends is None else (ends[1][1] - ends[0][1]) / 1e9
 
     def _ends(self) -> tuple[tuple[float, int], tuple[float, int]] | None:
         """The earliest arrivals of the first and the last tenth; None where that is too short.
@@ -89,9 +89,9 @@ class ArrivalEnvelope:
 
     def add(self, rx_ns: int, meter_ns: int) -> None:
         """Note that the sample of this meter time had arrived by this host time."""
-        found = rx_ns - meter_ns, meter_ns
+        point = rx_ns - meter_ns, meter_ns
         second = meter_ns // 1_000_000_000
-        self._earliest[second] = min(found, self._earliest.get(second, found))
+        self._earliest[second] = min(point, self._earliest.get(second, point))
 
     def line(self) -> ArrivalLine | None:
         """Edge of the lower convex hull below the middle; None without an arrival.

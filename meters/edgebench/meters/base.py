@@ -92,7 +92,7 @@ class Capability:
     arrival_error_s: float | None = USB_ARRIVAL_S
     """Delay that even the earliest samples may have; None: arrivals say nothing of time."""
     current_limits: tuple[CurrentLimit, ...] = ()
-    """Limits of its ranges, lowest first, or of its channels; empty where nobody knows."""
+    """Limits of its ranges, lowest first, or of its channels; empty where they are unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,8 +90,8 @@ def bases_of(root: Path, *patterns: str) -> list[Path]:
 
 def folders_of(root: Path, *patterns: str) -> list[Path]:
     """Folders that match, in order of their numbers, each once however many links lead there."""
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for pattern in patterns:
         for folder in sorted(root.glob(pattern), key=lambda path: (len(path.name), path.name)):
-            found.setdefault(folder.resolve(), folder)
-    return list(found.values())
+            folders.setdefault(folder.resolve(), folder)
+    return list(folders.values())

@@ -69,11 +69,11 @@ class GaugeScale:
     sign: int
     """Sign of a current, or of a power, that discharges."""
     ampere: float | None
-    """Amperes in one count; None: it tells power."""
+    """Amperes in one count; None: it reports power."""
     volt: float
     """Volts in one count."""
     watt: float | None = None
-    """Watts in one count, of a gauge that tells power."""
+    """Watts in one count, of a gauge that reports power."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,8 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
     if text_of(status) != DISCHARGING:
         if why := why_unreadable([status]):
             raise TargetError(f"battery does not tell whether it discharges{why}")
-        told = text_of(status) or "nothing"
-        raise TargetError(f"battery says {told!r}, not Discharging: unplug the charger")
+        text = text_of(status) or "nothing"
+        raise TargetError(f"battery says {text!r}, not Discharging: unplug the charger")
     file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
     count, voltage = _count_of(folder / file), _count_of(folder / _VOLTAGE)
     if count is None or voltage is None:

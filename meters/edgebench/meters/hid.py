@@ -94,18 +94,18 @@ def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
     Args:
         root: Of the file system, which a test chooses.
     """
-    found = []
+    devices = []
     for folder in sorted((root / "sys/class/hidraw").glob("hidraw*")):
         try:
-            said = (folder / "device/uevent").read_text(errors="replace")
+            uevent = (folder / "device/uevent").read_text(errors="replace")
         except OSError:  # it is just being pulled out
             continue
-        facts = dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+        facts = dict(line.split("=", 1) for line in uevent.splitlines() if "=" in line)
         try:  # HID_ID=0003:00002E3C:00005558, bus first
             _, vendor, product = (int(word, 16) for word in facts.get("HID_ID", "").split(":"))
         except ValueError:
             continue
-        found.append(
+        devices.append(
             HidDevice(
                 path=str(root / "dev" / folder.name),
                 vendor=vendor,
@@ -114,7 +114,7 @@ def hid_devices(root: Path = Path("/")) -> list[HidDevice]:
                 serial=facts.get("HID_UNIQ", ""),
             )
         )
-    return found
+    return devices
 
 
 def choose_device(
@@ -132,8 +132,8 @@ def choose_device(
     """
     devices = hid_devices(root)
     if address.startswith("/"):
-        there = [device for device in devices if device.path == address]
-        return there[0] if there else HidDevice(path=address, vendor=0, product=0)
+        matching = [device for device in devices if device.path == address]
+        return matching[0] if matching else HidDevice(path=address, vendor=0, product=0)
     fitting = [device for device in devices if (device.vendor, device.product) in known]
     if address:
         fitting = [device for device in fitting if device.serial == address]

@@ -53,10 +53,10 @@ class HwmonMeter(RailMeter):
     def _rails_in(self, folder: Path) -> list[Rail]:
         name = text_of(folder / "name").lower()
         if name == "ina3221":
-            found = [_rail_of_three(folder, n) for n in _RAILS_OF_INA3221]
+            rails = [_rail_of_three(folder, n) for n in _RAILS_OF_INA3221]
         else:
-            found = [_only_rail(folder, name)] if name in CHIPS else []
-        return [rail for rail in found if rail is not None]
+            rails = [_only_rail(folder, name)] if name in CHIPS else []
+        return [rail for rail in rails if rail is not None]
 
 
 def make_meter(options: Options) -> HwmonMeter:

@@ -42,9 +42,9 @@ class IioMeter(RailMeter):
 
     def _rails_in(self, folder: Path) -> list[Rail | AbsentMeter]:
         name = text_of(folder / "name").lower()
-        found = [_raw_rail(folder, name)] if name in CHIPS else []
+        rails = [_raw_rail(folder, name)] if name in CHIPS else []
         of_jetson = (_jetson_rail(folder, n) for n in _RAILS_OF_JETSON)
-        return [*(rail for rail in of_jetson if rail is not None), *found]
+        return [*(rail for rail in of_jetson if rail is not None), *rails]
 
 
 def make_meter(options: Options) -> IioMeter:

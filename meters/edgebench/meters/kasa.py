@@ -144,17 +144,17 @@ def _message(transport: TcpTransport) -> bytes:
     Raises:
         TargetError: there is none in time, or it has no end.
     """
-    heard, deadline_s = b"", time.monotonic() + _ANSWER_S
+    received, deadline_s = b"", time.monotonic() + _ANSWER_S
     while True:
-        length = int.from_bytes(heard[:4], "big") if len(heard) >= 4 else 0
+        length = int.from_bytes(received[:4], "big") if len(received) >= 4 else 0
         if length > _ANSWER_MAX_BYTES:
             raise TargetError("this is no Kasa plug: its answer has no end")
-        if length and len(heard) >= 4 + length:
-            return heard[4 : 4 + length]
+        if length and len(received) >= 4 + length:
+            return received[4 : 4 + length]
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TargetError(f"the Kasa plug does not answer in {_ANSWER_S:g} s")
-        heard += transport.read(left_s)
+        received += transport.read(left_s)
 
 
 class KasaDecoder(PlugDecoder):

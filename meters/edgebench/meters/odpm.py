@@ -82,10 +82,10 @@ class OdpmMeter(FileMeter):
     name = "odpm"
 
     def _find(self) -> list[Path]:
-        there = folders_of(self._root, _FOLDERS)
-        self._folders = [folder for folder in there if is_there(folder / _COUNTERS)]
+        folders = folders_of(self._root, _FOLDERS)
+        self._folders = [folder for folder in folders if is_there(folder / _COUNTERS)]
         if not self._folders:
-            files = [folder / _COUNTERS for folder in there]
+            files = [folder / _COUNTERS for folder in folders]
             why = why_unreadable([*bases_of(self._root, _FOLDERS), *files])
             raise TargetError(f"no rail monitor: only a Google Pixel 6 or newer has them{why}")
         return [folder / _COUNTERS for folder in self._folders]

@@ -29,8 +29,8 @@ def meant_of(text: str, served: Sequence[str]) -> str | None:
     >>> meant_of("ppk2", ("rapl", "ppk2:/dev/ttyACM0,supply=3.3"))
     'ppk2:/dev/ttyACM0,supply=3.3'
     """
-    found = [one for one in served if text and one.startswith(text)]
-    return found[0] if len(found) == 1 else None
+    candidates = [one for one in served if text and one.startswith(text)]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def check_supply(supply_v: float | None, limits_v: tuple[float, float], what: str) -> None:
@@ -212,7 +212,7 @@ class Options:
         return root
 
     def finish(self) -> Options:
-        """Refuse what nobody took.
+        """Refuse options that were not used.
 
         Raises:
             UsageError: there is an unknown option.

@@ -85,8 +85,8 @@ class OtiiLink(Dialog):
         Raises:
             TargetError: there is none in time, or the server refuses.
         """
-        found: Any = json.loads(self.ask_raw(command, **data)).get("data")
-        return found if isinstance(found, dict) else {}
+        content: Any = json.loads(self.ask_raw(command, **data)).get("data")
+        return content if isinstance(content, dict) else {}
 
     def ask_raw(self, command: str, **data: Any) -> bytes:
         """The answer, as it came.
@@ -116,8 +116,8 @@ class OtiiLink(Dialog):
         answer = _object_of(self._line("hello"))
         if answer.get("info") != "connected":
             raise TargetError("this is no Otii server: it does not greet like one")
-        found: Any = answer.get("data")
-        return found if isinstance(found, dict) else {}
+        data: Any = answer.get("data")
+        return data if isinstance(data, dict) else {}
 
     def _line(self, command: str) -> bytes:
         self._heard = read_until(self._transport, _LINE, _ANSWER_S, self._heard)
@@ -181,10 +181,10 @@ class Otii(InstrumentMeter[OtiiLink]):
 
     def _find(self, link: OtiiLink) -> dict[str, Any]:
         """The unit that is meant, or the only one."""
-        found: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
-        if not isinstance(found, list):
-            raise _nonsense(found, "otii_get_devices")
-        units = [one for one in found if isinstance(one, dict) and "device_id" in one]
+        devices: Any = link.ask("otii_get_devices", timeout=_SEARCH_S).get("devices") or []
+        if not isinstance(devices, list):
+            raise _nonsense(devices, "otii_get_devices")
+        units = [one for one in devices if isinstance(one, dict) and "device_id" in one]
         names = [str(one.get("name", one["device_id"])) for one in units]
         if self._choice:
             units = [one for one in units if self._choice in (one.get("name"), one["device_id"])]
@@ -224,8 +224,10 @@ class OtiiRecording:
     def read(self, timeout_s: float) -> bytes:
         """Samples since the last fetch, as an undecoded line; waits for some to gather."""
         time.sleep(min(timeout_s, _FETCH_S))
-        there = _whole(self._link, "count", "recording_get_channel_data_count", **self._where)
-        count = min(there - self._next_index, _FETCH_COUNT)
+        available_count = _whole(
+            self._link, "count", "recording_get_channel_data_count", **self._where
+        )
+        count = min(available_count - self._next_index, _FETCH_COUNT)
         if count <= 0:
             return b""
         where = self._where | {"index": self._next_index, "count": count}
@@ -320,10 +322,10 @@ def _nonsense(value: object, command: str) -> TargetError:
 
 def _object_of(line: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(line)
+        document = json.loads(line)
     except (ValueError, RecursionError):  # RecursionError: nested too deeply
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _refusal(command: str, answer: dict[str, Any]) -> str:

@@ -221,19 +221,19 @@ class HttpHost:
         Raises:
             TargetError: there is none.
         """
-        found = object_of(self.get(path))
-        if found is None:
+        document = object_of(self.get(path))
+        if document is None:
             raise TargetError(f"no {self._name}: {path} is not what a {self._name.split()[0]} says")
-        return found
+        return document
 
 
 def object_of(content: bytes) -> dict[str, Any] | None:
     """JSON object; None where it is none."""
     try:
-        found = json.loads(content)
+        document = json.loads(content)
     except (ValueError, RecursionError):  # RecursionError: nested too deeply
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def number_in(values: dict[str, Any], name: str) -> float:

@@ -227,8 +227,8 @@ class PolledDecoder(ABC):
 
 def _column(values: list[float]) -> np.ndarray[tuple[int], np.dtype[np.float64]] | None:
     """None where the meter has no such quantity."""
-    found = np.array(values)
-    return None if np.isnan(found).all() else found
+    column = np.array(values)
+    return None if np.isnan(column).all() else column
 
 
 def number(content: bytes | None) -> int | None:

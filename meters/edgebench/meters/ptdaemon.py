@@ -199,10 +199,10 @@ class PtdSession(PolledSession):
             head = self._link.ask(self._command)
         if _NO_SAMPLE.match(head):
             return []
-        found = _COUNT.match(head)
-        if found is None or int(found[1]) > _SAMPLES_MAX:
+        match = _COUNT.match(head)
+        if match is None or int(match[1]) > _SAMPLES_MAX:
             raise TargetError(f"PTDaemon answers {head[:60]!r} to `{self._command}`")
-        lines = [self._link.line(self._command) for _ in range(int(found[1]))]
+        lines = [self._link.line(self._command) for _ in range(int(match[1]))]
         return [(time.perf_counter_ns(), "\n".join(lines).encode())]
 
 
@@ -261,12 +261,14 @@ def sample_of(line: bytes) -> tuple[int, float] | None:
     words = line.decode("ascii", "replace").strip().split(",")
     values = dict(reversed(list(zip(words[0::2], words[1::2], strict=False))))  # the first counts
     try:
-        taken = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
+        sample_time = datetime.strptime(values["Time"], "%d-%m-%Y %H:%M:%S.%f")
         power_w = float(values["Watts"])
     except (KeyError, ValueError):
         return None
     is_given = math.isfinite(power_w) and power_w != _NOT_GIVEN
-    return (taken - _EPOCH) // timedelta(microseconds=1) * 1000, power_w if is_given else math.nan
+    return (sample_time - _EPOCH) // timedelta(
+        microseconds=1
+    ) * 1000, power_w if is_given else math.nan
 
 
 def make_meter(options: Options) -> PtDaemon:

@@ -134,11 +134,13 @@ class RailDecoder(PolledDecoder):
         points: list[Point] = []
         first = 0
         for rail in self._rails:
-            mine = readings[first : first + len(rail.plan.scales)]
-            first += len(mine)
-            time_ns = sum([reading[0] for reading in mine]) // len(mine)
-            values = [value for _, content in mine if (value := number(content)) is not None]
-            is_whole = len(values) == len(mine)
+            rail_readings = readings[first : first + len(rail.plan.scales)]
+            first += len(rail_readings)
+            time_ns = sum([reading[0] for reading in rail_readings]) // len(rail_readings)
+            values = [
+                value for _, content in rail_readings if (value := number(content)) is not None
+            ]
+            is_whole = len(values) == len(rail_readings)
             if rail.plan.kind == "energy":
                 mean = rail.mean(time_ns, values if is_whole else [])
                 points += [] if mean is None else [mean]

@@ -105,8 +105,8 @@ class RaplDecoder(PolledDecoder):
 
     def points(self, readings: list[Reading]) -> list[Point]:
         """Point for each zone that was read before."""
-        found = (self._point(channel, *reading) for channel, reading in enumerate(readings))
-        return [point for point in found if point is not None]
+        points = (self._point(channel, *reading) for channel, reading in enumerate(readings))
+        return [point for point in points if point is not None]
 
     def _point(self, channel: int, time_ns: int, content: bytes | None) -> Point | None:
         now_uj, last = number(content), self._last[channel]

@@ -40,7 +40,7 @@ from edgebench.protocol.errors import TargetError, UsageError
 
 RATE_MAX_HZ = 10.0
 MODEL_RATIO = 0.1
-"""Assumed: nobody says how good the converters are."""
+"""Assumed: the accuracy of the converters is not documented."""
 _BUSY_RATIO = 0.1
 """Share of the time that questions may take: they keep a core busy."""
 _COMMANDS = ("usr/bin/vcgencmd", "opt/vc/bin/vcgencmd")

@@ -98,16 +98,18 @@ class ShellyDecoder(PlugDecoder):
     @staticmethod
     def read(answer: bytes) -> PlugReading | None:
         """Values of an answer; None where it has none."""
-        found = object_of(answer)
-        if found is None or found.get("is_valid") is False:
+        document = object_of(answer)
+        if document is None or document.get("is_valid") is False:
             return None
-        power_w = next((number_in(found, name) for name in _POWERS if name in found), math.nan)
+        power_w = next(
+            (number_in(document, name) for name in _POWERS if name in document), math.nan
+        )
         if math.isnan(power_w):
             return None
         return PlugReading(
             power_w=power_w,
-            current_a=number_in(found, "current"),
-            voltage_v=number_in(found, "voltage"),
+            current_a=number_in(document, "current"),
+            voltage_v=number_in(document, "voltage"),
         )
 
 

@@ -156,14 +156,14 @@ def read_packets(path: Path) -> Packets:
     return Packets(path)
 
 
-def _head_of(found: bytes) -> _Head | None:
+def _head_of(content: bytes) -> _Head | None:
     """None where that is none, or not as it was written."""
-    if len(found) < _HEAD_BYTES:
+    if len(content) < _HEAD_BYTES:
         return None
-    checksum, data_checksum = _SUMS.unpack_from(found, _FACTS.size)
-    if crc32(found[: _FACTS.size]) != checksum:
+    checksum, data_checksum = _SUMS.unpack_from(content, _FACTS.size)
+    if crc32(content[: _FACTS.size]) != checksum:
         return None
-    first_ns, last_ns, length = _FACTS.unpack_from(found)
+    first_ns, last_ns, length = _FACTS.unpack_from(content)
     return _Head(first_ns, last_ns, length, data_checksum)
 
 

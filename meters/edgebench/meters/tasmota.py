@@ -92,8 +92,8 @@ class TasmotaDecoder(PlugDecoder):
         >>> TasmotaDecoder.read(b'{"StatusSNS":{"ENERGY":{"Power":23,"Voltage":230}}}').step_w
         1.0
         """
-        found = object_of(answer) or {}
-        sensors: Any = found.get("StatusSNS")
+        document = object_of(answer) or {}
+        sensors: Any = document.get("StatusSNS")
         energy: Any = sensors.get("ENERGY") if isinstance(sensors, dict) else None
         if not isinstance(energy, dict) or math.isnan(power_w := number_in(energy, "Power")):
             return None

@@ -117,7 +117,7 @@ class TcpTransport:
             what: Who should be there, for people.
 
         Raises:
-            TargetError: nobody answers there.
+            TargetError: no instrument answers there.
         """
         self._name = f"{what} at {host}:{port}"
         try:
@@ -170,13 +170,13 @@ class Dialog:
 
 
 def read_until(
-    transport: ByteStream, end: re.Pattern[bytes], limit_s: float, heard: bytes = b""
+    transport: ByteStream, end: re.Pattern[bytes], limit_s: float, received: bytes = b""
 ) -> bytes:
     """Bytes heard before, and those that come until the end is found in them or time is up."""
     deadline_s = time.monotonic() + limit_s
-    while not end.search(heard) and (left_s := deadline_s - time.monotonic()) > 0:
-        heard = (heard + transport.read(left_s))[-_HEARD_MAX_BYTES:]
-    return heard
+    while not end.search(received) and (left_s := deadline_s - time.monotonic()) > 0:
+        received = (received + transport.read(left_s))[-_HEARD_MAX_BYTES:]
+    return received
 
 
 def read_rest(transport: ByteStream, limit_s: float) -> bool:
@@ -253,10 +253,10 @@ def pyserial(needed_by: str = "serial meters") -> Any:
 def serial_refusal(path: str, exc: Exception) -> TargetError:
     """Why a port is not opened; pyserial hides the number of some errors in the one before."""
     for cause in (exc, exc.__context__):
-        found = cause.args[0] if cause is not None and cause.args else None
-        if found in _REFUSALS:
-            text = _REFUSALS[found].format(path=path)
-            is_denied = found in DENIED
+        code = cause.args[0] if cause is not None and cause.args else None
+        if code in _REFUSALS:
+            text = _REFUSALS[code].format(path=path)
+            is_denied = code in DENIED
             return NotPermitted(text, Permission.SERIAL_PORT) if is_denied else TargetError(text)
     reason = one_line(getattr(exc, "strerror", None) or exc)
     return TargetError(f"serial port {path} cannot be opened: {reason}")

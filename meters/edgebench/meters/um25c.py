@@ -174,17 +174,17 @@ class Um25c(InstrumentMeter[ByteStream]):
             if time.monotonic() > deadline_s:
                 raise TargetError("it sends without being asked")
         transport.write(_ASK)
-        heard, deadline_s = b"", time.monotonic() + self._answer_s
-        while not _is_record(heard[-RECORD_BYTES:]):
-            is_long = len(heard) >= RECORD_BYTES  # and damaged, or behind something else
+        received, deadline_s = b"", time.monotonic() + self._answer_s
+        while not _is_record(received[-RECORD_BYTES:]):
+            is_long = len(received) >= RECORD_BYTES  # and damaged, or behind something else
             left_s = deadline_s - time.monotonic()
             more = (
                 transport.read(min(left_s, _QUIET_S) if is_long else left_s) if left_s > 0 else b""
             )
             if not more:
-                return heard
-            heard += more
-        return heard[-RECORD_BYTES:]
+                return received
+            received += more
+        return received[-RECORD_BYTES:]
 
 
 class Um25cDecoder(PolledDecoder):
@@ -231,9 +231,9 @@ def make_meter(options: Options) -> Um25c:
     return Um25c(connect, rate_hz=rate_hz)
 
 
-def _is_record(found: bytes) -> bool:
+def _is_record(record: bytes) -> bool:
     try:
-        model_of(found)
+        model_of(record)
     except TargetError:
         return False
     return True

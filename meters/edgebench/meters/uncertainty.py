@@ -47,7 +47,7 @@ class Origin(Enum):
 
     DATASHEET = "datasheet"
     TYPICAL = "typical"
-    """Typical by the maker, guaranteed by nobody."""
+    """Typical value by the maker, not guaranteed."""
     ASSUMED = "assumed"
 
 

@@ -25,7 +25,7 @@ from itertools import combinations
 from edgebench.protocol.errors import MeasurementError
 
 DRIFT_LIMIT = 200e-6
-"""Drift of two clocks where no probe tells: 100 ppm each, the one fast, the other
+"""Drift of two clocks where no probe shows it: 100 ppm each, the one fast, the other
 slow. Source: IEEE 802.1AS-2020, annex B.1.1, for a clock of a device in a network; that crystals
 elsewhere are as good, and that nobody sets a clock meanwhile, is assumed."""
 
@@ -135,7 +135,7 @@ def _slope_error(slope: float, error_ns: float, span_ns: int) -> float:
 
 
 def _median(values: Sequence[float]) -> float:
-    """Median; 0 of nothing, as a single probe tells no drift."""
+    """Median; 0 of nothing, as a single probe shows no drift."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     if len(ordered) % 2:

@@ -40,7 +40,7 @@
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
     │   ├── TooHot                   it is above the temperature at which a run has to end
-    │   ├── RunStopped               somebody stopped it before anything was measured
+    │   ├── RunStopped               it was stopped before anything was measured
     │   ├── SeatLeft                 it was unplugged from its agent
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
     │   ├── MeterLost                an energy meter that was there is gone
@@ -50,7 +50,7 @@
     │   ├── BoardRestarted           a microcontroller restarted in the middle of something
     │   ├── BoardRefusal             a microcontroller answers a command with an error of its own
     │   ├── LineDamaged              a serial line loses or changes bytes, again and again
-    │   ├── LeaseHeld                somebody else measures there now
+    │   ├── LeaseHeld                another client measures there now
     │   ├── NoSpace                  disk full, or a quota reached
     │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            no Python there that edgebench runs on
@@ -61,7 +61,7 @@
     │   ├── PortTaken                the agent cannot listen there
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
-    │   ├── Unreachable              nobody answers at that address
+    │   ├── Unreachable              no agent answers at that address
     │   ├── NotPaired                the other side does not know us
     │   │   └── WrongAgent               it is not who it should be
     │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
@@ -404,7 +404,7 @@ class TooHot(TargetError):
 
 
 class RunStopped(TargetError):
-    """Somebody stopped a run before anything was measured."""
+    """A run was stopped before anything was measured."""
 
     code = ErrorCode.RUN_STOPPED
 
@@ -521,7 +521,7 @@ class TransportError(EdgebenchError):
 
 
 class Unreachable(TransportError):
-    """Nobody answers at the address."""
+    """No agent answers at the address."""
 
     def __init__(self, text: str, *, reason: str = "", is_offline: bool = False) -> None:
         super().__init__(text)
@@ -568,7 +568,7 @@ class LinkTimeout(TransportError):
 
 
 class ProtocolError(EdgebenchError):
-    """Somebody broke the protocol."""
+    """One side broke the protocol."""
 
     code = ErrorCode.PROTOCOL
 

@@ -5,7 +5,7 @@ trusts exactly the certificates that it has pinned; there is no authority. Time 
 the certificates are valid from 1970 to 9999, because boards without a clock battery wake up in
 the past.
 
-Pairing needs no extra door in the agent. `edgebench-agent pair` draws a random secret. From it,
+Pairing needs no further listener. `edgebench-agent pair` draws a random secret. From it,
 both sides derive the same one-time key and certificate, byte for byte (Ed25519 signatures are
 deterministic). The agent trusts that certificate for ten minutes, for one message only: the one
 that brings the host's real certificate. Who does not know the secret does not get past the TLS

@@ -133,7 +133,7 @@ class SeatReadings:
     run_id: str | None = None
     """Run in progress."""
     load_1m: float | None = None
-    """Load average over the last minute, if the system tells."""
+    """Load average over the last minute, if the system reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """How the device is while a run goes on, about once a second; None where nothing tells."""
+    """How the device is while a run goes on, about once a second; None where nothing reports it."""
 
     run_id: str
     time_ns: int

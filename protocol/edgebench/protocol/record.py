@@ -289,7 +289,7 @@ class CheckFacts:
     sample_count: int = 0
     """Prepared samples on which the measured model and the reference ran again."""
     distinct_count: int = 0
-    """Different inputs among these samples; 0 where nobody counted."""
+    """Different inputs among these samples; 0 where they were not counted."""
     reference: str | None = None
     """Name of the reference kernels."""
     reference_runtime: RuntimeFacts | None = None
@@ -412,7 +412,7 @@ class FirmwareFacts:
 
 @dataclass(frozen=True, slots=True)
 class TargetMemory:
-    """What a model and its firmware take on a target, bytes; None where nobody tells."""
+    """What a model and its firmware take on a target, bytes; None where it is not reported."""
 
     flash_bytes: int | None
     ram_bytes: int | None
@@ -483,7 +483,7 @@ UNWATCHED = "unwatched"
 METER_TROUBLE = "meter_trouble"
 """Kind of the last event of a run whose recording ended early; its detail is the reason."""
 IDLE_ENDED = "idle_ended"
-"""Kind of the event that ends a window of `Phase.IDLE`; its detail tells if it was cut short."""
+"""Kind of the event that ends a window of `Phase.IDLE`; its detail says if it was cut short."""
 
 
 @dataclass(frozen=True, slots=True)

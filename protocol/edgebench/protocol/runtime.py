@@ -78,7 +78,7 @@ class LoadedModel(Protocol):
 
     @property
     def delegates_used(self) -> tuple[str, ...]:
-        """Delegates or execution providers that really took part, as far as the runtime tells."""
+        """Delegates or execution providers that really took part, as far as reported."""
         ...
 
     @property

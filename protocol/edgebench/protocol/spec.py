@@ -369,7 +369,7 @@ MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
 """Inputs, dimensions and sizes of an input; a TensorFlow Lite size has 32 bits."""
 MAX_NAME_CHARS = 80
-"""Longest piece of somebody's text in an error."""
+"""Longest part of a given text that an error quotes."""
 MAX_SAMPLES = 65536
 MIN_QPS, MAX_QPS = 1e-3, 1e6
 MAX_ARRIVALS = 1_000_000

@@ -183,7 +183,7 @@ class TargetDriver(Protocol):
         ...
 
     def on_demand(self) -> Sequence[TargetDescription]:
-        """Targets that can be made here when somebody asks for them; never raises."""
+        """Targets that can be made here on request; never raises."""
         ...
 
     def ports(self, named: Sequence[str], memory: Path, *, asks: bool) -> TargetPorts:

@@ -1,4 +1,4 @@
-"""Who has to go where too many wait at the door and do not say who they are."""
+"""Which connections are dropped if too many wait for their handshake."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_addresses_of_one_ipv6_network_are_one_network(
 
 
 def test_every_address_of_the_machine_has_the_same_port() -> None:
-    """With port 0, the IPv6 door is at another port than the one that is told."""
+    """With port 0, the IPv6 listener is at another port than the one that is told."""
     made = bind_listeners("", 0, Admission())
     try:
         assert len({one.getsockname()[1] for one in made}) == 1

@@ -20,7 +20,7 @@ from edgebench.protocol.paths import CONTROL_SOCKET
 
 LIMIT_S = 3.0
 TURNS = 12
-"""Turns of the event loop: more than the agent needs to shut its door or to accept a connection."""
+"""Turns of the event loop: more than it takes to remove the socket or to accept a connection."""
 VISITS = 200 if "EDGEBENCH_TESTS_SEEDS" in os.environ else 2 * TURNS
 """Visits around the moment at which the time is up."""
 
@@ -52,7 +52,7 @@ async def turn(count: int) -> None:
 
 
 def come_in(path: Path) -> socket.socket | None:
-    """Connect; None where no door is open."""
+    """Connect; None if there is no socket."""
     client = socket.socket(socket.AF_UNIX)
     try:
         client.connect(str(path))
@@ -84,7 +84,7 @@ async def ended(serving: asyncio.Task[None], time: Time) -> None:
 
 
 async def visit(state: Path, turns: int) -> bool | None:
-    """Come so many turns after the time is up, or before; None: no door, False: dropped."""
+    """Come so many turns after the time is up, or before; None: no socket, False: dropped."""
     time, path = Time(), state / CONTROL_SOCKET
     serving = await started(state, time)
     if turns < 0:

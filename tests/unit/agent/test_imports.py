@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """Modules of an agent that has opened its doors."""
+    """Modules of an agent that listens."""
     code = (
         "import sys, edgebench.agent.cli, edgebench.agent.daemon, edgebench.agent.advertise\n"
         "print('\\n'.join(sys.modules))"
@@ -39,7 +39,7 @@ def test_agent_that_waits_has_not_imported_what_a_run_needs(imported: set[str], 
     assert name not in imported
 
 
-def test_agent_that_waits_has_its_doors(imported: set[str]) -> None:
+def test_agent_that_waits_has_its_listeners(imported: set[str]) -> None:
     """The test above looks at nothing."""
     assert {"edgebench.agent.server", "edgebench.agent.run", "zeroconf"} <= imported
 

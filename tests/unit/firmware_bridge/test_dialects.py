@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.events import BoardEvent, Dialect, Quirk
 from edgebench.firmware_bridge.dialects.interface_board import PassthroughDialect
 from edgebench.firmware_bridge.dialects.lines import LineDialect
@@ -19,42 +19,42 @@ from edgebench.protocol.errors import LocalProtocolError
 Conversation = list[tuple[str | None, str, list[BoardEvent]]]
 """Command, or None where the board speaks first; its bytes; what they mean."""
 
-READY = said.ReplyEnd()
+READY = events.ReplyEnd()
 PERFORMANCE: Conversation = [
     (
         None,
         "m-timestamp-mode-performance\r\nm-lap-us-14\r\nInitialized\r\nm-init-done\r\nm-ready\r\n",
         [
-            said.TimestampMode(is_energy=False),
-            said.LapTime(14),
-            said.OtherText("Initialized"),
-            said.InitEnd(),
+            events.TimestampMode(is_energy=False),
+            events.LapTime(14),
+            events.OtherText("Initialized"),
+            events.InitEnd(),
             READY,
         ],
     ),
     (
         "name",
         "m-name-dut-[unspecified]\r\nm-ready\r\n",
-        [said.BoardName("unspecified"), READY],
+        [events.BoardName("unspecified"), READY],
     ),
     (
         "profile",
         "m-profile-[ULPMark for tinyML Firmware V0.0.1]\r\nm-model-[kws01]\r\nm-ready\r\n",
         [
-            said.FirmwareProfile("ULPMark for tinyML Firmware V0.0.1"),
-            said.ModelName("kws01"),
+            events.FirmwareProfile("ULPMark for tinyML Firmware V0.0.1"),
+            events.ModelName("kws01"),
             READY,
         ],
     ),
-    ("timestamp", "m-lap-us-4294967295\r\nm-ready\r\n", [said.LapTime(4294967295), READY]),
-    ("timestamp", "m-lap-us--2147483296\r\nm-ready\r\n", [said.LapTime(-2147483296), READY]),
-    ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [said.ExpectedSize(10), READY]),
+    ("timestamp", "m-lap-us-4294967295\r\nm-ready\r\n", [events.LapTime(4294967295), READY]),
+    ("timestamp", "m-lap-us--2147483296\r\nm-ready\r\n", [events.LapTime(-2147483296), READY]),
+    ("db load 10", "m-[Expecting 10 bytes]\r\nm-ready\r\n", [events.ExpectedSize(10), READY]),
     ("db 0001020304", "m-ready\r\n", [READY]),
-    ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [said.LoadEnd(), READY]),
+    ("db 05060708FF", "m-load-done\r\nm-ready\r\n", [events.LoadEnd(), READY]),
     (
         "db print",
         "m-buffer-00-01-02-03-04-05-06-07\r\nm-buffer-08-ff\r\n\r\nm-ready\r\n",
-        [said.BufferBytes(bytes(range(8))), said.BufferBytes(b"\x08\xff"), READY],
+        [events.BufferBytes(bytes(range(8))), events.BufferBytes(b"\x08\xff"), READY],
     ),
     (
         "infer 70 10",
@@ -62,29 +62,29 @@ PERFORMANCE: Conversation = [
         "m-lap-us-809005\r\nm-infer-done\r\n"
         "m-results-[0.000,0.996,0.000,-1.500]\r\nm-ready\r\n",
         [
-            said.WarmupBegin(10),
-            said.WarmupEnd(),
-            said.InferenceBegin(70),
-            said.LapTime(4005),
-            said.LapTime(809005),
-            said.InferenceEnd(),
-            said.ModelOutputs((0.0, 0.996, 0.0, -1.5)),
+            events.WarmupBegin(10),
+            events.WarmupEnd(),
+            events.InferenceBegin(70),
+            events.LapTime(4005),
+            events.LapTime(809005),
+            events.InferenceEnd(),
+            events.ModelOutputs((0.0, 0.996, 0.0, -1.5)),
             READY,
         ],
     ),
     (
         "results",
         "m-results-[10.265]\r\nm-ready\r\n",
-        [said.ModelOutputs((10.265,)), READY],
+        [events.ModelOutputs((10.265,)), READY],
     ),
     (
         "help",
         "ULPMark for tinyML Firmware V0.0.1\r\n\r\nhelp         : Print this information\r\n"
         "timestsamp   : Generate a timetsamp\r\nm-ready\r\n",
         [
-            said.OtherText("ULPMark for tinyML Firmware V0.0.1"),
-            said.OtherText("help         : Print this information"),
-            said.OtherText("timestsamp   : Generate a timetsamp"),
+            events.OtherText("ULPMark for tinyML Firmware V0.0.1"),
+            events.OtherText("help         : Print this information"),
+            events.OtherText("timestsamp   : Generate a timetsamp"),
             READY,
         ],
     ),
@@ -93,42 +93,42 @@ ERRORS: Conversation = [
     (
         "db",
         "e-[Command 'db' requires a subcommand]\r\nm-ready\r\n",
-        [said.ErrorReply("Command 'db' requires a subcommand"), READY],
+        [events.ErrorReply("Command 'db' requires a subcommand"), READY],
     ),
     (
         "db load",
         "e-[Command 'db load' requires the # of bytes]\r\nm-ready\r\n",
-        [said.ErrorReply("Command 'db load' requires the # of bytes"), READY],
+        [events.ErrorReply("Command 'db load' requires the # of bytes"), READY],
     ),
     (
         "db load 0",
         "e-[Command 'db load' must be >0 bytes]\r\nm-ready\r\n",
-        [said.ErrorReply("Command 'db load' must be >0 bytes"), READY],
+        [events.ErrorReply("Command 'db load' must be >0 bytes"), READY],
     ),
     (
         "db load 999999",
         "Supplied buffer size 999999 exceeds maximum of 27648\nm-ready\r\n",
-        [said.InputMismatch("Supplied buffer size 999999 exceeds maximum of 27648"), READY],
+        [events.InputMismatch("Supplied buffer size 999999 exceeds maximum of 27648"), READY],
     ),
     (
         "db 000",
         "e-[Insufficent number of hex digits]\r\nm-ready\r\n",
-        [said.ErrorReply("Insufficent number of hex digits"), READY],
+        [events.ErrorReply("Insufficent number of hex digits"), READY],
     ),
     (
         "db 0x",
         "e-[Invalid hex digit '0x']\r\nm-ready\r\n",
-        [said.ErrorReply("Invalid hex digit '0x'"), READY],
+        [events.ErrorReply("Invalid hex digit '0x'"), READY],
     ),
     (
         "infer 0",
         "e-[Inference iterations must be >0]\r\nm-ready\r\n",
-        [said.ErrorReply("Inference iterations must be >0"), READY],
+        [events.ErrorReply("Inference iterations must be >0"), READY],
     ),
     (
         "infer 1 -1",
         "e-[Inference warmup must be >=0]\r\nm-ready\r\n",
-        [said.ErrorReply("Inference warmup must be >=0"), READY],
+        [events.ErrorReply("Inference warmup must be >=0"), READY],
     ),
     (
         "infer 1 0",
@@ -136,28 +136,28 @@ ERRORS: Conversation = [
         "m-infer-start-1\r\nm-lap-us-1\r\nm-lap-us-2\r\nm-infer-done\r\n"
         "m-results-[0.969,0.031,]\r\nm-ready\r\n",
         [
-            said.InputMismatch("Input db has 3072 elemented, expected 490"),
-            said.WarmupBegin(0),
-            said.WarmupEnd(),
-            said.InferenceBegin(1),
-            said.LapTime(1),
-            said.LapTime(2),
-            said.InferenceEnd(),
-            said.ModelOutputs((0.969, 0.031)),
+            events.InputMismatch("Input db has 3072 elemented, expected 490"),
+            events.WarmupBegin(0),
+            events.WarmupEnd(),
+            events.InferenceBegin(1),
+            events.LapTime(1),
+            events.LapTime(2),
+            events.InferenceEnd(),
+            events.ModelOutputs((0.969, 0.031)),
             READY,
         ],
     ),
     (
         "nonsense with words",
         "e-[Unknown command: nonsense]\r\nm-ready\r\n",
-        [said.ErrorReply("Unknown command: nonsense"), READY],
+        [events.ErrorReply("Unknown command: nonsense"), READY],
     ),
 ]
 ENERGY: Conversation = [
     (
         None,
         "m-timestamp-mode-energy\r\nm-init-done\r\nm-ready\r\n",
-        [said.TimestampMode(is_energy=True), said.InitEnd(), READY],
+        [events.TimestampMode(is_energy=True), events.InitEnd(), READY],
     ),
     ("timestamp", "m-ready\r\n", [READY]),
     (
@@ -165,11 +165,11 @@ ENERGY: Conversation = [
         "m-warmup-start-0\r\nm-warmup-done\r\nm-infer-start-5\r\nm-infer-done\r\n"
         "m-results-[1.000]\r\nm-ready\r\n",
         [
-            said.WarmupBegin(0),
-            said.WarmupEnd(),
-            said.InferenceBegin(5),
-            said.InferenceEnd(),
-            said.ModelOutputs((1.0,)),
+            events.WarmupBegin(0),
+            events.WarmupEnd(),
+            events.InferenceBegin(5),
+            events.InferenceEnd(),
+            events.ModelOutputs((1.0,)),
             READY,
         ],
     ),
@@ -178,24 +178,24 @@ OURS: Conversation = [
     (
         "x-info",
         "m-info-firmware-[edgebench]\r\nm-info-line_max-[1031]\r\nm-ready\r\n",
-        [said.InfoItem("firmware", "edgebench"), said.InfoItem("line_max", "1031"), READY],
+        [events.InfoItem("firmware", "edgebench"), events.InfoItem("line_max", "1031"), READY],
     ),
     (
         "x-crc model",
         "m-crc-[cbf43926,9]\r\nm-ready\r\n",
-        [said.BufferCrc(0xCBF43926, 9), READY],
+        [events.BufferCrc(0xCBF43926, 9), READY],
     ),
-    ("x-out", "m-out-[80ff00]\r\nm-ready\r\n", [said.OutputBytes(b"\x80\xff\0"), READY]),
+    ("x-out", "m-out-[80ff00]\r\nm-ready\r\n", [events.OutputBytes(b"\x80\xff\0"), READY]),
     (
         "x-cycles",
         "m-cycles-[25000000,3,2]\r\nm-cycle-[17785043,4294967295]\r\nm-ready\r\n",
-        [said.CyclesHead(25_000_000, 3, 2), said.CyclesPart((17785043, 4294967295)), READY],
+        [events.CyclesHead(25_000_000, 3, 2), events.CyclesPart((17785043, 4294967295)), READY],
     ),
-    ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [said.FrameModeReply(512, 4), READY]),
+    ("x-frames", "m-frames-[512,4]\r\nm-ready\r\n", [events.FrameModeReply(512, 4), READY]),
     (
         "infer 1 0",
         "m-[No input loaded: zeros]\r\n",
-        [said.InputMismatch("No input loaded: zeros")],
+        [events.InputMismatch("No input loaded: zeros")],
     ),
 ]
 INTERFACE: Conversation = [
@@ -203,7 +203,7 @@ INTERFACE: Conversation = [
         "name",
         "m-dut-passthrough(name)\r\nm-ready\r\n[dut]: m-name-dut-[unspecified]\r\n"
         "[dut]: m-ready\r\n",
-        [said.BoardName("unspecified"), READY],
+        [events.BoardName("unspecified"), READY],
     ),
     (
         "infer 2 0",
@@ -211,11 +211,11 @@ INTERFACE: Conversation = [
         "[dut]: m-warmup-done\r\n[dut]: m-infer-start-2\r\n[dut]: m-infer-done\r\n"
         "[dut]: m-results-[0.969,0.031,]\r\n[dut]: m-ready\r\n",
         [
-            said.WarmupBegin(0),
-            said.WarmupEnd(),
-            said.InferenceBegin(2),
-            said.InferenceEnd(),
-            said.ModelOutputs((0.969, 0.031)),
+            events.WarmupBegin(0),
+            events.WarmupEnd(),
+            events.InferenceBegin(2),
+            events.InferenceEnd(),
+            events.ModelOutputs((0.969, 0.031)),
             READY,
         ],
     ),
@@ -223,48 +223,48 @@ INTERFACE: Conversation = [
         "nonsense",
         "m-dut-passthrough(nonsense)\r\nm-ready\r\n"
         "[dut]: e-[Unknown command: nonsense]\r\n[dut]: m-ready\r\n",
-        [said.ErrorReply("Unknown command: nonsense"), READY],
+        [events.ErrorReply("Unknown command: nonsense"), READY],
     ),
 ]
 STREAMING: Conversation = [
     (
         "name",
         "Received command: name\r\nm-name-dut-[unspecified]\r\nm-ready\r\n",
-        [said.CommandEcho("name"), said.BoardName("unspecified"), READY],
+        [events.CommandEcho("name"), events.BoardName("unspecified"), READY],
     ),
     (
         "db load 1024",
         "Received command: db load 1024\r\nExpecting 1024 bytes\r\nm-ready\r\n",
-        [said.CommandEcho("db load 1024"), said.ExpectedSize(1024), READY],
+        [events.CommandEcho("db load 1024"), events.ExpectedSize(1024), READY],
     ),
     (
         "db 0011",
         "Received command: db 0011\r\n2 bytes received\r\nm-ready\r\n",
-        [said.CommandEcho("db 0011"), said.LoadProgress(2), READY],
+        [events.CommandEcho("db 0011"), events.LoadProgress(2), READY],
     ),
     (
         "db ff",
         "Received command: db ff\r\n"
         "Error: Must issue db load <Nbytes> command before transmitting data.\r\nm-ready\r\n",
         [
-            said.CommandEcho("db ff"),
-            said.ErrorReply("Must issue db load <Nbytes> command before transmitting data."),
+            events.CommandEcho("db ff"),
+            events.ErrorReply("Must issue db load <Nbytes> command before transmitting data."),
             READY,
         ],
     ),
     (
         "x-info",
         "Received command: x-info\r\nUnrecognized command x-info\r\nm-ready\r\n",
-        [said.CommandEcho("x-info"), said.ErrorReply("Unrecognized command x-info"), READY],
+        [events.CommandEcho("x-info"), events.ErrorReply("Unrecognized command x-info"), READY],
     ),
     (
         "extract_uart_stream",
         "Received command: extract_uart_stream\r\nm-features-[ -1,  +2]\r\n"
         "m-activations-[-12, +34, +56]\r\nm-ready\r\n",
         [
-            said.CommandEcho("extract_uart_stream"),
-            said.OtherText("m-features-[ -1,  +2]"),
-            said.ModelOutputs((-12.0, 34.0, 56.0)),
+            events.CommandEcho("extract_uart_stream"),
+            events.OtherText("m-features-[ -1,  +2]"),
+            events.ModelOutputs((-12.0, 34.0, 56.0)),
             READY,
         ],
     ),
@@ -273,9 +273,9 @@ STREAMING: Conversation = [
         "Received command: run_model\r\nIn run_model. about to run model\r\n"
         "Output = [-128, 01, 127, ]\r\nm-ready\r\n",
         [
-            said.CommandEcho("run_model"),
-            said.OtherText("In run_model. about to run model"),
-            said.ModelOutputs((-128.0, 1.0, 127.0)),
+            events.CommandEcho("run_model"),
+            events.OtherText("In run_model. about to run model"),
+            events.ModelOutputs((-128.0, 1.0, 127.0)),
             READY,
         ],
     ),
@@ -283,9 +283,9 @@ STREAMING: Conversation = [
         "help",
         "Received command: help\r\nhelp        -- Print this help message\r\n%m-ready\r\n",
         [
-            said.CommandEcho("help"),
-            said.OtherText("help        -- Print this help message"),
-            said.OtherText("%"),
+            events.CommandEcho("help"),
+            events.OtherText("help        -- Print this help message"),
+            events.OtherText("%"),
             READY,
         ],
     ),
@@ -294,9 +294,9 @@ STREAMING: Conversation = [
         "Received command: start\r\nListening for I2S data ... \r\nDMA receive initiated.\r\n"
         "m-ready\r\n",
         [
-            said.CommandEcho("start"),
-            said.ListeningBegin(),
-            said.OtherText("DMA receive initiated."),
+            events.CommandEcho("start"),
+            events.ListeningBegin(),
+            events.OtherText("DMA receive initiated."),
             READY,
         ],
     ),
@@ -304,8 +304,8 @@ STREAMING: Conversation = [
         "start",
         "Received command: start\r\nI2S Rx currently in progress. Ignoring request\r\nm-ready\r\n",
         [
-            said.CommandEcho("start"),
-            said.ErrorReply("I2S Rx currently in progress. Ignoring request"),
+            events.CommandEcho("start"),
+            events.ErrorReply("I2S Rx currently in progress. Ignoring request"),
             READY,
         ],
     ),
@@ -314,12 +314,12 @@ STREAMING: Conversation = [
         "Received command: stop\r\nStreaming stopped.\r\ntarget activations: \r\n"
         "[-128, -7, \r\n127  \r\n]\r\n]\r\n==== Done ====\r\nm-ready\r\n",
         [
-            said.CommandEcho("stop"),
-            said.ListeningEnd(),
-            said.ActivationsHead(),
-            said.NumberList((-128, -7)),
-            said.NumberList((127,)),
-            *[said.NumberList(())] * 3,
+            events.CommandEcho("stop"),
+            events.ListeningEnd(),
+            events.ActivationsHead(),
+            events.NumberList((-128, -7)),
+            events.NumberList((127,)),
+            *[events.NumberList(())] * 3,
             READY,
         ],
     ),
@@ -328,27 +328,27 @@ SOUND: Conversation = [
     (
         "play long.wav",
         "Playing long.wav\nm-ready\r\n",
-        [said.SoundBegin("long.wav"), READY],
+        [events.SoundBegin("long.wav"), READY],
     ),
     (
         "record_detections",
         "Now recording detections\r\nm-ready\r\n",
-        [said.RecordBegin(), READY],
+        [events.RecordBegin(), READY],
     ),
     (
         "print_detections",
         "Detection Timestamps (ms)\r\n12,\r\n1044,\r\nm-ready\r\n",
-        [said.DetectionsHead(), said.NumberList((12,)), said.NumberList((1044,)), READY],
+        [events.DetectionsHead(), events.NumberList((12,)), events.NumberList((1044,)), READY],
     ),
     (
         "print_dutycycle",
         "Duty cycle start times (s)\r\n100, 3300, Duty cycle stop times (s)\r\n350, 3555, "
         "m-ready\r\n",
         [
-            said.ProcessingHead(is_end=False),
-            said.NumberList((100, 3300)),
-            said.ProcessingHead(is_end=True),
-            said.NumberList((350, 3555)),
+            events.ProcessingHead(is_end=False),
+            events.NumberList((100, 3300)),
+            events.ProcessingHead(is_end=True),
+            events.NumberList((350, 3555)),
             READY,
         ],
     ),
@@ -359,12 +359,12 @@ MAKERS: Conversation = [
         "*** Booting Zephyr OS build v2.7 ***\r\nm-name-dut-[board]\r\nm-model-[ic01]\r\n"
         "m-timestamp-mode-performance\r\nm-lap-us-9\r\nm-init-done\r\nm-ready\r\n",
         [
-            said.OtherText("*** Booting Zephyr OS build v2.7 ***"),
-            said.BoardName("board"),
-            said.ModelName("ic01"),
-            said.TimestampMode(is_energy=False),
-            said.LapTime(9),
-            said.InitEnd(),
+            events.OtherText("*** Booting Zephyr OS build v2.7 ***"),
+            events.BoardName("board"),
+            events.ModelName("ic01"),
+            events.TimestampMode(is_energy=False),
+            events.LapTime(9),
+            events.InitEnd(),
             READY,
         ],
     ),
@@ -374,15 +374,15 @@ MAKERS: Conversation = [
         "m-lap-us-1754725300000007\r\nm-infer-done\r\nm-results-[0.992188,1,-0]\r\n"
         "m-cycles-count-48388\r\nm-latency-us-3.50\r\nm-ready\r\n",
         [
-            said.WarmupBegin(0),
-            said.WarmupEnd(),
-            said.InferenceBegin(2),
-            said.LapTime(1754725300000000),
-            said.LapTime(1754725300000007),
-            said.InferenceEnd(),
-            said.ModelOutputs((0.992188, 1.0, -0.0)),
-            said.OtherText("m-cycles-count-48388"),
-            said.OtherText("m-latency-us-3.50"),
+            events.WarmupBegin(0),
+            events.WarmupEnd(),
+            events.InferenceBegin(2),
+            events.LapTime(1754725300000000),
+            events.LapTime(1754725300000007),
+            events.InferenceEnd(),
+            events.ModelOutputs((0.992188, 1.0, -0.0)),
+            events.OtherText("m-cycles-count-48388"),
+            events.OtherText("m-latency-us-3.50"),
             READY,
         ],
     ),
@@ -392,22 +392,22 @@ MAKERS: Conversation = [
         "m-infer-start-1\r\nm-lap-us-1\r\nInvoke failed.\r\nerror: no ack from dsp\n"
         "...m-lap-us-2\r\nm-infer-done\r\nm-results-[]\r\nm-ready\r\n",
         [
-            said.OtherText("Input count is 2 > 1, not supported"),
-            said.WarmupBegin(0),
-            said.WarmupEnd(),
-            said.InferenceBegin(1),
-            said.LapTime(1),
-            said.FailureText("Invoke failed."),
-            said.FailureText("error: no ack from dsp"),
-            said.OtherText("..."),
-            said.LapTime(2),
-            said.InferenceEnd(),
-            said.OtherText("m-results-[]"),
+            events.OtherText("Input count is 2 > 1, not supported"),
+            events.WarmupBegin(0),
+            events.WarmupEnd(),
+            events.InferenceBegin(1),
+            events.LapTime(1),
+            events.FailureText("Invoke failed."),
+            events.FailureText("error: no ack from dsp"),
+            events.OtherText("..."),
+            events.LapTime(2),
+            events.InferenceEnd(),
+            events.OtherText("m-results-[]"),
             READY,
         ],
     ),
-    ("name", "m-name-io-[manager]\r\nm-ready\r\n", [said.InterfaceName("manager"), READY]),
-    ("name", "m-name-iot-[sensor]\r\nm-ready\r\n", [said.BoardName("iot-[sensor]"), READY]),
+    ("name", "m-name-io-[manager]\r\nm-ready\r\n", [events.InterfaceName("manager"), READY]),
+    ("name", "m-name-iot-[sensor]\r\nm-ready\r\n", [events.BoardName("iot-[sensor]"), READY]),
 ]
 """Lines of firmware in mlcommons/tiny_results_v0.7 to v1.3, and of other ports of the reference."""
 IO_MANAGER: Conversation = [
@@ -423,11 +423,11 @@ IO_MANAGER: Conversation = [
         "m-lap-us-45728576\r\n[dut]: m-infer-done\r\n[dut]: m-results-[0.902,0.095]\r\n"
         "[dut]: m-ready\r\n",
         [
-            said.WarmupBegin(1),
-            said.WarmupEnd(),
-            said.InferenceBegin(3),
-            said.InferenceEnd(),
-            said.ModelOutputs((0.902, 0.095)),
+            events.WarmupBegin(1),
+            events.WarmupEnd(),
+            events.InferenceBegin(3),
+            events.InferenceEnd(),
+            events.ModelOutputs((0.902, 0.095)),
             READY,
         ],
     ),
@@ -435,7 +435,12 @@ IO_MANAGER: Conversation = [
         None,
         "[dut]: NDP main\r\n[dut]: \r\n[dut]: m-timestamp-mode-energy\r\n"
         "[dut]: m-init-done\r\n[dut]: m-ready\r\n",
-        [said.OtherText("NDP main"), said.TimestampMode(is_energy=True), said.InitEnd(), READY],
+        [
+            events.OtherText("NDP main"),
+            events.TimestampMode(is_energy=True),
+            events.InitEnd(),
+            READY,
+        ],
     ),
 ]
 """EEMBC's interface board with its timer switched on."""
@@ -477,10 +482,10 @@ def test_conversation_means_what_it_says(name: str) -> None:
     """A line of the protocol is read as something else, or as nothing."""
     dialect = dialect_of(name)
     prefix = "dut " if name in ("interface", "io_manager") else ""
-    for command, text, events in CONVERSATIONS[name]:
+    for command, text, expected in CONVERSATIONS[name]:
         if command is not None and len(command) > 0:
             assert dialect.encode(command) == f"{prefix}{command}%".encode()
-        assert heard(dialect, text.encode()) == events, command
+        assert heard(dialect, text.encode()) == expected, command
 
 
 @pytest.mark.parametrize("name", CONVERSATIONS)
@@ -492,11 +497,11 @@ def test_conversation_in_pieces_and_with_other_line_ends(
 ) -> None:
     """A line that is split over two reads is lost, or one that ends in a bare line feed."""
     dialect = dialect_of(name)
-    for command, text, events in CONVERSATIONS[name]:
+    for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
             dialect.encode(command)
         data = text.replace("\r\n", line_end).encode()
-        assert heard(dialect, data, cuts) == events, command
+        assert heard(dialect, data, cuts) == expected, command
 
 
 @pytest.mark.parametrize("name", ["performance", "energy", "errors", "ours"])
@@ -504,10 +509,10 @@ def test_conversation_in_pieces_and_with_other_line_ends(
 def test_echo_of_commands_is_no_answer(name: str, echo_end: str) -> None:
     """A board that sends its commands back has a name that begins with `name%`."""
     dialect = mlperf_tiny()
-    for command, text, events in CONVERSATIONS[name]:
+    for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
             text = dialect.encode(command).decode() + echo_end + text
-        assert heard(dialect, text.encode()) == events, command
+        assert heard(dialect, text.encode()) == expected, command
     assert dialect.quirks >= {Quirk.ECHO}
 
 
@@ -515,38 +520,41 @@ def test_echo_of_commands_is_no_answer(name: str, echo_end: str) -> None:
 def test_missing_prefixes_change_nothing(name: str) -> None:
     """A board whose maker found `m-` superfluous is never ready."""
     dialect = mlperf_tiny()
-    for command, text, events in CONVERSATIONS[name]:
+    for command, text, expected in CONVERSATIONS[name]:
         if command is not None:
             dialect.encode(command)
         bare = "".join(line.removeprefix("m-") for line in text.splitlines(keepends=True))
-        assert heard(dialect, bare.encode()) == events, command
+        assert heard(dialect, bare.encode()) == expected, command
     assert Quirk.NO_PREFIX in dialect.quirks
 
 
 @pytest.mark.parametrize(
-    ("text", "events"),
+    ("text", "expected"),
     [
-        ("m-lap-us-12m-lap-us-900\r\n", [said.LapTime(12), said.LapTime(900)]),
-        ("m-results-[0.1,0.m-ready\r\n", [said.OtherText("m-results-[0.1,0."), READY]),
-        ("m-bufm-timestamp-mode-energy\r\n", [said.OtherText("m-buf"), said.TimestampMode(True)]),
+        ("m-lap-us-12m-lap-us-900\r\n", [events.LapTime(12), events.LapTime(900)]),
+        ("m-results-[0.1,0.m-ready\r\n", [events.OtherText("m-results-[0.1,0."), READY]),
+        (
+            "m-bufm-timestamp-mode-energy\r\n",
+            [events.OtherText("m-buf"), events.TimestampMode(True)],
+        ),
         ("\0\0\xffm-ready\r\n", [READY]),
         ("\x1b[1;32mm-ready\x1b[0m\r\n", [READY]),
-        ("\x1b[2K\x1bm-lap-us-7\r\n", [said.LapTime(7)]),
-        ("m-name-board\r\n", [said.BoardName("board")]),
-        ("m-name-dut-board\r\n", [said.BoardName("board")]),
-        ("m-name-dut-[a board-1]\r\n", [said.BoardName("a board-1")]),
+        ("\x1b[2K\x1bm-lap-us-7\r\n", [events.LapTime(7)]),
+        ("m-name-board\r\n", [events.BoardName("board")]),
+        ("m-name-dut-board\r\n", [events.BoardName("board")]),
+        ("m-name-dut-[a board-1]\r\n", [events.BoardName("a board-1")]),
         ("m-results-[nan,-0.000]\r\n", None),
         ("tinyML Enhanced Interface Board\r\n", None),
         ("\r\n\n\r\n", []),
     ],
 )
-def test_damaged_and_unusual_lines(text: str, events: list[BoardEvent] | None) -> None:
+def test_damaged_and_unusual_lines(text: str, expected: list[BoardEvent] | None) -> None:
     """The end of a line is lost, and with it the line behind."""
     found = heard(mlperf_tiny(), text.encode("latin-1"))
-    if events is None:
-        assert [type(one) for one in found] in ([said.ModelOutputs], [said.InterfaceName])
+    if expected is None:
+        assert [type(one) for one in found] in ([events.ModelOutputs], [events.InterfaceName])
     else:
-        assert found == events
+        assert found == expected
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_quarantined_device_is_measured_only_if_it_is_named(
     class Listening(Watcher):
         """Keeps what is left out."""
 
-        def left_out(self, device: str, health: DeviceHealth) -> None:
+        def device_skipped(self, device: str, health: DeviceHealth) -> None:
             left.append((device, health.quarantine_reason))
 
     monkeypatch.setattr(lab_module, "measure_targets", measure_targets)

@@ -53,18 +53,18 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
 
 def measure(watcher: Watcher, tmp_path: Path) -> None:
     """Tell of a run from its begin to its end."""
-    seen = watcher.of("board", 1)
-    seen.run("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
+    seen = watcher.for_device("board", 1)
+    seen.run_started("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
     seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
     seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
-    seen.finished(Lab(tmp_path).run(str(PLAIN)).result)
+    seen.run_finished(Lab(tmp_path).run(str(PLAIN)).result)
 
 
 def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None:
     """A page of a thousand lines, or one that shows nothing for an hour."""
     progress = NotebookProgress()
-    seen = progress.of("board", 1)
-    seen.run("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
+    seen = progress.for_device("board", 1)
+    seen.run_started("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
     seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
     seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
     assert page.shown == [
@@ -94,6 +94,6 @@ def test_failure_is_raised_as_without_it(page: Page) -> None:
     """A cell ends well, and its results are not there."""
     del page
     with pytest.raises(WorkerDied):
-        NotebookProgress().of("board", 1).failed(
+        NotebookProgress().for_device("board", 1).run_failed(
             find_model("digits_int8.tflite"), "litert", WorkerDied("killed")
         )

@@ -119,9 +119,9 @@ class CFunctions:
 
     def make(self, name: str, *arguments: Any, before: Sequence[Any] = ()) -> c_void_p:
         """Call a function that puts a handle where its last argument points."""
-        made = c_void_p()
-        self(name, *arguments, byref(made), *before)
-        return made
+        pointer = c_void_p()
+        self(name, *arguments, byref(pointer), *before)
+        return pointer
 
 
 def load_library(file: Path) -> ctypes.CDLL:

@@ -85,27 +85,27 @@ def place(
 def _taken_over(nodes: Sequence[Node], originals: Sequence[int], part: Node) -> set[int]:
     """The nodes that lie between the outputs and the inputs of a part."""
     producers = {tensor: index for index in originals for tensor in nodes[index].outputs}
-    found: set[int] = set()
+    replaced: set[int] = set()
     tensors = list(part.outputs)
     while tensors:
         index = producers.get(tensors.pop())
-        if index is not None and index not in found:
-            found.add(index)
+        if index is not None and index not in replaced:
+            replaced.add(index)
             tensors.extend(nodes[index].inputs - part.inputs)
-    return found
+    return replaced
 
 
 def _needed(nodes: Sequence[Node], rest: Sequence[int], tensors: set[int]) -> set[int]:
     """The nodes of the rest that these tensors depend on, directly or through the rest."""
     producers = {tensor: index for index in rest for tensor in nodes[index].outputs}
-    found: set[int] = set()
+    needed: set[int] = set()
     waiting = list(tensors)
     while waiting:
         index = producers.get(waiting.pop())
-        if index is not None and index not in found:
-            found.add(index)
+        if index is not None and index not in needed:
+            needed.add(index)
             waiting.extend(nodes[index].inputs)
-    return found
+    return needed
 
 
 def _tensors(indices: Iterable[Any]) -> frozenset[int]:

@@ -61,31 +61,31 @@ class Library:
 
     def handle(self, name: str, *arguments: Any) -> c_void_p:
         """Call a function whose last argument receives a handle."""
-        made = c_void_p()
-        self.call(name, *arguments, ctypes.byref(made))
-        if not made:
+        handle = c_void_p()
+        self.call(name, *arguments, ctypes.byref(handle))
+        if not handle:
             raise ModelRefused(f"the profile was not taken: LiteRt{name} gives nothing")
-        return made
+        return handle
 
     def size(self, name: str, *arguments: Any) -> int:
         """Call a function whose last argument receives a size or an index."""
-        made = c_size_t()
-        self.call(name, *arguments, ctypes.byref(made))
-        return made.value
+        size = c_size_t()
+        self.call(name, *arguments, ctypes.byref(size))
+        return size.value
 
     def owned(self, life: ExitStack, kind: str, name: str, *arguments: Any) -> c_void_p:
         """A handle that is destroyed at the end of its life."""
-        made = self.handle(name, *arguments)
+        handle = self.handle(name, *arguments)
         destroy = getattr(self._functions, f"LiteRtDestroy{kind}")
         destroy.restype = None
-        life.callback(destroy, made)
-        return made
+        life.callback(destroy, handle)
+        return handle
 
     def add_text(self, options: c_void_p, identifier: bytes, text: bytes) -> None:
         """Attach options, which are text in TOML; the library frees its own copy of it."""
         copy, free = c_void_p(self._c.strdup(text)), ctypes.cast(self._c.free, c_void_p)
-        made = self.handle("CreateOpaqueOptions", identifier, copy, free)
-        self.call("AddOpaqueOptions", options, made)
+        handle = self.handle("CreateOpaqueOptions", identifier, copy, free)
+        self.call("AddOpaqueOptions", options, handle)
 
 
 def check_version(version: str) -> None:

@@ -97,8 +97,8 @@ class BoundCall:
     def _binder(self, values: Sequence[Tensor]) -> Callable[[], Any]:
         bind = self._binding._iobinding.bind_ortvalue_input
         # The library's own object keeps the array alive that its native one points into.
-        made = [self._value_from_numpy(value) for value in values]
-        pairs = list(zip(self._names, made, strict=True))
+        bound = [self._value_from_numpy(value) for value in values]
+        pairs = list(zip(self._names, bound, strict=True))
 
         def bind_each() -> None:
             for name, value in pairs:

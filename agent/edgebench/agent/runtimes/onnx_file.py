@@ -331,10 +331,10 @@ def _operands(node: _Node, makers: _Makers, tensors: _Tensors) -> QuantizedOpera
         return None
     activation, weight = map(node.input, _QUANTIZED_INPUTS.get(node.operator, (0, 1)))
     if is_qdq:
-        made = makers.get(activation), makers.get(weight)
-        if not all(maker and maker.operator == "DequantizeLinear" for maker in made):
+        operands = makers.get(activation), makers.get(weight)
+        if not all(maker and maker.operator == "DequantizeLinear" for maker in operands):
             return None
-        activation, weight = (maker.input(0) for maker in made if maker)
+        activation, weight = (maker.input(0) for maker in operands if maker)
     # A graph's input has its type elsewhere; the zero point, if there is one, has the same.
     zero_point = node.input(2) if node.operator in _QUANTIZED_INPUTS else ""
     activation_type = _type(activation, makers, tensors) or _type(zero_point, makers, tensors)

@@ -14,7 +14,7 @@ Dimension: TypeAlias = "int | str"
 """Size of a dimension, or the name of one that is open: those of one name have one size."""
 Shape: TypeAlias = tuple[int, ...]
 DEFAULT_SIZE = 1
-"""Size of an open dimension that nobody chose."""
+"""Size of an open dimension for which none was given."""
 
 
 def resolve_shapes(

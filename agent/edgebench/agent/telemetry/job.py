@@ -35,7 +35,7 @@ class SamplerJob:
 
 @dataclass(frozen=True, slots=True)
 class LiveSample:
-    """Temperature and clock at one time; None where no sensor tells."""
+    """Temperature and clock at one time; None where no sensor reports it."""
 
     time_ns: int
     temp_c: float | None
@@ -44,7 +44,7 @@ class LiveSample:
 
 @dataclass(frozen=True, slots=True)
 class LiveReading:
-    """Temperature and clock for a person who watches a run; None where no sensor tells."""
+    """Temperature and clock for a person who watches a run; None where no sensor reports it."""
 
     time_ns: int
     temp_c: float | None

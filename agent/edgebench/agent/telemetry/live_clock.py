@@ -27,14 +27,16 @@ class LiveClock:
 
     def __init__(self, sensors: Sequence[str], sources: Sequence[str]) -> None:
         readable = ((source, _indices(sensors, source)) for source in sources)
-        self._source, self._indices = next((found for found in readable if found[1]), ("", []))
+        self._source, self._indices = next(
+            (candidate for candidate in readable if candidate[1]), ("", [])
+        )
         self._last_cycles: dict[int, float] = {}
         self._last_ns = 0
         self._last_hz: float | None = None
         self._age = 0
 
     def look(self, time_ns: int, values: Sequence[float]) -> float | None:
-        """The clock now, from the latest value of each sensor; None where no source tells."""
+        """The clock now, from the latest value of each sensor; None where no source reports it."""
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)

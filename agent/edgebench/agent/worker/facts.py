@@ -79,13 +79,13 @@ def _thread_times(root: Path) -> tuple[ThreadTime, ...]:
     Source: https://docs.kernel.org/scheduler/sched-stats.html, /proc/<pid>/schedstat: nanoseconds
     on a CPU, nanoseconds on a run queue; both are 0 where the kernel has it switched off.
     """
-    found = []
+    threads = []
     for path in root.glob("proc/self/task/[0-9]*/schedstat"):
         times = re.match(r"(\d{1,18}) (\d{1,18}) ", read_text(path))
         if times and int(times[1]):
             thread = int(path.parent.name)
-            found.append(ThreadTime(thread, int(times[1]) / 1e9, int(times[2]) / 1e9))
-    return tuple(sorted(found, key=lambda one: one.thread))
+            threads.append(ThreadTime(thread, int(times[1]) / 1e9, int(times[2]) / 1e9))
+    return tuple(sorted(threads, key=lambda one: one.thread))
 
 
 def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:

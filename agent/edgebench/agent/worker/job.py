@@ -43,7 +43,7 @@ class Job:
     root: str = "/"
     """Directory with the device's files: / except for a simulated device."""
     speed_path: str | None = None
-    """File that tells how fast a simulated device is; None for a real one."""
+    """File with the speed of a simulated device; None for a real one."""
     sync_line: str | None = None
     """Wire to a meter's digital input, if there is one."""
     devices: tuple[str, ...] = ()

@@ -183,41 +183,41 @@ def _first_rows(times: Times, count: int) -> Times:
 
 
 def _settings(library: Any, spec: RunSpec, typical_ns: int) -> Any:
-    made = library.TestSettings()
-    made.scenario = getattr(library.TestScenario, spec.scenario.traits.loadgen_name)
-    made.mode = library.TestMode.PerformanceOnly
-    made.min_duration_ms = int(spec.duration_s * 1000)
-    made.min_query_count = spec.min_query_count
+    settings = library.TestSettings()
+    settings.scenario = getattr(library.TestScenario, spec.scenario.traits.loadgen_name)
+    settings.mode = library.TestMode.PerformanceOnly
+    settings.min_duration_ms = int(spec.duration_s * 1000)
+    settings.min_query_count = spec.min_query_count
     if spec.max_duration_s is not None and not spec.scenario.traits.is_one_query:
-        made.max_duration_ms = int(spec.max_duration_s * 1000)
+        settings.max_duration_ms = int(spec.max_duration_s * 1000)
     group = samples_per_query(spec)
     most = max(spec.max_query_count // group, spec.min_query_count)
     # Not more queries than the run may have: at 10 µs each, ten minutes would take 38 GB.
     expected_ns = max(1, typical_ns * group, int(_MADE_RATIO * spec.duration_s * 1e9 / most))
-    made.single_stream_expected_latency_ns = expected_ns
-    made.multi_stream_samples_per_query = spec.samples_per_query
-    made.multi_stream_expected_latency_ns = expected_ns
+    settings.single_stream_expected_latency_ns = expected_ns
+    settings.multi_stream_samples_per_query = spec.samples_per_query
+    settings.multi_stream_expected_latency_ns = expected_ns
     if spec.scenario.traits.is_one_query:
         # One query; its samples are given by rate and duration, and 10 % more.
         fitting = max(1e9 / expected_ns, spec.min_query_count / max(spec.duration_s, 1e-3))
-        made.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))
+        settings.offline_expected_qps = min(fitting, most / (1.1 * spec.duration_s))
     else:
-        made.max_query_count = most
+        settings.max_query_count = most
     if spec.target_qps is not None:
-        made.server_target_qps = spec.target_qps
+        settings.server_target_qps = spec.target_qps
     if spec.target_latency_s is not None:
-        made.server_target_latency_ns = int(spec.target_latency_s * 1e9)
-    made.server_target_latency_percentile = spec.target_percentile
+        settings.server_target_latency_ns = int(spec.target_latency_s * 1e9)
+    settings.server_target_latency_percentile = spec.target_percentile
     for name in ("qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"):
-        setattr(made, name, spec.seed & _SEED_MASK)
-    return made
+        setattr(settings, name, spec.seed & _SEED_MASK)
+    return settings
 
 
 def _logs(library: Any, directory: str) -> Any:
     output = library.LogOutputSettings()
     output.outdir = directory
     output.copy_summary_to_stdout = False
-    made = library.LogSettings()
-    made.log_output = output
-    made.enable_trace = False  # on by default, and 655 bytes a query
-    return made
+    settings = library.LogSettings()
+    settings.log_output = output
+    settings.enable_trace = False  # on by default, and 655 bytes a query
+    return settings

@@ -46,7 +46,7 @@ from edgebench.protocol.record import (
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
-"""Expected duration of the checks, for whoever watches the run; they have a budget of their own."""
+"""Expected duration of the checks, shown during the run; they have a budget of their own."""
 _UNKNOWN = BindingFacts(reason="the worker ended before it was measured")
 """Cost of the binding in a record that is written before it is known."""
 

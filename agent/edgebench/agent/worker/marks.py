@@ -67,12 +67,12 @@ class Marks:
         if self._line is None:
             return
         try:
-            made = pulse(self._line)
+            mark = pulse(self._line)
         except OSError as exc:
             self.close()
             self.facts = replace(self.facts, error=f"sync line lost: {exc.strerror}")
         else:
-            self.facts = replace(self.facts, pulses=(*self.facts.pulses, made))
+            self.facts = replace(self.facts, pulses=(*self.facts.pulses, mark))
 
     def after_loop(self) -> None:
         """Make the last marks; a stop ends them, and the measurement is complete all the same."""

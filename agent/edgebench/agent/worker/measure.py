@@ -83,16 +83,16 @@ def prepare_model(job: Job) -> PreparedModel:
     # Imported here: numpy is part of what the runtime's import takes.
     from edgebench.agent.worker.inputs import clipped_ratio, read_inputs
 
-    given = read_inputs(job.inputs_path) if job.inputs_path else {}
+    arrays = read_inputs(job.inputs_path) if job.inputs_path else {}
     options = LoadOptions(
         job.spec.threads,
         job.spec.delegate,
-        shapes={name: value.shape[1:] for name, value in given.items()} | job.spec.input_shapes,
+        shapes={name: value.shape[1:] for name, value in arrays.items()} | job.spec.input_shapes,
     )
     before_bytes = facts.resident_bytes()
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
     refuse_other_shapes(model.inputs, job.spec.input_shapes)
-    (first,) = _samples(job, model, given, count=1)
+    (first,) = _samples(job, model, arrays, count=1)
     first_ns, first_outputs = _first_inference(job, model, first)
     # Read before our own samples and times take memory, which is not the model's.
     memory = MemoryFacts(
@@ -102,7 +102,7 @@ def prepare_model(job: Job) -> PreparedModel:
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
-    samples = _samples(job, model, given, count=job.spec.sample_count)
+    samples = _samples(job, model, arrays, count=job.spec.sample_count)
     return PreparedModel(
         runtime=runtime,
         version=version,
@@ -110,7 +110,7 @@ def prepare_model(job: Job) -> PreparedModel:
         cold_start=ColdStart(import_ns, load_ns, first_ns),
         memory=memory,
         samples=samples,
-        inputs_clipped_ratio=clipped_ratio(model.inputs, given, count=len(samples)),
+        inputs_clipped_ratio=clipped_ratio(model.inputs, arrays, count=len(samples)),
         options=options,
         first_outputs=first_outputs,
     )

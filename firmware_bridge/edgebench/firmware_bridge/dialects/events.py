@@ -93,7 +93,7 @@ class LoadEnd:
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """Bytes that came since `db load`, where a dialect tells."""
+    """Bytes that came since `db load`, if the dialect reports them."""
 
     size_bytes: int
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.events import Quirk
 from edgebench.firmware_bridge.dialects.lines import LineDialect, LinePattern, line_pattern
 
@@ -30,12 +30,12 @@ BEGINNINGS = (
 """Beginnings that no line of any board has in its middle."""
 
 
-def _named(match: re.Match[str], quirks: set[Quirk]) -> said.BoardName:
+def _named(match: re.Match[str], quirks: set[Quirk]) -> events.BoardName:
     """Name in any of the forms that firmware was seen to give it."""
     if not re.fullmatch(r"name-dut-\[[^\]]+\]", match[0]):
         quirks.add(Quirk.NAME_FORMAT)
     bracket = _BRACKET.fullmatch(match[1])
-    return said.BoardName((bracket[1] if bracket else match[1]).strip())
+    return events.BoardName((bracket[1] if bracket else match[1]).strip())
 
 
 def numbers(text: str, quirks: set[Quirk]) -> tuple[float, ...]:
@@ -55,63 +55,65 @@ _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\
 """Pattern of texts about errors that tell of none: a status, or the mean squared error of ad01."""
 
 MLPERF_TINY: tuple[LinePattern, ...] = (
-    line_pattern(r"ready", lambda _, __: said.ReplyEnd()),
+    line_pattern(r"ready", lambda _, __: events.ReplyEnd()),
     # EEMBC's monitor: name-CLASS-[NAME]; `io` is the class of its interface board.
-    line_pattern(r"name-io(?:-?man(?:ager)?)?-\[(.*)\]", lambda m, _: said.InterfaceName(m[1])),
+    line_pattern(r"name-io(?:-?man(?:ager)?)?-\[(.*)\]", lambda m, _: events.InterfaceName(m[1])),
     line_pattern(r"name-(?:dut-)?(.+)", _named),
-    line_pattern(r"profile-\[(.*)\]", lambda m, _: said.FirmwareProfile(m[1])),
-    line_pattern(r"model-\[(.*)\]", lambda m, _: said.ModelName(m[1].strip())),
+    line_pattern(r"profile-\[(.*)\]", lambda m, _: events.FirmwareProfile(m[1])),
+    line_pattern(r"model-\[(.*)\]", lambda m, _: events.ModelName(m[1].strip())),
     line_pattern(
         r"timestamp-mode-(energy|performance)",
-        lambda m, _: said.TimestampMode(m[1] == "energy"),
+        lambda m, _: events.TimestampMode(m[1] == "energy"),
     ),
-    line_pattern(r"init-done", lambda _, __: said.InitEnd()),
+    line_pattern(r"init-done", lambda _, __: events.InitEnd()),
     # Firmware whose printf has no unsigned numbers prints a sign after 35.8 minutes, and one that
     # has the time as a float prints a fraction.
-    line_pattern(r"lap-us-(-?\d{1,20})(?:\.\d*)?", lambda m, _: said.LapTime(int(m[1]))),
-    line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: said.ExpectedSize(int(m[1]))),
-    line_pattern(r"load-done", lambda _, __: said.LoadEnd()),
+    line_pattern(r"lap-us-(-?\d{1,20})(?:\.\d*)?", lambda m, _: events.LapTime(int(m[1]))),
+    line_pattern(r"\[Expecting (\d{1,10}) bytes\]", lambda m, _: events.ExpectedSize(int(m[1]))),
+    line_pattern(r"load-done", lambda _, __: events.LoadEnd()),
     line_pattern(
         r"buffer-([0-9a-fA-F]{2}(?:-[0-9a-fA-F]{2})*)",
-        lambda m, _: said.BufferBytes(bytes.fromhex(m[1].replace("-", ""))),
+        lambda m, _: events.BufferBytes(bytes.fromhex(m[1].replace("-", ""))),
     ),
-    line_pattern(r"warmup-start-(\d{1,10})", lambda m, _: said.WarmupBegin(int(m[1]))),
-    line_pattern(r"warmup-done", lambda _, __: said.WarmupEnd()),
-    line_pattern(r"infer-start-(\d{1,10})", lambda m, _: said.InferenceBegin(int(m[1]))),
-    line_pattern(r"infer-done", lambda _, __: said.InferenceEnd()),
-    line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: said.ModelOutputs(numbers(m[1], q))),
+    line_pattern(r"warmup-start-(\d{1,10})", lambda m, _: events.WarmupBegin(int(m[1]))),
+    line_pattern(r"warmup-done", lambda _, __: events.WarmupEnd()),
+    line_pattern(r"infer-start-(\d{1,10})", lambda m, _: events.InferenceBegin(int(m[1]))),
+    line_pattern(r"infer-done", lambda _, __: events.InferenceEnd()),
+    line_pattern(rf"results-\[({NUMBERS})\]", lambda m, q: events.ModelOutputs(numbers(m[1], q))),
     line_pattern(
-        r"e-\[(.*)", lambda m, _: said.ErrorReply(m[1].removesuffix("]")), has_prefix=False
+        r"e-\[(.*)", lambda m, _: events.ErrorReply(m[1].removesuffix("]")), has_prefix=False
     ),
     line_pattern(
         r"Supplied buffer size \d+ exceeds maximum.*|Input db has .*expected.*",
-        lambda m, _: said.InputMismatch(m[0]),
+        lambda m, _: events.InputMismatch(m[0]),
         has_prefix=False,
     ),
-    line_pattern(r"\[(No input loaded: zeros)\]", lambda m, _: said.InputMismatch(m[1])),
-    line_pattern(r"info-([a-z_]+)-\[(.*)\]", lambda m, _: said.InfoItem(m[1], m[2])),
+    line_pattern(r"\[(No input loaded: zeros)\]", lambda m, _: events.InputMismatch(m[1])),
+    line_pattern(r"info-([a-z_]+)-\[(.*)\]", lambda m, _: events.InfoItem(m[1], m[2])),
     line_pattern(
-        r"crc-\[([0-9a-f]{8}),(\d{1,10})\]", lambda m, _: said.BufferCrc(int(m[1], 16), int(m[2]))
+        r"crc-\[([0-9a-f]{8}),(\d{1,10})\]", lambda m, _: events.BufferCrc(int(m[1], 16), int(m[2]))
     ),
-    line_pattern(r"out-\[((?:[0-9a-f]{2})+)\]", lambda m, _: said.OutputBytes(bytes.fromhex(m[1]))),
+    line_pattern(
+        r"out-\[((?:[0-9a-f]{2})+)\]", lambda m, _: events.OutputBytes(bytes.fromhex(m[1]))
+    ),
     line_pattern(
         r"cycles-\[(\d{1,20}),(\d{1,10}),(\d{1,10})\]",
-        lambda m, _: said.CyclesHead(int(m[1]), int(m[2]), int(m[3])),
+        lambda m, _: events.CyclesHead(int(m[1]), int(m[2]), int(m[3])),
     ),
     line_pattern(
         r"cycle-\[(\d{1,20}(?:,\d{1,20})*)\]",
-        lambda m, _: said.CyclesPart(tuple(int(one) for one in m[1].split(","))),
+        lambda m, _: events.CyclesPart(tuple(int(one) for one in m[1].split(","))),
     ),
     line_pattern(
         r"frames-\[(\d{1,5}),(\d{1,5})\]",
-        lambda m, _: said.FrameModeReply(int(m[1]), int(m[2])),
+        lambda m, _: events.FrameModeReply(int(m[1]), int(m[2])),
     ),
     line_pattern(
-        r".*[Ii]nterface [Bb]oard.*", lambda m, _: said.InterfaceName(m[0]), has_prefix=False
+        r".*[Ii]nterface [Bb]oard.*", lambda m, _: events.InterfaceName(m[0]), has_prefix=False
     ),
     line_pattern(
         rf"(?i)(?!m-)(?!.*(?:{_NO_FAILURE})).*\b(?:error|fail(?:ed|ure)?|fehler)\b.*",
-        lambda m, _: said.FailureText(m[0]),
+        lambda m, _: events.FailureText(m[0]),
         has_prefix=False,
     ),
 )

@@ -34,7 +34,7 @@ benchmark/interface (InterfaceMenu, DeviceUnderTest), benchmark/runner (streamin
 
 from __future__ import annotations
 
-from edgebench.firmware_bridge.dialects import events as said
+from edgebench.firmware_bridge.dialects import events
 from edgebench.firmware_bridge.dialects.lines import LineDialect, line_pattern
 from edgebench.firmware_bridge.dialects.mlperf_tiny import (
     BEGINNINGS,
@@ -55,49 +55,53 @@ characters each."""
 _LIST = (
     line_pattern(
         r"\[?\s*(-?\d{1,10}(?:\s*,\s*-?\d{1,10})*)\s*,?\s*\]?",
-        lambda m, _: said.NumberList(tuple(int(one) for one in m[1].split(","))),
+        lambda m, _: events.NumberList(tuple(int(one) for one in m[1].split(","))),
         has_prefix=False,
     ),
-    line_pattern(r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: said.NumberList(()), has_prefix=False),
+    line_pattern(
+        r"\[|\]|\[\s*\]|=+ Done =+", lambda _, __: events.NumberList(()), has_prefix=False
+    ),
 )
 """Lines of a list that is printed over several; upstream has firmware that ends it twice."""
 _STREAMING = (
-    line_pattern(r"Received command: (.*)", lambda m, _: said.CommandEcho(m[1]), has_prefix=False),
+    line_pattern(
+        r"Received command: (.*)", lambda m, _: events.CommandEcho(m[1]), has_prefix=False
+    ),
     line_pattern(
         r"Error:? (.*)|(Unrecognized command.*|Empty command.*)",
-        lambda m, _: said.ErrorReply(m[1] or m[2]),
+        lambda m, _: events.ErrorReply(m[1] or m[2]),
         has_prefix=False,
     ),
     line_pattern(
-        r"(I2S Rx currently in progress.*)", lambda m, _: said.ErrorReply(m[1]), has_prefix=False
+        r"(I2S Rx currently in progress.*)", lambda m, _: events.ErrorReply(m[1]), has_prefix=False
     ),
     line_pattern(
-        r"Expecting (\d{1,10}) bytes", lambda m, _: said.ExpectedSize(int(m[1])), has_prefix=False
+        r"Expecting (\d{1,10}) bytes", lambda m, _: events.ExpectedSize(int(m[1])), has_prefix=False
     ),
     line_pattern(
-        r"(\d{1,10}) bytes received", lambda m, _: said.LoadProgress(int(m[1])), has_prefix=False
+        r"(\d{1,10}) bytes received", lambda m, _: events.LoadProgress(int(m[1])), has_prefix=False
     ),
     line_pattern(
         rf"(?:m-activations-|Output = )\[({NUMBERS})\]",
-        lambda m, q: said.ModelOutputs(numbers(m[1], q)),
+        lambda m, q: events.ModelOutputs(numbers(m[1], q)),
         has_prefix=False,
     ),
     line_pattern(
-        r"Listening for I2S data.*", lambda _, __: said.ListeningBegin(), has_prefix=False
+        r"Listening for I2S data.*", lambda _, __: events.ListeningBegin(), has_prefix=False
     ),
-    line_pattern(r"Streaming stopped\.", lambda _, __: said.ListeningEnd(), has_prefix=False),
-    line_pattern(r"target activations:", lambda _, __: said.ActivationsHead(), has_prefix=False),
+    line_pattern(r"Streaming stopped\.", lambda _, __: events.ListeningEnd(), has_prefix=False),
+    line_pattern(r"target activations:", lambda _, __: events.ActivationsHead(), has_prefix=False),
     *_LIST,
 )
 _INTERFACE = (
-    line_pattern(r"Playing (.*)", lambda m, _: said.SoundBegin(m[1]), has_prefix=False),
-    line_pattern(r"Now recording detections", lambda _, __: said.RecordBegin(), has_prefix=False),
+    line_pattern(r"Playing (.*)", lambda m, _: events.SoundBegin(m[1]), has_prefix=False),
+    line_pattern(r"Now recording detections", lambda _, __: events.RecordBegin(), has_prefix=False),
     line_pattern(
-        r"Detection Timestamps \(ms\)", lambda _, __: said.DetectionsHead(), has_prefix=False
+        r"Detection Timestamps \(ms\)", lambda _, __: events.DetectionsHead(), has_prefix=False
     ),
     line_pattern(
         r"Duty cycle (start|stop) times \(s\)",
-        lambda m, _: said.ProcessingHead(is_end=m[1] == "stop"),
+        lambda m, _: events.ProcessingHead(is_end=m[1] == "stop"),
         has_prefix=False,
     ),
     *_LIST,

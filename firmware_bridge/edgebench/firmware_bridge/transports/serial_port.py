@@ -146,7 +146,7 @@ class SocketLine:
         """Connect.
 
         Raises:
-            TargetError: nobody answers there.
+            TargetError: no board answers there.
         """
         self._stream = TcpTransport(host, port, "board")
         self.name = f"{_SOCKET}{host}:{port}"

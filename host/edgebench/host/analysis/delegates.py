@@ -47,7 +47,7 @@ def is_cpu(delegate: str) -> bool:
 
 
 def accelerator_kinds(delegate: str) -> set[str]:
-    """Kinds of accelerator that a delegate's name tells of; empty where it tells of none.
+    """Kinds of accelerator in the name of a delegate; empty where there are none.
 
     >>> accelerator_kinds("/usr/lib/librknn_delegate.so"), accelerator_kinds("/opt/input.so")
     ({'npu'}, set())

@@ -66,7 +66,7 @@ def factor_effects(
 
     Args:
         observations: The valid runs; the first level of a factor is that of its first run.
-        factors: The factors to tell of; those with one level are left out.
+        factors: The factors to report; those with one level are left out.
     """
     effects: list[FactorEffect] = []
     for factor in factors:

@@ -24,7 +24,7 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class OutputQuality:
-    """What the outputs are worth, or why that cannot be told: it costs no latency."""
+    """Judgement of the outputs, or why there is none; made without cost in latency."""
 
     accuracy: Accuracy | None = None
     agreement: Agreement | None = None
@@ -43,7 +43,7 @@ def judge_outputs(
     """Accuracy and agreement, as far as the outputs are there.
 
     Args:
-        check: What the device tells of its checks.
+        check: The device's report of its checks.
         specs: Descriptions of the outputs, for scale and zero point.
         outputs: Outputs of the model and of the reference.
         labels: Labels of the data set as `y`, and its samples as `x` where the metric needs them.

@@ -60,9 +60,9 @@ def find_set(runs: Sequence[Run]) -> RunSet:
     counted = [run for run in ordered if not run.verdict.is_refused]
     first = (counted or ordered)[0]
     metrics = {
-        metric.path: found
+        metric.path: summary
         for metric in METRICS.values()
-        if (found := over_runs(metric, counted)) is not None
+        if (summary := over_runs(metric, counted)) is not None
     }
     headline = _headline(first, metrics, len(counted))
     return RunSet(
@@ -133,10 +133,10 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     A tail that some run could not bound is left out: the median of the others would be one of the
     runs with the shortest latencies.
     """
-    found = [value for run in runs if (value := metric.bounded_value(run)) is not None]
-    if not found or (metric.is_tail and len(found) < len(runs)):
+    known = [value for run in runs if (value := metric.bounded_value(run)) is not None]
+    if not known or (metric.is_tail and len(known) < len(runs)):
         return None
-    values = np.array(found, np.float64)
+    values = np.array(known, np.float64)
     interval = median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:
@@ -223,7 +223,7 @@ def _variance(
 
 
 def _launch_s(run: Run) -> float | None:
-    """Time that a run takes beside its timed loop, on the host's clock; None where nobody knows."""
+    """Time of a run without its timed loop, on the host's clock; None where it is unknown."""
     clock, before, after = run.conditions.clock, run.conditions.before, run.conditions.after
     if clock is None or not clock.span_ns or before is None or after is None:
         return None
@@ -250,11 +250,11 @@ def _own_findings(
     # Of a tail, the interval of the median is judged, as in a single run.
     median = f"{runs[0].spec.scenario.traits.headline}.p50"
     precise = median if METRICS[headline].is_tail else headline
-    found = metrics.get(precise)
-    half_width, needed = found.half_width_ratio if found else None, MIN_RUNS
-    if found is not None and METRICS[precise].is_exact:
+    summary = metrics.get(precise)
+    half_width, needed = summary.half_width_ratio if summary else None, MIN_RUNS
+    if summary is not None and METRICS[precise].is_exact:
         # A reproducible count has no distribution: it is known as far as the runs agree.
-        half_width, needed = (found.max - found.min) / 2 / found.median, 1
+        half_width, needed = (summary.max - summary.min) / 2 / summary.median, 1
     findings = [
         Finding(
             id="run_count",

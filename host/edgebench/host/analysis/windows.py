@@ -39,11 +39,11 @@ class WindowMeasurement:
     throughput_per_s: float | None
     """Median over the windows; None where the target is emulated: its time is no time."""
     instructions_per_inference: float | None
-    """Median over the windows; None where nobody counts them."""
+    """Median over the windows; None where they are not counted."""
     latency: LatencySummary | None
     """Of single inferences; None where none were timed, or the target is emulated."""
     duration_s: float | None
-    """Sum of the windows' times; None where nobody timed them."""
+    """Sum of the windows' times; None where they were not timed."""
     quality: OutputQuality = field(default_factory=OutputQuality)
 
 

@@ -10,7 +10,7 @@ from edgebench.host.result.run import Run
 
 
 class Interrupted(Exception):
-    """Somebody stopped a run; `run` is what was measured of it, if anything."""
+    """A run was cancelled; `run` is what was measured of it, if anything."""
 
     def __init__(self, run: Run | None) -> None:
         super().__init__("interrupted")
@@ -31,7 +31,7 @@ class Cancellation:
 
     @property
     def is_requested(self) -> bool:
-        """Whether somebody has cancelled."""
+        """Whether cancellation was requested."""
         return self._requested.is_set()
 
     def request(self) -> None:
@@ -62,7 +62,7 @@ class Cancellation:
 
     @contextmanager
     def performing(self, action: Callable[[], None]) -> Iterator[None]:
-        """Perform an action once when somebody cancels before the end of the block.
+        """Perform an action once if cancellation is requested before the end of the block.
 
         It is performed at once if somebody has cancelled already. It must not raise: the thread
         that cancels has other things to stop.

@@ -159,7 +159,7 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
     """Fetch and store a finished run; the device keeps it."""
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
-    if store.has(run_id):  # whoever stored it was killed before it said so
+    if store.has(run_id):  # the process that stored it was killed before it said so
         return store.run(run_id)
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)

@@ -38,14 +38,14 @@ def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:
             while there is one: reading traces off it would disturb the measurement.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
-        LeaseHeld: somebody else measures there.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+        LeaseHeld: another client measures there.
         EdgebenchError: the link failed, or the store cannot be written.
     """
     client, watcher = lane.client, lane.watcher
     running = client.list_runs().running
     if running is not None and not is_waiting:
-        watcher.left(device, running)
+        watcher.run_in_progress_skipped(device, running)
         return []
     runs: list[Run] = []
     try:
@@ -65,7 +65,7 @@ def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:
         ):  # else a command that is still there may start one just now
             client.acquire()
             for lost in settle_lost(client, lane.store):
-                watcher.lost(lost)
+                watcher.run_lost(lost)
     finally:
         with suppress(EdgebenchError):  # the lease of a lost link expires
             client.release()
@@ -75,18 +75,18 @@ def fetch_all(lane: DeviceLane, device: str, *, is_waiting: bool) -> list[Run]:
 def _fetched(lane: DeviceLane, device: str, run_id: str) -> list[Run]:
     """The run, if it can be stored; a damaged one keeps no other from being stored."""
     lane.cancellation.check()
-    lane.watcher.fetching(device, run_id)
+    lane.watcher.fetch_started(device, run_id)
     try:
         run = follow(lane, run_id)
     except (TransportError, LeaseHeld, RunNotStored):
         raise
     except NoSuchRun:  # it was in progress, and its own command is there
-        lane.watcher.taken(device, run_id)
+        lane.watcher.run_stored_elsewhere(device, run_id)
         return []
     except EdgebenchError as exc:
         if exc.run_id != run_id:
-            lane.watcher.not_fetched(run_id, exc)
+            lane.watcher.fetch_failed(run_id, exc)
             return []
         run = lane.store.run(run_id)  # it failed on the device, and is stored
-    lane.watcher.fetched(run)
+    lane.watcher.fetch_finished(run)
     return [run]

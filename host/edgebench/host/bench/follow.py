@@ -15,7 +15,7 @@ from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
 from edgebench.protocol.errors import LeaseHeld, NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
-"""Longest wait for whoever started the run: to store it, or for its lease to expire."""
+"""Longest wait for the client that started the run, to store it, or for its lease to expire."""
 TAKEOVER_POLL_S = 5.0
 
 
@@ -27,7 +27,7 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
     ours afterwards.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         NoSuchRun: the device does not have it, nor does this store.
         LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
         EdgebenchError: the run failed, or could not be stored; then it stays on the device.
@@ -65,10 +65,10 @@ def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Ru
 
 
 def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
-    """Take the lease, or wait until somebody else has stored the run.
+    """Take the lease, or wait until another client has stored the run.
 
     Raises:
-        Interrupted: somebody cancelled, and somebody else has the device.
+        Interrupted: the command was cancelled, and somebody else has the device.
         LeaseHeld: neither happens.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S

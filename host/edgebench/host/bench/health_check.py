@@ -77,8 +77,8 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
     """Check the device of this conversation.
 
     Raises:
-        Interrupted: somebody cancelled.
-        LeaseHeld: somebody else measures there.
+        Interrupted: the command was cancelled.
+        LeaseHeld: another client measures there.
         EdgebenchError: it is not well; the text says why.
     """
     system = client.describe()

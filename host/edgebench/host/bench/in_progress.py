@@ -35,7 +35,7 @@ def probing(client: Client, probes: list[list[ClockProbe]], on_notice: OnNotice)
 def wait_for_end(
     client: Client, run_id: str, on_notice: OnNotice, cancellation: Cancellation
 ) -> tuple[RunEnded, bool]:
-    """The end of the run, and whether somebody here asked for it."""
+    """The end of the run, and whether this process requested it."""
 
     def stop() -> None:
         with suppress(TransportError):  # whoever follows the run hears of it

@@ -57,7 +57,7 @@ class AnyTarget(Protocol):
 
 T = TypeVar("T", bound=AnyTarget)
 MeasureOn = Callable[[T, Watcher, Cancellation], list[Run]]
-"""Measures on one device; raises `Interrupted` when somebody cancels."""
+"""Measures on one device; raises `Interrupted` if it is cancelled."""
 
 
 def measure_targets(
@@ -71,10 +71,13 @@ def measure_targets(
     """Measure on all targets, on so many at the same time; their runs, in the order of the targets.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; what each had is stored.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; what each had is stored.
         EdgebenchError: the only target failed.
     """
-    seen = {target.device.name: watcher.of(target.device.name, len(targets)) for target in targets}
+    seen = {
+        target.device.name: watcher.for_device(target.device.name, len(targets))
+        for target in targets
+    }
     runs: dict[str, list[Run]] = {}
 
     def measure(target: T) -> None:
@@ -83,7 +86,7 @@ def measure_targets(
             runs[name] = measure_on(target, seen[name], cancellation)
         except Interrupted as exc:
             if exc.run is not None:
-                seen[name].finished(exc.run)
+                seen[name].run_finished(exc.run)
             raise
 
     if len(targets) == 1:

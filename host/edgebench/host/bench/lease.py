@@ -39,25 +39,25 @@ def take_lease(
         client: The connection to the device.
         device: Name by which the user knows it.
         wait_s: Longest wait; 0: none.
-        watcher: Hears once who holds the device, then for how long it has been waited for.
+        watcher: Receives once who holds the device, then the time that was waited so far.
         cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
 
     Raises:
-        Interrupted: somebody cancelled.
+        Interrupted: the command was cancelled.
         LeaseHeld: it is still held after the wait.
     """
     cancellation.check()
     begin_s = time.monotonic()
     refusal = _try_acquire(client, device, 0.0)
     if refusal is not None and wait_s > 0:
-        watcher.held(device, refusal, wait_s)
+        watcher.device_busy(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = _try_acquire(client, device, interval_s)
         if refusal is not None:
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
-            watcher.waiting(device, time.monotonic() - begin_s, wait_s)
+            watcher.device_still_busy(device, time.monotonic() - begin_s, wait_s)
             cancellation.check()
     if refusal is not None and wait_s > 0:
         text = f"waited for {wait_s:g} s: {refusal}"
@@ -82,12 +82,12 @@ def stop_run(client: Client) -> str | None:
     What it measured stays on the device until a command stores it.
 
     Raises:
-        LeaseHeld: somebody else measures there.
+        LeaseHeld: another client measures there.
         LinkTimeout: the run does not end.
     """
     run_id = client.list_runs().running
     if run_id is None:
-        client.acquire()  # is refused if somebody else holds it
+        client.acquire()  # is refused if another client holds it
         client.release()
         return None
     with suppress(UsageError):  # it has just ended by itself

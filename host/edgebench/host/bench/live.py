@@ -66,9 +66,9 @@ class LiveWatcher(ForwardingWatcher):
         self._file = file
         self._devices: dict[str, LiveDeviceWatcher] = {}
 
-    def of(self, device: str, device_count: int) -> Watcher:
+    def for_device(self, device: str, device_count: int) -> Watcher:
         """The watcher of one device."""
-        watcher = self._watcher.of(device, device_count)
+        watcher = self._watcher.for_device(device, device_count)
         self._devices[device] = LiveDeviceWatcher(watcher, self._file, device)
         return self._devices[device]
 
@@ -93,17 +93,17 @@ class LiveDeviceWatcher(ForwardingWatcher):
         self._durations_s: list[float] = []
         """Durations of the runs that have ended."""
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Another command measures on the device."""
         self._put(state="waiting", reason=one_line(refusal, MAX_TEXT))
-        self._watcher.held(device, refusal, wait_s)
+        self._watcher.device_busy(device, refusal, wait_s)
 
-    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+    def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
         """The device cannot be measured now."""
         self._put(state="waiting", reason=one_line(error, MAX_TEXT), **_NO_PHASE)
-        self._watcher.paused(error, limit_s)
+        self._watcher.device_unavailable(error, limit_s)
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._begun_s = time.monotonic()
         left_s = None
@@ -122,20 +122,20 @@ class LiveDeviceWatcher(ForwardingWatcher):
             runs_left_s=left_s,
             **_NO_PHASE,
         )
-        self._watcher.run(device, model, runtime, place)
+        self._watcher.run_started(device, model, runtime, place)
 
-    def metered(self, session: MeterSession) -> None:
+    def meter_started(self, session: MeterSession) -> None:
         """A meter records: its power is published once a second until the run ends."""
         self._session = session
         threading.Thread(target=self._publish_power, args=(session,), daemon=True).start()
-        self._watcher.metered(session)
+        self._watcher.meter_started(session)
 
-    def fetching(self, device: str, run_id: str) -> None:
+    def fetch_started(self, device: str, run_id: str) -> None:
         """A run of an earlier command is fetched, after its end if it is still in progress."""
         self._begun_s = None
         begun: dict[str, Any] = {"run_begun_utc": utc_now(), "runs_left_s": None}
         self._put(state="measuring", reason="", run_id=run_id, **begun, **_NO_PHASE)
-        self._watcher.fetching(device, run_id)
+        self._watcher.fetch_started(device, run_id)
 
     def notice(self, notice: Progress | Telemetry) -> None:
         """The device sent a notice during a run."""
@@ -152,21 +152,21 @@ class LiveDeviceWatcher(ForwardingWatcher):
         self._update(telemetry)
         self._watcher.telemetry(telemetry)
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         self._ended(run)
-        self._watcher.finished(run)
+        self._watcher.run_finished(run)
 
-    def fetched(self, run: Run) -> None:
+    def fetch_finished(self, run: Run) -> None:
         """A run of an earlier command is stored."""
         self._ended(run)
-        self._watcher.fetched(run)
+        self._watcher.fetch_finished(run)
 
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed."""
         count, reason = self._state.failed_count + 1, one_line(error, MAX_TEXT)
         self._put(state="between_runs", failed_count=count, reason=reason, **_NO_PHASE)
-        self._watcher.failed(model, runtime, error)
+        self._watcher.run_failed(model, runtime, error)
 
     def given_up(self, error: EdgebenchError) -> None:
         """The device is given up."""

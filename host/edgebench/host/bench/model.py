@@ -37,7 +37,7 @@ class Model:
 
     @property
     def sha256(self) -> str:
-        """Digest of its content, which is read when somebody asks for the first time."""
+        """Digest of its content, which is read at the first use."""
         return self.hashed()
 
     def hashed(self, on_bytes: OnBytes | None = None) -> str:

@@ -166,7 +166,7 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
     """Make every run of a request on one device; those that did not fail.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
         EdgebenchError: something that ends all runs, not only one.
     """
     client, watcher = lane.client, lane.watcher
@@ -178,17 +178,17 @@ def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) ->
         if member and member.set_id in abandoned:
             continue
         lane.cancellation.check()
-        watcher.run(client.device.name, model, runtime, Place(number, len(steps)))
+        watcher.run_started(client.device.name, model, runtime, Place(number, len(steps)))
         try:
             sibling = request.accuracy.references.get(model) if request.accuracy else None
             reference = reference_accuracy(sibling, runtime, runs)
             run = measure(lane, run_request(request, step, reference, meter))
         except ONE_RUN_ONLY as exc:
-            watcher.failed(model, runtime, exc)
+            watcher.run_failed(model, runtime, exc)
             if member and member.number == 0:  # it would fail again
                 abandoned.add(member.set_id)
         else:
-            watcher.finished(run)
+            watcher.run_finished(run)
             runs.append(run)
     return runs
 
@@ -229,16 +229,16 @@ def _steps_on(
         meter.require_served(system)
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
-            watcher.absent(report)
+            watcher.runtime_unavailable(report)
     steps = plan_steps(request, system)
     if meter is not None and any(step.is_target for step in steps):
         refuse_unseen_edges(meter.request, has_dataset=request.accuracy is not None)
     left_out = _unmeasured_references(request, system)
     for model in request.accuracy.added if request.accuracy else ():
         if model in left_out:
-            watcher.reference_left_out(model)
+            watcher.reference_skipped(model)
         else:
-            watcher.added(model)
+            watcher.reference_added(model)
     return steps
 
 
@@ -273,7 +273,7 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
     Raises:
         TooLarge: there is one.
     """
-    if (room := system.models_room_bytes) is None:  # an older agent does not tell
+    if (room := system.models_room_bytes) is None:  # an older agent does not report it
         return
     files: list[tuple[Path, int]] = [(model.path, model.size_bytes) for model in request.models]
     if request.against:

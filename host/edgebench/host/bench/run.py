@@ -102,14 +102,14 @@ class DeviceLane:
     cancellation: Cancellation
     finish: Finish = finish
     is_kept: bool = False
-    """Whether the device keeps the runs that are stored, until somebody else has them."""
+    """Whether the device keeps the runs that are stored, until another client has them."""
 
 
 def measure(lane: DeviceLane, request: RunRequest) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled; the device has stopped.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
     client, store = lane.client, lane.store
@@ -135,7 +135,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
             spool = directory / RAW_DIRECTORY / METER_FILE
             session = _begin(stack, meter, spool) if meter else None
             if session is not None:
-                lane.watcher.metered(session)
+                lane.watcher.meter_started(session)
             client.start_run(
                 run_id,
                 request.spec,
@@ -176,7 +176,7 @@ def _acquire_and_push(client: Client, request: RunRequest, watcher: Watcher) -> 
     if not model.is_on_device:
         if not model.size_bytes:
             raise ModelRefused(f"model file is empty: {model.path}")
-        model.hashed(_renewing(client, watcher.hashed))
+        model.hashed(_renewing(client, watcher.hash_progress))
     client.acquire()
     if not model.is_on_device:
         _push(client, "model", model, watcher)
@@ -194,7 +194,7 @@ def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher:
         UsageError: the file cannot be read any more.
     """
     try:
-        client.push_model(file.path, file.sha256, watcher.pushed)
+        client.push_model(file.path, file.sha256, watcher.push_progress)
     except OSError as exc:
         raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {file.path}") from exc
     except (ModelRefused, UsageError) as exc:

@@ -66,8 +66,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     record = read_record(directory)
     if record.run_id != run_id:
         return [Difference("run_id", run_id, record.run_id)]
-    if found := _trace_differences(directory, record, version):
-        return found
+    if differing := _trace_differences(directory, record, version):
+        return differing
     try:
         run = _recomputed(directory, record, created_utc(run_id) or _made_utc(document))
     except MeasurementError as exc:
@@ -184,14 +184,16 @@ def verify_session(directory: Path) -> list[Difference]:
             stored = replace(stored, loss=replace(stored.loss, trouble=None))
         computed = replace(computed, groups=_as_told(stored.groups, computed.groups))
         plain = [json.loads(json.dumps(to_plain(facts))) for facts in (stored, computed)]
-        found = list(_differences("", *plain))
-        if not found and not have_same_rows(directory / POWER_FILE, Path(folder) / POWER_FILE):
+        differences = list(_differences("", *plain))
+        if not differences and not have_same_rows(
+            directory / POWER_FILE, Path(folder) / POWER_FILE
+        ):
             return [Difference(POWER_FILE, "as stored", f"not what {METER_FILE} decodes to")]
-        return found
+        return differences
 
 
 def _as_told(stored: tuple[RowGroup, ...], computed: tuple[RowGroup, ...]) -> tuple[RowGroup, ...]:
-    """Without what an older edgebench did not tell of its row groups."""
+    """Without the facts of row groups that an older edgebench did not store."""
     if len(stored) != len(computed):
         return computed
     return tuple(

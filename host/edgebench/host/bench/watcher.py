@@ -1,4 +1,4 @@
-"""Somebody who wants to see how measurements go."""
+"""Observer of measurements: a method for each event, and what its base class does with it."""
 
 from __future__ import annotations
 
@@ -17,120 +17,124 @@ from edgebench.protocol.messages import Progress, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which of a device's runs it is."""
+    """Position of a run among the runs that a command makes on its device."""
 
     number: int
-    """From 1."""
+    """Number of the run, from 1."""
     count: int
+    """Number of runs on the device."""
     settings: str = ""
-    """What tells it from other runs of the same model, as `threads 2`."""
+    """Settings in which runs of the same model differ, as `threads 2`."""
 
 
 class Watcher:
-    """Somebody who is told how measurements go; this one does not look."""
+    """Observer of measurements.
 
-    def of(self, device: str, device_count: int) -> Watcher:
-        """Whoever watches this device, one of so many that are measured at the same time.
+    This one ignores all events but failures, which it raises: they end the command.
+    """
 
-        Each is told by a thread of its own.
+    def for_device(self, device: str, device_count: int) -> Watcher:
+        """Watcher of one device, out of `device_count` that are measured at the same time.
+
+        Its methods are called in a thread of its own.
         """
         del device, device_count
         return self
 
-    def added(self, reference: Model) -> None:
-        """A model that the user did not name is measured too: the others' accuracy needs it."""
+    def reference_added(self, reference: Model) -> None:
+        """A model that the user did not name is measured, as the accuracy of others needs it."""
 
-    def reference_left_out(self, reference: Model) -> None:
-        """A reference is not measured: the device runs quantised models only."""
+    def reference_skipped(self, reference: Model) -> None:
+        """A reference is not measured, as the device runs quantised models only."""
 
-    def unmetered(self, device: str) -> None:
-        """The farm's meter was asked for, and none is wired to this device."""
+    def meter_missing(self, device: str) -> None:
+        """The meter of the farm was requested, and none is wired to this device."""
 
-    def farm_doubted(self, error: EdgebenchError) -> None:
-        """A source of the farm, or a part of it, is not used."""
+    def farm_source_failed(self, error: EdgebenchError) -> None:
+        """A source of the farm, or a part of one, cannot be used."""
 
-    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
-        """Somebody else has acquired the place in labgrid of a device that is measured."""
+    def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        """Another user has acquired the labgrid place of a device that is measured."""
 
-    def left_out(self, device: str, health: DeviceHealth) -> None:
-        """A device that fits is not measured: it is in quarantine, and nobody named it."""
+    def device_skipped(self, device: str, health: DeviceHealth) -> None:
+        """A device that was selected, but not by its name, is in quarantine and not measured."""
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """Nothing more is measured on a device; unless nobody looks: then this raises the error."""
+        """Nothing more is measured on a device."""
         del device
         raise error
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-        """Another command measures on a device, which is waited for up to so long."""
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Another command measures on the device, which is waited for up to `wait_s`."""
 
-    def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
-        """The device is still in use."""
+    def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        """The device is still in use by another command."""
 
-    def paused(self, error: EdgebenchError, limit_s: float) -> None:
-        """A device cannot be measured now, and is tried again for up to so long."""
+    def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
+        """The device cannot be measured now; more attempts follow, for up to `limit_s`."""
 
-    def absent(self, report: RuntimeReport) -> None:
-        """A runtime cannot be used on this device."""
+    def runtime_unavailable(self, report: RuntimeReport) -> None:
+        """A runtime cannot be used on the device."""
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins, or is refused; its runtime may be empty then, as nobody chose one."""
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
+        """A run begins, or is refused; `runtime` is empty if none was chosen by then."""
 
     def progress(self, progress: Progress) -> None:
-        """The run entered a phase."""
+        """The run entered a phase, or progressed within it."""
 
     def telemetry(self, telemetry: Telemetry) -> None:
-        """How the device is, about once a second."""
+        """The device reported its temperature and clock, about once a second."""
 
     def notice(self, notice: Progress | Telemetry) -> None:
-        """Whatever the device says while a run goes on."""
+        """The device sent a notice during a run."""
         if isinstance(notice, Telemetry):
             self.telemetry(notice)
         else:
             self.progress(notice)
 
-    def metered(self, session: MeterSession) -> None:
-        """A meter of this host records beside the run that is about to start."""
+    def meter_started(self, session: MeterSession) -> None:
+        """A meter of this host records; the run is about to start."""
 
-    def hashed(self, done: int, total: int) -> None:
-        """So many bytes of the model are hashed, if that takes long."""
+    def hash_progress(self, done: int, total: int) -> None:
+        """A part of the model is hashed, in bytes; called only if that takes long."""
 
-    def pushed(self, done: int, total: int) -> None:
-        """So many bytes of the model are on the device."""
+    def push_progress(self, done: int, total: int) -> None:
+        """A part of the model is on the device, in bytes."""
 
-    def collected(self, run: Run) -> None:
-        """A run that an earlier command had left on the device was stored."""
+    def earlier_run_stored(self, run: Run) -> None:
+        """A run of an earlier command, left on the device, is stored."""
 
-    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run of an earlier command had failed; it is stored with its reason."""
+    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """A run of an earlier command had failed on the device; it is stored with the reason."""
 
-    def fetching(self, device: str, run_id: str) -> None:
-        """A run of an earlier command is stored; its phases follow if it is still in progress."""
+    def fetch_started(self, device: str, run_id: str) -> None:
+        """A run of an earlier command is fetched; its phases follow if it is still in progress."""
 
-    def fetched(self, run: Run) -> None:
-        """That run is stored, with its failure if it failed."""
+    def fetch_finished(self, run: Run) -> None:
+        """The run is fetched and stored, with the reason if it failed."""
 
-    def not_fetched(self, run_id: str, error: EdgebenchError) -> None:
-        """It cannot be stored, and the others are; unless nobody looks: then this raises it."""
+    def fetch_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """The run cannot be stored; the others are fetched."""
         del run_id
         raise error
 
-    def taken(self, device: str, run_id: str) -> None:
-        """Whoever started that run has stored it, in another store."""
+    def run_stored_elsewhere(self, device: str, run_id: str) -> None:
+        """The command that started the run has stored it, in another store."""
 
-    def left(self, device: str, run_id: str) -> None:
-        """A run in progress is not waited for, and its device is left alone."""
+    def run_in_progress_skipped(self, device: str, run_id: str) -> None:
+        """A run in progress is not waited for, and nothing is fetched from its device."""
 
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that had finished earlier cannot be stored; it stays on the device."""
+    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
+        """A run of an earlier command cannot be stored; it stays on the device."""
 
-    def lost(self, run: IncompleteRun) -> None:
-        """A run that was started earlier is not on its device any more."""
+    def run_lost(self, run: IncompleteRun) -> None:
+        """A run of an earlier command is not on its device any more."""
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
 
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """A run failed; the next one follows, unless nobody looks: then this raises it."""
+    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+        """A run failed; the next one follows."""
         raise error
 
 
@@ -138,15 +142,14 @@ class ForwardingWatcher(Watcher):
     """Forwards to another watcher every event that its subclass does not handle."""
 
     def __init__(self, watcher: Watcher) -> None:
-        """Forward to this watcher."""
         self._watcher = watcher
         for name in vars(Watcher):
             if not name.startswith("_") and getattr(type(self), name) is getattr(Watcher, name):
                 setattr(self, name, getattr(watcher, name))
 
 
-class OutcomeNotes(ForwardingWatcher):
-    """Passes everything on to another watcher; how runs end, somebody else is told first."""
+class OutcomeWatcher(ForwardingWatcher):
+    """Reports how runs end, and forwards all events to another watcher."""
 
     def __init__(
         self,
@@ -154,23 +157,23 @@ class OutcomeNotes(ForwardingWatcher):
         on_finished: Callable[[], None],
         on_failed: Callable[[EdgebenchError, str], None],
     ) -> None:
-        """Stand between the runs and their watcher.
+        """Forward to a watcher.
 
         Args:
-            watcher: Is told everything.
-            on_finished: A run is stored.
-            on_failed: A run failed with this error, of the model with this name.
+            watcher: Receives every event.
+            on_finished: Called first when a run is stored.
+            on_failed: Called first when a run failed, with the error and the model's name.
         """
         super().__init__(watcher)
         self._on_finished = on_finished
         self._on_failed = on_failed
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         self._on_finished()
-        self._watcher.finished(run)
+        self._watcher.run_finished(run)
 
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed."""
         self._on_failed(error, model.name)
-        self._watcher.failed(model, runtime, error)
+        self._watcher.run_failed(model, runtime, error)

@@ -90,7 +90,7 @@ class Campaign:
         )
 
     def lanes(self) -> list[LaneStatus]:
-        """How far each device is, and what was last heard of it."""
+        """How far each device is, and the last report of its state."""
         state, left_s, is_running = self.state(), None, self.is_running
         with suppress(EdgebenchError):  # a model may be gone by now
             left_s = expected_lanes_s(state, self._requests)
@@ -145,8 +145,8 @@ class Campaign:
 
     def results(self) -> list[Run]:
         """The runs that stand for the planned ones, in their order; not those of other attempts."""
-        found = (progress.final for progress in self.state().runs.values())
-        return [self._store.run(one.run_id) for one in found if one is not None and one.stored]
+        attempts = (progress.final for progress in self.state().runs.values())
+        return [self._store.run(one.run_id) for one in attempts if one is not None and one.stored]
 
     def sets(self) -> list[RunSet]:
         """Sets of the cells, with the devices' names of the plan."""
@@ -168,7 +168,7 @@ class Campaign:
         )
 
     def settings_of(self, run_id: str) -> str:
-        """What tells the cell of a run from others of its model, device and runtime."""
+        """Settings in which a run's cell differs from others of its model, device and runtime."""
         name = attempt_name(run_id)
         return self.plan.settings(name.planned.cell) if name is not None else ""
 
@@ -193,11 +193,13 @@ class Campaign:
             levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)
             is_suspect = run.verdict.state is State.SUSPECT
             for path, value in _values(run).items():
-                seen = Observation(levels, planned.repeat, value, is_suspect)
-                observed.setdefault(path, []).append(seen)
+                observation = Observation(levels, planned.repeat, value, is_suspect)
+                observed.setdefault(path, []).append(observation)
         factors = list(self.plan.cells[0].factors)
-        found = {path: factor_effects(seen, factors) for path, seen in observed.items()}
-        return {path: effects for path, effects in found.items() if effects}
+        by_metric = {
+            path: factor_effects(observations, factors) for path, observations in observed.items()
+        }
+        return {path: effects for path, effects in by_metric.items() if effects}
 
 
 def _lane_state(note: LaneNote | None, *, is_running: bool) -> str:

@@ -82,11 +82,11 @@ class CampaignDevice(Protocol):
         """Bring everything that was begun on it into the store; the device is ours afterwards.
 
         Args:
-            kept: Hears of each run that is stored, and did not fail.
-            refused: Hears of each run that cannot be stored, and never will be.
+            kept: Called with each run that is stored, and did not fail.
+            refused: Called with each run that cannot be stored, and never will be.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached, or is in use.
         """
         ...
@@ -99,7 +99,7 @@ class CampaignDevice(Protocol):
             new_id: Gives the run its id, right before it starts.
 
         Raises:
-            Interrupted: somebody cancelled; `run` is what was measured.
+            Interrupted: the command was cancelled; `run` is what was measured.
             EdgebenchError: it failed; with a `run_id`, it is stored.
         """
         ...
@@ -108,7 +108,7 @@ class CampaignDevice(Protocol):
         """Let the device forget the runs that are stored, as no more are made.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached.
         """
         ...
@@ -174,22 +174,22 @@ class PairedDevice:
         def doubted(run_id: str, error: EdgebenchError) -> None:
             if may_pass(error):
                 raise error
-            watcher.doubted(run_id, error)
+            watcher.earlier_run_rejected(run_id, error)
             refused(run_id, error)
 
         for run in collect_waiting(
             lane.client,
             lane.store,
             on_doubt=doubted,
-            on_failure=watcher.failed_meanwhile,
+            on_failure=watcher.earlier_run_failed,
             finish=lane.finish,
             wanted=self._is_ours if host.is_for_another else None,
             is_kept=lane.is_kept,
         ):
-            watcher.collected(run)
+            watcher.earlier_run_stored(run)
             kept(run)
         for lost in settle_lost(lane.client, lane.store):
-            watcher.lost(lost)
+            watcher.run_lost(lost)
         self._describe()  # a meter that is not served fails all runs: the device, and not each run
 
     def _describe(self) -> SystemDescription:
@@ -233,7 +233,7 @@ class PairedDevice:
         try:
             request = request.on_system(system)
         except UsageError:  # it is this run's, and not the device's
-            lane.watcher.run(
+            lane.watcher.run_started(
                 order.cell.device,
                 request.models[0],
                 request.runtime or "",  # to look for one may fail, too, and not for this reason
@@ -246,7 +246,7 @@ class PairedDevice:
         if (asked := self._meter or request.instrument) is not None:
             spec = asked.spec(request.spec, is_duration_fixed=request.is_duration_fixed)
             request = replace(request, spec=spec)
-        lane.watcher.run(order.cell.device, model, runtime, order.place)
+        lane.watcher.run_started(order.cell.device, model, runtime, order.place)
         newest = next(reversed(list(order.references.values())), None)
         reference = order.references.get(runtime, newest)
         is_target = runtime in runtimes_of_targets(system)

@@ -29,12 +29,12 @@ def expected_plan_s(plan: CampaignPlan) -> Mapping[str, float]:
 
 def expected_lanes_s(state: CampaignState, requests: CellRequests) -> Mapping[str, float]:
     """Time that each device still needs for the runs that are left."""
-    left: dict[str, float] = dict.fromkeys(state.plan.devices, 0.0)
+    left_s: dict[str, float] = dict.fromkeys(state.plan.devices, 0.0)
     each_s: dict[int, float] = {}
     for planned, run in state.runs.items():
         if run.state in (RunState.LEFT, RunState.UNSETTLED):
             cell = state.plan.cells[planned.cell]
-            left[cell.device] += each_s.setdefault(
+            left_s[cell.device] += each_s.setdefault(
                 planned.cell, expected_run_s(requests.of(cell).spec)
             )
-    return left
+    return left_s

@@ -1,4 +1,4 @@
-"""What a campaign intends, in the store beside the runs; what has happened, the runs tell.
+"""What a campaign intends, in the store beside the runs; the runs themselves say what happened.
 
     <store>/campaigns/<campaign>/plan.json       the plan, written once
     <store>/campaigns/<campaign>/journal.jsonl   one line for each intent, before it is acted upon
@@ -282,9 +282,9 @@ def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
         return []
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc
-    found: list[tuple[Journal, CampaignPlan]] = []
+    journals: list[tuple[Journal, CampaignPlan]] = []
     for name in names:
         journal = Journal(folder / name)
         with suppress(StoreError):
-            found.append((journal, journal.plan()))
-    return sorted(found, key=lambda one: one[1].created_utc)
+            journals.append((journal, journal.plan()))
+    return sorted(journals, key=lambda one: one[1].created_utc)

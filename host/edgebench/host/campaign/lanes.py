@@ -13,7 +13,7 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.lanes import AnyTarget, Target, measure_targets
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import OutcomeNotes, Watcher
+from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
 from edgebench.host.campaign.device import DeviceHost, DeviceOutcomes, OpenDevice, at_device
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.plan import CampaignPlan
@@ -30,12 +30,12 @@ from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
 
 
 class QuietWatcher(Watcher):
-    """Nobody looks, and nothing ends because of that: what failed is in the state."""
+    """Ignores failures, which the state of the campaign has."""
 
     def device_failed(self, device: str, error: EdgebenchError) -> None:
         """Nothing more is measured on a device."""
 
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed."""
 
 
@@ -81,12 +81,12 @@ def make_runs(
         journal: The campaign.
         store: Its store.
         open_lanes: Leads to the devices.
-        watcher: Hears of every step.
+        watcher: Receives every event.
         cancellation: Stops it from another thread.
         parallel: Number of devices that are measured at the same time.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or somebody cancelled.
+        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
         CampaignRunning: another process makes its runs.
         FileChanged: a model is not what it was.
         LabHostsUnreachable: its devices are those of other lab hosts, and none answers.
@@ -104,11 +104,11 @@ def make_runs(
                 try:
                     lanes[name] = factory.lane(name)
                 except NoSuchDevice as exc:
-                    watcher.of(name, len(plan.devices))
+                    watcher.for_device(name, len(plan.devices))
                     watcher.device_failed(name, exc)
                     continue
                 if not lanes[name].is_metered:
-                    watcher.unmetered(name)
+                    watcher.meter_missing(name)
             work = CampaignWork(
                 plan=plan,
                 journal=journal,
@@ -118,17 +118,19 @@ def make_runs(
                 end_s=None if budget_s is None else time.monotonic() + budget_s,
             )
 
-            def measure_on(target: AnyTarget, seen: Watcher, cancelled: Cancellation) -> list[Run]:
+            def measure_on(
+                target: AnyTarget, device_watcher: Watcher, cancelled: Cancellation
+            ) -> list[Run]:
                 name = target.device.name
                 lane = lanes[name]
-                noted = lane.outcomes
+                outcomes = lane.outcomes
                 return DeviceCampaign(
                     work,
                     name,
                     lane.open,
-                    watcher=OutcomeNotes(seen, noted.succeeded, noted.failed),
+                    watcher=OutcomeWatcher(device_watcher, outcomes.succeeded, outcomes.failed),
                     cancellation=cancelled,
-                    on_given_up=noted.failed,
+                    on_given_up=outcomes.failed,
                 ).measure()
 
             targets = [lane.target for lane in lanes.values()]

@@ -42,11 +42,11 @@ class NewestCampaigns:
         for name in self._campaigns.keys() - names:
             del self._campaigns[name]
         newest = sorted(self._campaigns.values(), key=lambda one: one.plan.created_utc)
-        found: list[CampaignProgress] = []
+        campaigns: list[CampaignProgress] = []
         for campaign in newest[: -MAX_CAMPAIGNS - 1 : -1]:
             with suppress(StoreError):
-                found.append(self._progress(campaign))
-        return found
+                campaigns.append(self._progress(campaign))
+        return campaigns
 
     def _progress(self, campaign: Campaign) -> CampaignProgress:
         stamp, known = _stamp(campaign.journal), self._known.get(campaign.plan.id)

@@ -82,11 +82,11 @@ class AttemptName:
 
 
 def attempt_name(run_id: str) -> AttemptName | None:
-    """The place in a campaign that a run's id tells; None for the id of any other run."""
-    found = _RUN_ID.fullmatch(run_id)
-    if found is None:
+    """The place in a campaign that a run's id contains; None for the id of any other run."""
+    match = _RUN_ID.fullmatch(run_id)
+    if match is None:
         return None
-    campaign, cell, repeat, attempt = found.groups()
+    campaign, cell, repeat, attempt = match.groups()
     return AttemptName(campaign, PlannedRun(int(cell), int(repeat)), int(attempt))
 
 
@@ -105,7 +105,7 @@ class CampaignPlan:
     """SHA-256 of each model, by its name in the cells."""
 
     def settings(self, number: int) -> str:
-        """What tells a cell from others of its model, device and runtime; empty if nothing does."""
+        """Settings in which a cell differs from others of its model, device and runtime, if any."""
         levels = self.cells[number].factors
         return ", ".join(
             f"{name} {'default' if levels[name] is None else levels[name]}"
@@ -187,11 +187,11 @@ def _cells(spec: CampaignSpec, folder: Path, choose: ChooseDevices) -> list[Cell
         axes.delegate or (None,),
         axes.scenario or (None,),
     )
-    found: dict[tuple[object, ...], Cell] = {}
+    cells: dict[tuple[object, ...], Cell] = {}
 
     def add(cell: Cell) -> None:
-        if len(found) <= MAX_CELLS:
-            found.setdefault(tuple(cell.factors.values()), replace(cell, number=len(found)))
+        if len(cells) <= MAX_CELLS:
+            cells.setdefault(tuple(cell.factors.values()), replace(cell, number=len(cells)))
 
     for model, device, runtime, threads, delegate, scenario in combinations:
         cell = Cell(
@@ -208,7 +208,7 @@ def _cells(spec: CampaignSpec, folder: Path, choose: ChooseDevices) -> list[Cell
     for addition in spec.include:
         for device in choose(addition.device):
             add(_added(addition, device, folder))
-    return list(found.values())
+    return list(cells.values())
 
 
 def _added(addition: Addition, device: str, folder: Path) -> Cell:

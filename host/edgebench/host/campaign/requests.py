@@ -19,7 +19,7 @@ class CellRequests:
     """Requests of the cells; those that differ in the device only are made once."""
 
     def __init__(self, plan: CampaignPlan) -> None:
-        """Make every request, so that a mistake is told before anything is measured.
+        """Make every request, so that a mistake is reported before anything is measured.
 
         Raises:
             UsageError: a file cannot be read, or settings make no sense together.
@@ -49,6 +49,6 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     """
     axes = {name: level for name, level in cell.factors.items() if name not in _PLACES}
     levels: dict[str, Any] = {name: level for name, level in axes.items() if level is not None}
-    made = new_request([cell.model], runs=repeats, **(settings.given() | levels))
+    request = new_request([cell.model], runs=repeats, **(settings.given() | levels))
     # The reference model of the accuracy, which comes first, is a cell of its own or none.
-    return replace(made, models=made.models[-1:])
+    return replace(request, models=request.models[-1:])

@@ -39,7 +39,7 @@ LONGEST_PAUSE_S = 30.0
 
 
 def was_stopped(run: Run) -> bool:
-    """Whether somebody stopped a run that had measured something, or its data set.
+    """Whether a run was stopped that had measured something, or its data set.
 
     One that became too hot, or reached its longest time, has a reason, and would again.
     """
@@ -58,7 +58,7 @@ class CampaignWork:
     store: Store
     requests: CellRequests
     watcher: Watcher
-    """Hears of devices on which nothing more can be measured."""
+    """Told of devices on which nothing more can be measured."""
     end_s: float | None = None
     """Time, as `time.monotonic` has it, at which the budget ends."""
 
@@ -93,7 +93,7 @@ class DeviceCampaign:
         What keeps the device from being measured is waited for, as long as the campaign says.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
         """
         name, journal, at = self._device, self._work.journal, NO_LAB
         while True:
@@ -116,7 +116,7 @@ class DeviceCampaign:
                     self._work.watcher.device_failed(name, exc)
                     return self._runs
                 journal.note_lane(name, "waiting", str(exc), at=at)
-                self._watcher.paused(exc, self._work.plan.spec.wait_s)
+                self._watcher.device_unavailable(exc, self._work.plan.spec.wait_s)
                 self._cancellation.wait(self._pause.next_s())
 
     def _was_measured(self) -> bool:
@@ -209,7 +209,7 @@ class DeviceCampaign:
         """Make one attempt at a run.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be made now, and may be later.
         """
         work, plan = self._work, self._work.plan
@@ -245,9 +245,9 @@ class DeviceCampaign:
             self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
             if may_pass(exc):
                 raise
-            self._watcher.failed(model, request.runtime or "", exc)
+            self._watcher.run_failed(model, request.runtime or "", exc)
         else:
-            self._watcher.finished(self._runs[-1])
+            self._watcher.run_finished(self._runs[-1])
 
     def _failed(self, planned: PlannedRun, run_id: str, error: EdgebenchError) -> None:
         """Note why an attempt failed, unless only its device can tell whether it did."""
@@ -329,7 +329,7 @@ def _achieved(reference: Model | None, runs: Iterable[Run]) -> Mapping[str, Refe
     for run in known:
         if reference is not None and run.model.sha256 == reference.sha256:
             own = [one for one in known if one.runtime.name == run.runtime.name]
-            if (found := reference_accuracy(reference, run.runtime.name, own)) is not None:
+            if (accuracy := reference_accuracy(reference, run.runtime.name, own)) is not None:
                 achieved.pop(run.runtime.name, None)
-                achieved[run.runtime.name] = found
+                achieved[run.runtime.name] = accuracy
     return achieved

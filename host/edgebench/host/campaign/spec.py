@@ -52,10 +52,10 @@ INVALID = "invalid"
 METER_LOST = "meter_lost"
 """Kind of error of a run whose meter stopped before the timed loop."""
 STOPPED = "run_stopped"
-"""Kind of error of a run that somebody stopped."""
+"""Kind of error of a run that was stopped."""
 MADE_AGAIN = frozenset({STOPPED, "no_space", "lease_held"})
 """Kinds of error that say nothing of the run, which is made again as long as its device is waited
-for: somebody stopped it, or the device was full or in use."""
+for: it was stopped, or the device was full or in use."""
 DEFAULT_RETRY = {
     "worker_died": 1,
     "worker_timeout": 1,
@@ -202,13 +202,13 @@ def load_spec(path: Path) -> CampaignSpec:
 
 def _complaints(spec: CampaignSpec) -> list[Complaint]:
     """What is out of bounds, the first one first."""
-    found: list[Complaint] = []
+    complaints: list[Complaint] = []
     if not spec.name or len(spec.name) > 64 or printable(spec.name) != spec.name:
-        found.append(
+        complaints.append(
             Complaint(("name",), f"must be 1 to 64 printable characters, got {spec.name!r}")
         )
     if not 1 <= spec.repeats <= MAX_REPEATS:
-        found.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
+        complaints.append(Complaint(("repeats",), f"must be 1..{MAX_REPEATS}, got {spec.repeats}"))
     times_s = {
         "budget_s": spec.budget_s,
         "wait_s": spec.wait_s,
@@ -217,22 +217,22 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
     for key, value_s in times_s.items():
         if value_s is not None and not 0 <= value_s <= MAX_LENGTH_S:
             what = f"must be 0 to {MAX_LENGTH_S:g} s (7 days), got {value_s:.10g}"
-            found.append(Complaint((key,), what))
+            complaints.append(Complaint((key,), what))
     for axis in fields(spec.axes):
         levels = getattr(spec.axes, axis.name)
         if len(set(levels)) != len(levels):
-            found.append(Complaint(("axes", axis.name), "has a level twice"))
+            complaints.append(Complaint(("axes", axis.name), "has a level twice"))
     if not spec.axes.model:
-        found.append(Complaint(("axes", "model"), "must name a model"))
+        complaints.append(Complaint(("axes", "model"), "must name a model"))
     if not spec.axes.device:
-        found.append(Complaint(("axes", "device"), "must name a device"))
+        complaints.append(Complaint(("axes", "device"), "must name a device"))
     if "all" in spec.axes.runtime:
-        found.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
+        complaints.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
     kinds = {code.name.lower() for code in ErrorCode} | {INVALID, METER_LOST}
     for kind, count in spec.retry.items():
         if kind not in kinds:
             what = f"no such kind of error; available: {', '.join(sorted(kinds))}"
-            found.append(Complaint(("retry", kind), what))
+            complaints.append(Complaint(("retry", kind), what))
         elif not 0 <= count <= MAX_RETRIES:
-            found.append(Complaint(("retry", kind), f"must be 0..{MAX_RETRIES}, got {count}"))
-    return found
+            complaints.append(Complaint(("retry", kind), f"must be 0..{MAX_RETRIES}, got {count}"))
+    return complaints

@@ -133,7 +133,7 @@ def _progress(
     plan: CampaignPlan, record: JournalRecord, stored: Mapping[str, RunSummary]
 ) -> dict[PlannedRun, RunProgress]:
     attempts: dict[PlannedRun, list[Attempt]] = {planned: [] for planned in plan.planned}
-    # An id tells its place, so that a store without the journal is enough.
+    # An id contains its place, so that a store without the journal is enough.
     for run_id in sorted(dict.fromkeys((*record.intended, *stored)), key=_attempt_number):
         name = attempt_name(run_id)
         if name is not None and name.campaign == plan.id and name.planned in attempts:

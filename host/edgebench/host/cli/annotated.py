@@ -30,12 +30,16 @@ def annotate_runs(
     store = Store(options.store)
     rows: list[dict[str, object]] = []
     for run_id in find_in_store(store, names):
-        found = annotate(store, run_id, change)
+        annotations = annotate(store, run_id, change)
         note_run(store, run_id)
-        rows.append({"run_id": run_id, "tags": list(found.tags), "note": found.note})
+        rows.append({"run_id": run_id, "tags": list(annotations.tags), "note": annotations.note})
         if not options.json:
-            shown = ", ".join(found.tags) or "no tags"
-            print(printable(f"{run_id}: {shown}" + (f"; {found.note}" if found.note else "")))
+            shown = ", ".join(annotations.tags) or "no tags"
+            print(
+                printable(
+                    f"{run_id}: {shown}" + (f"; {annotations.note}" if annotations.note else "")
+                )
+            )
     if options.json:
         print(json.dumps({"runs": rows}, indent=1))
     return ExitCode.DONE

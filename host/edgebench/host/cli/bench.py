@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import shlex
 import sys
 from pathlib import Path
 
@@ -34,13 +32,9 @@ if TYPE_CHECKING:
 
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.bench.request import BenchRequest
-    from edgebench.host.cli.failure import ErrorEntry
-    from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
     from edgebench.host.result.run import Run
-    from edgebench.host.result.run_set import RunSet
-    from edgebench.protocol.errors import EdgebenchError
     from edgebench.protocol.spec import SpecChanges
 
 
@@ -181,6 +175,12 @@ def _add_comparison(add: Add) -> None:
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
     from edgebench.host.bench.cancellation import Interrupted
+    from edgebench.host.cli.bench_report import (
+        conclude,
+        failure_entry,
+        report_missing_pairs,
+        report_runs,
+    )
     from edgebench.host.cli.compare import exit_code
     from edgebench.host.cli.compare import report as report_comparison
     from edgebench.host.cli.progress import ProgressWatcher
@@ -202,18 +202,18 @@ def run(options: argparse.Namespace) -> ExitCode:
         except Interrupted:
             is_interrupted = True
         except EdgebenchError as exc:
-            report(options, lab, watcher, ended_by=exc)
+            report_runs(options, lab, watcher, ended_by=exc)
             _export(exports, lab, watcher.runs)
             raise
         except KeyboardInterrupt:
-            report(options, lab, watcher)  # what was measured before is not lost from sight
+            report_runs(options, lab, watcher)  # what was measured before is not lost from sight
             _export(exports, lab, watcher.runs)
             raise
     assert lab is not None  # without it nothing was measured, or interrupted
     if compared:
-        errors = list(map(_error_entry, watcher.failures))
+        errors = list(map(failure_entry, watcher.failures))
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
-        _report_losses(options, compared, watcher)
+        report_missing_pairs(options, compared, watcher)
         code = exit_code(compared)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)
@@ -243,34 +243,6 @@ def _export(
         else:
             print(f"exported: {path}", file=sys.stderr)
     return is_whole
-
-
-def conclude(
-    options: argparse.Namespace, lab: Lab, watcher: ProgressWatcher, *, is_interrupted: bool
-) -> ExitCode:
-    """Print the runs and the failures; return the exit code."""
-    from edgebench.host.analysis.run_set import find_sets
-    from edgebench.protocol.errors import UsageError
-
-    report(options, lab, watcher)
-    if is_interrupted:
-        kept = len(watcher.runs)
-        runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-        print(f"interrupted: {runs if kept else 'nothing was measured'}", file=sys.stderr)
-        return ExitCode.INTERRUPTED
-    if watcher.failures:
-        is_ours = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
-        return ExitCode.USAGE if is_ours else ExitCode.FAILED
-    is_refused = any(map(_is_refused, find_sets(watcher.runs)))
-    return ExitCode.INVALID if is_refused else ExitCode.DONE
-
-
-def _is_refused(one: RunSet) -> bool:
-    """Whether a number that was requested is missing: all of them, or the energy."""
-    from edgebench.host.result.metrics import GROSS_ENERGY
-
-    is_metered = any(run.metrics.energy is not None for run in one.runs)
-    return one.verdict.is_refused or (is_metered and GROSS_ENERGY not in one.metrics)
 
 
 def _request(options: argparse.Namespace) -> BenchRequest:
@@ -314,96 +286,6 @@ def _request(options: argparse.Namespace) -> BenchRequest:
         wait_s=options.wait,
         **_changes(options),
     )
-
-
-def _report_losses(
-    options: argparse.Namespace, compared: list[RunComparison], watcher: ProgressWatcher
-) -> None:
-    """Print which pairs are missing, and why."""
-    from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.bench.request import DEFAULT_PAIRS
-
-    watcher.show_doubts(find_sets(run for run in watcher.runs if run.verdict.is_refused))
-    _say_failures(watcher)
-    wanted = options.pairs or DEFAULT_PAIRS
-    for one in compared:
-        lost = wanted - one.result.baseline_count
-        if lost > 0:
-            print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
-
-
-def _error_entry(failure: RunFailure) -> ErrorEntry:
-    from edgebench.host.cli.failure import error_entry, kind_of
-    from edgebench.host.show.hints import hint_for
-
-    error = failure.error
-    return error_entry(
-        kind_of(error),
-        str(error),
-        hint_for(error, "bench"),
-        model=failure.model,
-        runtime=failure.runtime,
-        device=failure.device,
-        run_id=error.run_id,
-    )
-
-
-def _say_failures(watcher: ProgressWatcher) -> None:
-    for failure in watcher.failures:
-        print(f"error: {failure.title}: {failure.error}", file=sys.stderr)
-
-
-def report(
-    options: argparse.Namespace,
-    lab: Lab | None,
-    watcher: ProgressWatcher,
-    *,
-    ended_by: EdgebenchError | None = None,
-) -> None:
-    """Print the runs and why others failed; an error that ended all is printed by the caller."""
-    from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.result.document import to_document
-    from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.page import heat_lines, operators_table
-    from edgebench.host.show.ratios import slower_int8_lines
-    from edgebench.host.show.set_page import set_document
-    from edgebench.host.show.tables import console, length_line, results_table, unwatched_line
-
-    runs = watcher.runs
-    sets = find_sets(runs)
-    failures = [*watcher.failures, *([watcher.failure(ended_by)] if ended_by else [])]
-    if options.json:
-        made = {
-            "runs": [to_document(run) for run in runs],
-            "sets": [set_document(one) for one in sets if one.set_id],
-            "errors": list(map(_error_entry, failures)),
-        }
-        json.dump(made, sys.stdout, indent=1)
-        print()
-    elif runs:
-        out = console()
-        out.print(results_table(sets, out.width, watcher.unmeasured))
-        for line in filter(None, (unwatched_line(sets), length_line(sets))):
-            print(line)
-        for run in runs:
-            if run.metrics.profile is not None:
-                out.print(operators_table(run.metrics.profile))
-            if run.spec.is_sustained and not run.verdict.is_refused:
-                for line in heat_lines(run.metrics.thermal):
-                    print(f"sustained: {run.model.name}: {line}")
-    for line in slower_int8_lines(sets):
-        watcher.say(line)
-    watcher.show_doubts(sets)
-    _say_failures(watcher)
-    if watcher.failures and (hint := hint_for(watcher.failures[-1].error)):
-        print(f"hint: {hint}", file=sys.stderr)
-    if lab is not None and runs and not options.json:
-        print(f"results: {lab.store.runs}", file=sys.stderr)
-        store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        last = sets[-1].set_id or runs[-1].run_id
-        is_for_file = options.meter is None and options.sync is not None
-        what = f"energy {last} --trace FILE" if is_for_file else f"show {last}"
-        print(f"next: edgebench {what}{store}", file=sys.stderr)
 
 
 def _preset(options: argparse.Namespace) -> str:

@@ -183,11 +183,11 @@ def _watch(options: argparse.Namespace) -> ExitCode:
             while True:
                 is_running, lanes = campaign.is_running, campaign.lanes()
                 if lanes != shown:
-                    told = {
+                    document = {
                         "campaign": asdict(campaign.summary()),
                         "devices": list(map(asdict, lanes)),
                     }
-                    print(json.dumps(told), flush=True)
+                    print(json.dumps(document), flush=True)
                     shown = lanes
                 if not is_running:
                     return ExitCode.DONE
@@ -227,10 +227,10 @@ def _report(
         for failure in watcher.failures:
             if failure.model is None:
                 say(f"error: {failure.title}: {failure.error}")
-    left = summary.left_count
+    left_count = summary.left_count
     if is_interrupted:
-        say(f"interrupted: what was measured is kept; {left} runs are left")
-    if left and not summary.is_running:
+        say(f"interrupted: what was measured is kept; {left_count} runs are left")
+    if left_count and not summary.is_running:
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         cluster = _cluster_words(options)
         if not cluster and any(lane.lab for lane in campaign.lanes()):
@@ -240,7 +240,7 @@ def _report(
         )
     if is_interrupted:
         return ExitCode.INTERRUPTED
-    if left or summary.failed_count:
+    if left_count or summary.failed_count:
         return ExitCode.FAILED
     is_refused = any(one.verdict.is_refused for one in sets)
     return ExitCode.INVALID if is_refused else ExitCode.DONE

@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Collect; print what was measured, as bench does."""
     from edgebench.host.bench.cancellation import Interrupted
-    from edgebench.host.cli.bench import conclude, report
+    from edgebench.host.cli.bench_report import conclude, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
     from edgebench.protocol.errors import EdgebenchError
@@ -51,10 +51,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         except Interrupted:
             is_interrupted = True
         except EdgebenchError as exc:
-            report(options, lab, watcher, ended_by=exc)
+            report_runs(options, lab, watcher, ended_by=exc)
             raise
         except KeyboardInterrupt:
-            report(options, lab, watcher)
+            report_runs(options, lab, watcher)
             raise
     assert lab is not None
     return conclude(options, lab, watcher, is_interrupted=is_interrupted)

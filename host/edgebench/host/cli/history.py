@@ -41,9 +41,8 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Show the histories; with --fail-on, exit code 4 for a regression, 5 if inconclusive."""
     from edgebench.host.lab import Lab
-    from edgebench.host.show.history import histories_page
+    from edgebench.host.show.history import histories_page, history_document
     from edgebench.host.show.tables import console
-    from edgebench.protocol.plain import to_plain
 
     histories = Lab(options.store).history(
         model=options.model,
@@ -59,7 +58,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
         write_report(options.output, history_report(histories))
     if options.json:
-        print(json.dumps({"histories": to_plain(tuple(histories))}, indent=1))
+        print(json.dumps({"histories": list(map(history_document, histories))}, indent=1))
     else:
         out = console()
         is_ascii = not out.encoding.startswith("utf")

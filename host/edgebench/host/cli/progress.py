@@ -229,27 +229,27 @@ class ProgressWatcher(Watcher):
             took = PhaseTime().render(task).plain
             self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
 
-    def of(self, device: str, device_count: int) -> DeviceProgress:
+    def for_device(self, device: str, device_count: int) -> DeviceProgress:
         """Progress of one device; among several, each of its lines says which it is."""
         self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
         return self._devices[device]
 
-    def unmetered(self, device: str) -> None:
+    def meter_missing(self, device: str) -> None:
         """Say that a device is measured without energy."""
         self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
 
-    def farm_doubted(self, error: EdgebenchError) -> None:
+    def farm_source_failed(self, error: EdgebenchError) -> None:
         """Say which part of the farm is not used."""
         self.say(f"warning: {error}; the rest of the farm is used")
 
-    def place_taken(self, device: str, place: str, acquired_by: str) -> None:
-        """Say who may be at work on a device."""
+    def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
+        """Say who else may use a device."""
         self.say(
             f"warning: {device}: its place {place} in labgrid is acquired by {acquired_by}, "
             "who may disturb the measurement"
         )
 
-    def left_out(self, device: str, health: DeviceHealth) -> None:
+    def device_skipped(self, device: str, health: DeviceHealth) -> None:
         """Say why a device is left out, and how to bring it back."""
         self.say(
             f"warning: {device} is left out, in quarantine since {health.quarantined_utc}: "
@@ -301,16 +301,16 @@ class DeviceProgress(Watcher):
         """Whether a run is in progress."""
         return self._task is not None
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
         """Say who holds a device, and how long it is waited for."""
         self._display.say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
 
-    def waiting(self, device: str, elapsed_s: float, wait_s: float) -> None:
+    def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
         """Say how long the wait has lasted."""
         limit = format_duration(wait_s)
         self._display.say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
 
-    def paused(self, error: EdgebenchError, limit_s: float) -> None:
+    def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
         """Say what the device is waited for, once for each cause."""
         self._clear()
         if str(error) != self._paused_by:
@@ -318,21 +318,21 @@ class DeviceProgress(Watcher):
             limit = format_duration(limit_s)
             self._display.say(f"waiting: {self._name}, for up to {limit}: {error}")
 
-    def absent(self, report: RuntimeReport) -> None:
+    def runtime_unavailable(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
         install = f"; install it there with {report.install}" if report.install else ""
         self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
 
-    def added(self, reference: Model) -> None:
+    def reference_added(self, reference: Model) -> None:
         """Say that a reference model is measured too."""
         self._note("note", f"{reference.name} is measured first, as the reference of the accuracy")
 
-    def reference_left_out(self, reference: Model) -> None:
+    def reference_skipped(self, reference: Model) -> None:
         """Say that the accuracy is not compared, and why."""
         line = f"{reference.name} is left out: microcontrollers run quantised models only, so the "
         self._note("note", f"{line}accuracy is not compared with it")
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._clear()
         self._run = model.name, runtime, device
@@ -379,14 +379,14 @@ class DeviceProgress(Watcher):
                 shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
             self._display.bar.update(self._task, what=", ".join(shown))
 
-    def hashed(self, done: int, total: int) -> None:
+    def hash_progress(self, done: int, total: int) -> None:
         """A part of a large model is hashed."""
         if not self._display.console.is_terminal and not self._is_hashing:
             self._display.say(f"note: hashing {format_bytes(total)}: {self._title}")
         self._is_hashing = True
         self._transfer("hashing", done, total)
 
-    def pushed(self, done: int, total: int) -> None:
+    def push_progress(self, done: int, total: int) -> None:
         """A part of the model is on the device."""
         self._transfer("sending", done, total)
 
@@ -397,18 +397,18 @@ class DeviceProgress(Watcher):
                 self._task, completed=done, total=total, what=what, is_timed=False
             )
 
-    def collected(self, run: Run) -> None:
-        """A run that had finished earlier was fetched."""
+    def earlier_run_stored(self, run: Run) -> None:
+        """Say that a run of an earlier command is stored."""
         is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
         ended = "had been stopped" if is_cut else "had finished"
         self._note("note", f"run {run.run_id} {ended} and was still on the device; stored now")
 
-    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run had failed, and its host had not heard of it."""
+    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """Say that a run of an earlier command had failed."""
         self._note("warning", f"run {run_id} of an earlier command failed: {error}")
 
-    def fetching(self, device: str, run_id: str) -> None:
-        """A run of an earlier command is stored, or followed to its end first."""
+    def fetch_started(self, device: str, run_id: str) -> None:
+        """A run of an earlier command is fetched, after its end if it is still in progress."""
         self._clear()
         self._run, self._phase = None, ""
         self._title = self._shown = printable(f"{run_id}, {device}")
@@ -416,43 +416,43 @@ class DeviceProgress(Watcher):
             self._display.say(f"run: {self._title}")
         self._draw("", None)
 
-    def fetched(self, run: Run) -> None:
-        """It is stored, measured or failed."""
+    def fetch_finished(self, run: Run) -> None:
+        """The run is stored, measured or failed."""
         if (error := failure_of(run)) is None:
-            self.finished(run)
+            self.run_finished(run)
             return
         self._clear()
         names = run.model.name, run.runtime.name, self._name
         failure = RunFailure(error, *names, is_one_of_several=bool(self._prefix))
         self._display.failures.append(failure)
 
-    def not_fetched(self, run_id: str, error: EdgebenchError) -> None:
-        """It cannot be stored; the others are."""
+    def fetch_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """The run cannot be stored; the others are fetched."""
         self._clear()
         self._display.failures.append(self.failure(error))
         self._note("warning", f"run {run_id} is not stored")
 
-    def taken(self, device: str, run_id: str) -> None:
-        """Say that a run is somewhere else."""
+    def run_stored_elsewhere(self, device: str, run_id: str) -> None:
+        """Say that a run is in another store."""
         self._clear()
         self._display.say(f"note: run {run_id} of {device} was stored by the host that started it")
 
-    def left(self, device: str, run_id: str) -> None:
+    def run_in_progress_skipped(self, device: str, run_id: str) -> None:
         """Say that a run goes on."""
         again = f"edgebench collect --on {shlex.quote(device)}"
         self._display.say(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
 
-    def doubted(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that had finished earlier cannot be stored; it stays on the device."""
+    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
+        """Say that a run of an earlier command cannot be stored, and why."""
         self._note("warning", f"run {run_id} stays on the device: {error}")
 
-    def lost(self, run: IncompleteRun) -> None:
-        """A run that was started earlier is not on its device any more."""
+    def run_lost(self, run: IncompleteRun) -> None:
+        """Say that a run of an earlier command is lost."""
         self._note("warning", incomplete_line(run))
         if not run.is_empty:
             self._display.say("hint: see what is kept of it, and how to remove it: edgebench runs")
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         self._clear()
         self._run, self._paused_by = None, ""
@@ -464,7 +464,7 @@ class DeviceProgress(Watcher):
             name = metric.label.replace("_", " ")
             self._display.say(f"done: {self._title}: {name} {value}, {run.verdict.label}")
 
-    def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
         self._clear()
         self._display.failures.append(self.failure(error))

@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> ExitCode:
         raise UsageError(f"--keep-last must be at least 0, got {options.keep_last}")
     before_utc = None if options.older_than is None else as_created_utc(options.older_than)
     store = Store(options.store)
-    found = outdated(list_runs(store), before_utc=before_utc, keep_last=options.keep_last)
-    return remove(store, found, options)
+    run_ids = outdated(list_runs(store), before_utc=before_utc, keep_last=options.keep_last)
+    return remove(store, run_ids, options)

@@ -49,8 +49,8 @@ def remove(store: Store, run_ids: Sequence[str], options: argparse.Namespace) ->
     if options.yes:
         remove_runs(store, run_ids)
     if options.json:
-        found = {"runs": list(run_ids), "size_bytes": total, "is_removed": options.yes}
-        print(json.dumps(found, indent=1))
+        document = {"runs": list(run_ids), "size_bytes": total, "is_removed": options.yes}
+        print(json.dumps(document, indent=1))
         return ExitCode.DONE
     verb = "removed" if options.yes else "would be removed"
     for run_id in run_ids:

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 def _wanted(options: argparse.Namespace) -> RunFilter | None:
     """The runs that the options name; None: all."""
-    from edgebench.host.store.index import RunFilter, as_created_utc
+    from edgebench.host.store.index import RunFilter
     from edgebench.protocol.errors import UsageError
 
     if options.last is not None and options.last < 1:
@@ -86,7 +86,7 @@ def _wanted(options: argparse.Namespace) -> RunFilter | None:
         model=options.model,
         device=options.device,
         tag=options.tag,
-        since_utc=as_created_utc(options.since) if options.since else None,
+        since=options.since,
         last=options.last,
     )
     return None if wanted == RunFilter() else wanted

@@ -44,8 +44,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     names: list[str] = options.run
     if len(names) == 1 and (directory := find_session(store, names[0])) is not None:
         return _session(options, directory)
-    found = {one.name: one for name in names for one in find_runs(store, name)}
-    addresses = list(found.values())
+    by_name = {one.name: one for name in names for one in find_runs(store, name)}
+    addresses = list(by_name.values())
     if len(names) == 1 and names_set(store, names[0]):
         return _set(options, addresses)
     return _run(options, addresses[0]) if len(addresses) == 1 else _table(options, addresses)
@@ -60,28 +60,28 @@ def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
         return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
-def _run(options: argparse.Namespace, found: Address) -> ExitCode:
+def _run(options: argparse.Namespace, address: Address) -> ExitCode:
     from edgebench.host.show.page import run_details, run_results
     from edgebench.host.show.tables import console
 
     if options.json:
-        print(json.dumps(found.document(), indent=1))
+        print(json.dumps(address.document(), indent=1))
         return ExitCode.DONE
-    out, run = console(), found.run()
+    out, run = console(), address.run()
     _print(out, run_results(run, out.width))  # before the traces are read: that takes a moment
     if run.failure is None:
-        _print(out, _picture(out, [(found, run)], None))
-    _print(out, run_details(run, found.annotations(), is_all=options.all))
-    out.print(found.place, soft_wrap=True)
+        _print(out, _picture(out, [(address, run)], None))
+    _print(out, run_details(run, address.annotations(), is_all=options.all))
+    out.print(address.place, soft_wrap=True)
     return ExitCode.DONE
 
 
-def _set(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
+def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     from edgebench.host.analysis.run_set import find_set
     from edgebench.host.show.set_page import set_details, set_document, set_results
     from edgebench.host.show.tables import console
 
-    runs = [one.run() for one in found]
+    runs = [one.run() for one in addresses]
     one = find_set(runs)
     if options.json:
         print(json.dumps(set_document(one), indent=1))
@@ -89,7 +89,7 @@ def _set(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
     out = console()
     counted = [
         (address, run)
-        for address, run in zip(found, runs, strict=True)
+        for address, run in zip(addresses, runs, strict=True)
         if not run.verdict.is_refused
     ]
     _print(out, set_results(one, out.width))
@@ -118,7 +118,7 @@ def _picture(
 
     has_unicode = not out.options.ascii_only
     try:
-        series = [read_series(found.directory, run) for found, run in runs]
+        series = [read_series(address.directory, run) for address, run in runs]
     except StoreError as exc:
         return [text(f"no picture: {exc}")]
     if one is not None:
@@ -126,7 +126,7 @@ def _picture(
     return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)]
 
 
-def _table(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
+def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     """Several runs and sets, one row each."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
@@ -135,7 +135,7 @@ def _table(options: argparse.Namespace, found: Sequence[Address]) -> ExitCode:
     from edgebench.host.show.tables import console, print_line, results_table, unwatched_line
     from edgebench.host.show.verdict import verdict_lines
 
-    runs = [one.run() for one in found]
+    runs = [one.run() for one in addresses]
     sets = find_sets(runs)
     if options.json:
         document = {

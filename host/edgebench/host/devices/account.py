@@ -140,8 +140,8 @@ class Account:
                 failure = parse_answer(text, StepFailure, source=source)
                 error = NoSpace if failure.is_full else TargetError
                 raise error(f"{source} failed: {failure.problem}")
-        said = one_line(lines[-1], 400) if lines else f"status {output.code}, no output"
-        raise TargetError(f"{source} failed: {said}")
+        output_line = one_line(lines[-1], 400) if lines else f"status {output.code}, no output"
+        raise TargetError(f"{source} failed: {output_line}")
 
 
 def open_account(shell: Shell, python: str | None = None) -> Account:

@@ -129,8 +129,8 @@ def deploy(
     Args:
         files: This host's identity and devices.
         request: Where, and with what.
-        on_step: Hears of each step.
-        on_paired: Hears of a device that was paired with, and may have replaced another.
+        on_step: Called with each step.
+        on_paired: Called with a device that was paired with, and may have replaced another.
 
     Raises:
         UsageError: the name is another device's.
@@ -287,9 +287,9 @@ def _paired(
                 return device
             except NotPaired:
                 break  # it has lost its list of hosts, or the list was another user's
-    made = _pair(files, shell, facts)
-    on_paired(made)
-    return made.device
+    pairing = _pair(files, shell, facts)
+    on_paired(pairing)
+    return pairing.device
 
 
 def _pair(files: HostFiles, shell: Shell, facts: DeviceFacts) -> Pairing:

@@ -67,11 +67,11 @@ class DiscoveredDevice:
     system: SystemDescription | None = None
     """Its own description, when it can be used."""
     seat: SeatState | None = None
-    """Who has it, what runs there, how warm it is; None where its agent is too old to tell."""
+    """Who has it, what runs there, how warm it is; None where its agent is too old to report it."""
     labels: tuple[str, ...] = ()
     """Its labels in the farm file."""
     health: DeviceHealth | None = None
-    """How it has fared with this host; None where it is not paired."""
+    """Its health, as this host has seen it; None where it is not paired."""
     place: PlaceState | None = None
     """Its place in labgrid; None where it has none."""
 
@@ -195,8 +195,8 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
         names = [LOCAL_NAME, *(device.name for device in paired)]
         text = f"no paired device is called {name!r}; available: {', '.join(names)}"
         raise with_meant(NoSuchDevice(text), name, names)
-    found = ", ".join(device.name for device in matches)
-    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {found}")
+    device_names = ", ".join(device.name for device in matches)
+    raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")
 
 
 def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:

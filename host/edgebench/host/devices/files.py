@@ -128,5 +128,5 @@ class HostFiles:
         return self._directory / DEVICES_FILE
 
     def save(self, devices: Sequence[KnownDevice]) -> None:
-        """Write the list; whoever changes it holds the lock."""
+        """Write the list; the caller holds the lock."""
         write_whole(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""How each device has fared: when it was last reached, how its last runs ended, and quarantine.
+"""Health of each device: when it was last reached, how its last runs ended, and quarantine.
 
 Theory of operation
 
@@ -83,7 +83,7 @@ class HealthEvent:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHealth:
-    """What this host remembers of how a device fared."""
+    """Health of a device, as this host has seen it."""
 
     last_seen_utc: str | None = None
     """Time of the last successful connection."""
@@ -109,7 +109,7 @@ class CheckState(str, Enum):
     WELL = "well"
     UNWELL = "not_well"
     BUSY = "busy"
-    """It answers, and somebody else measures on it: nothing was run."""
+    """It answers, and another client measures on it: nothing was run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class HealthCheck:
 
 
 def failure_code(error: EdgebenchError) -> str | None:
-    """Code of a failure of the device; None where somebody or something else failed.
+    """Code of a failure of the device; None for a failure of something else.
 
     >>> failure_code(LinkLost("gone")), failure_code(StoreError("full"))
     ('link_lost', None)
@@ -284,7 +284,7 @@ class Outcomes:
         self._is_well = False
 
     def succeeded(self) -> None:
-        """A run was made; a second one tells nothing new."""
+        """A run was made; a second one adds nothing."""
         if not self._is_well:
             self._is_well = True
             self._files.succeeded(self._device)

@@ -51,19 +51,19 @@ def export_lab(files: HostFiles, path: Path) -> LabFile:
         StoreError: it cannot be written.
     """
     identity_pem = Pem(files.identity_path().read_text())
-    made = LabFile(LAB_FILE_VERSION, identity_pem, files.devices())
+    lab_file = LabFile(LAB_FILE_VERSION, identity_pem, files.devices())
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
             os.fchmod(file.fileno(), 0o600)  # whatever the umask
-            file.write(json.dumps(to_plain(made), indent=1) + "\n")
+            file.write(json.dumps(to_plain(lab_file), indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError as exc:
         raise UsageError(f"lab not exported: file exists: {path}") from exc
     except OSError as exc:
         raise StoreError(f"lab not exported: {exc.strerror}: {path}") from exc
-    return made
+    return lab_file
 
 
 def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinReport:

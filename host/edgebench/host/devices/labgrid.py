@@ -68,7 +68,7 @@ class LabgridPlace:
 
     @property
     def is_taken(self) -> bool:
-        """Whether somebody else has acquired it."""
+        """Whether another user has acquired it."""
         return self.acquired_by not in (None, own_name())
 
 
@@ -102,7 +102,7 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
         places = read_places(table.coordinator)
     except EdgebenchError as exc:
         return LabgridPlaces(doubts=(exc,))
-    found: dict[str, LabgridPlace] = {}
+    by_device: dict[str, LabgridPlace] = {}
     doubts: list[EdgebenchError] = []
     for place in sorted(places, key=lambda one: one.name):
         try:
@@ -113,19 +113,19 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
             continue
         if device is None:
             continue
-        if device.name in found:
-            other = found[device.name].name
+        if device.name in by_device:
+            other = by_device[device.name].name
             what = f"it stands for {device.name}, as {other} does"
             doubts.append(UsageError(f"place {place.name} of labgrid is not used: {what}"))
             continue
-        found[device.name] = place
+        by_device[device.name] = place
     known = {place.name for place in places}
     doubts += [
         UsageError(f"place {name} is not known to labgrid at {table.coordinator}")
         for name in table.place
         if name not in known
     ]
-    return LabgridPlaces(found, tuple(doubts))
+    return LabgridPlaces(by_device, tuple(doubts))
 
 
 def with_places(farm: Farm, places: LabgridPlaces, paired: Sequence[KnownDevice]) -> Farm:
@@ -148,7 +148,7 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
 
     Raises:
         PackagesMissing: gRPC is not installed here.
-        Unreachable: nobody answers there.
+        Unreachable: no agent answers there.
         RemoteProtocolError: whoever answers is no coordinator.
     """
     try:
@@ -224,8 +224,8 @@ def _reply_class() -> Any:
     reply.field.add(name="places", number=1, type=message, label=many, type_name=name)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    found = pool.FindMessageTypeByName("edgebench.labgrid.GetPlacesResponse")
-    return message_factory.GetMessageClass(found)
+    descriptor = pool.FindMessageTypeByName("edgebench.labgrid.GetPlacesResponse")
+    return message_factory.GetMessageClass(descriptor)
 
 
 def _clean(text: str) -> str:

@@ -33,7 +33,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, text: str, *, mode: int = 0o600, is_durable: bool = True) -> None:
-    """Write a file so that whoever reads it sees the old text or the new one.
+    """Write a file so that readers see either the old text or the new one.
 
     Args:
         path: The file.

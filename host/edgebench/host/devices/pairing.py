@@ -57,7 +57,7 @@ def pair(
     Raises:
         UsageError: not a pairing string.
         NotPaired: the string was used before, or is older than ten minutes.
-        Unreachable: nobody answers at its addresses.
+        Unreachable: no agent answers at its addresses.
     """
     string = parse_pairing_string(text)
     identity_pem = files.identity_path().read_text()

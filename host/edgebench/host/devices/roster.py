@@ -1,4 +1,4 @@
-"""What this host knows of its devices: names, labels, how they have fared; and changes of that."""
+"""What this host knows of its devices: names, labels and health; and changes of that."""
 
 from __future__ import annotations
 

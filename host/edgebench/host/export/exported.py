@@ -86,13 +86,13 @@ def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumbe
     return [
         ExportedNumber(
             METRICS[path],
-            found.median,
+            summary.median,
             _finite(
-                METRICS[path].expanded_interval(one.first) if one.set_id is None else found.ci95
+                METRICS[path].expanded_interval(one.first) if one.set_id is None else summary.ci95
             ),
         )
         for path in paths
-        if (found := one.metrics.get(path)) is not None and math.isfinite(found.median)
+        if (summary := one.metrics.get(path)) is not None and math.isfinite(summary.median)
     ]
 
 
@@ -116,12 +116,7 @@ def mark(one: RunSet) -> str:
 def _synthetic_parts(run: Run) -> list[str]:
     energy = run.metrics.energy
     is_synthetic = energy is not None and energy.boundary == SYNTHETIC
-    kinds = {
-        "simulated": run.simulated,
-        "emulated": run.emulated,
-        "synthetic power": is_synthetic,
-    }
-    return [name for name, is_so in kinds.items() if is_so]
+    return [*run.device_labels, *["synthetic power"] * is_synthetic]
 
 
 def reasons(verdict: Verdict) -> list[str]:

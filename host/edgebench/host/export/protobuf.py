@@ -63,6 +63,6 @@ def padded_varints(values: NDArray[np.int64]) -> NDArray[np.uint8]:
         values: Shape (n,), 0 <= value < 2**56.
     """
     shifts = 7 * np.arange(PADDED_BYTES, dtype=np.int64)
-    made: NDArray[np.uint8] = (values[:, None] >> shifts & 0x7F).astype(np.uint8)
-    made[:, :-1] |= 0x80
-    return made
+    groups: NDArray[np.uint8] = (values[:, None] >> shifts & 0x7F).astype(np.uint8)
+    groups[:, :-1] |= 0x80
+    return groups

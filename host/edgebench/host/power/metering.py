@@ -115,8 +115,8 @@ def new_energy_request(
     if meter is None:
         if sync == SyncMethod.CODED_LOAD.value:
             sync = idle_duration_s = None  # for an instrument that edgebench does not drive
-        given = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
-        for option, value in given.items():
+        options = {"--sync": sync, "--battery": battery_capacity_j, "--idle": idle_duration_s}
+        for option, value in options.items():
             if value is not None:
                 raise UsageError(f"{option} needs a meter: --meter METER")
         return None
@@ -246,7 +246,7 @@ class OpenMeter:
         if self.header is None:
             return served is not None and is_external(served)
         capability = self.header.capability
-        # A code that the meter smooths away tells less than the arrival of its samples.
+        # A code that the meter smooths away says less than the arrival of its samples.
         smeared_s, arrival_s = (capability.smoothing_s or 0.0) / 2, capability.arrival_error_s
         is_seen = arrival_s is None or smeared_s <= max(arrival_s, CHIP_S / 4)
         return capability.clock_domain != HOST_CLOCK and is_seen

@@ -54,7 +54,7 @@ class StoredSession:
     facts: PowerFacts
     checks: tuple[MeterCheck, ...]
     interrupted_s: float | None = None
-    """Time from its start to Ctrl-C; None where nobody interrupted it, or that was long ago."""
+    """Time from its start to Ctrl-C; None where it was not interrupted, or that was long ago."""
     samples_directory: Path | None = None
     """Directory of its samples, if it is another one."""
     left_out: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class StoredSession:
 
     @property
     def is_trusted(self) -> bool | None:
-        """Whether its energy can be trusted; None where no check of the meter can tell."""
+        """Whether its energy can be trusted; None where no check of the meter decides that."""
         if any(check.is_passed is False for check in self.checks):
             return False
         of_meter = [check for check in self.checks if check.id in METER_CHECKS]

@@ -110,7 +110,7 @@ def placed(
 
         places, search = find_codes(codes, cumulative_j, (first_ns, last_ns))
         line = choose_place(places, search, others, twin_count).line
-        # A quarter of a chip tells the rate of its clock to 400 ppm in 12 s; the changes, to 10.
+        # A quarter of a chip gives the rate of its clock to 400 ppm in 12 s; the changes, to 10.
         ends_ns = codes[0].edges_ns[0], codes[-1].edges_ns[-1]
         line = align_code(codes, cumulative_j, line, span_ns=ends_ns, search_ns=0.0).line
         smoothing_s = smear_s(codes, cumulative_j, line, 1 / rate_hz)

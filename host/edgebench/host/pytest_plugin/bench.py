@@ -160,10 +160,10 @@ def _facts(measured: RunSet, metric: str) -> dict[str, object]:
         "verdict": label(measured.verdict, measured.first),
         "run_ids": " ".join(run.run_id for run in measured.runs),
     }
-    found = measured.metrics.get(metric)
-    if found is not None and not measured.verdict.is_refused:
-        facts["value"] = found.median
-        facts |= _named_bounds("ci95", found.ci95)
+    summary = measured.metrics.get(metric)
+    if summary is not None and not measured.verdict.is_refused:
+        facts["value"] = summary.median
+        facts |= _named_bounds("ci95", summary.ci95)
     return facts
 
 

@@ -42,7 +42,7 @@ _PATTERNS = (
 _KEPT = frozenset({"profile", "placement", "inputs", "outputs", "input_shapes", "kind"})
 """Fields that are kept: names inside a model, which may look like paths, and fixed words."""
 _GENERIC = frozenset({"root", "user", "localhost", "edgebench"})
-"""Names that identify nobody."""
+"""Names that identify no person."""
 _SHORTEST_SERIAL = 4
 _SHORTEST_NAME = 3
 """Shortest name of a host or user that is removed: shorter ones are also ordinary words."""

@@ -125,9 +125,12 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         front=front,
         front_rows=tuple(front_rows),
         effects=tuple(
-            (label_of(facts.sets[0], METRICS[path]), interval_plot([_effect(one) for one in found]))
-            for path, found in facts.effects.items()
-            if found
+            (
+                label_of(facts.sets[0], METRICS[path]),
+                interval_plot([_effect(one) for one in effects]),
+            )
+            for path, effects in facts.effects.items()
+            if effects
         ),
     )
 
@@ -138,17 +141,17 @@ def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
     if not states:
         return "failed", "Nothing was measured."
     if len(set(states)) == 1:
-        said = {
+        meaning = {
             State.VALID: "The numbers can be trusted",
             State.SUSPECT: "The numbers may be wrong",
             State.INVALID: "The numbers cannot be trusted and are not shown",
         }[states[0]]
         state, count = states[0].value, len(states)
         cells = f"all {count} cells are" if count > 1 else "the only cell is"
-        return state, f"{said}: {cells} {state}."
+        return state, f"{meaning}: {cells} {state}."
     parts = [
-        f"{states.count(state)} {said}"
-        for state, said in (
+        f"{states.count(state)} {meaning}"
+        for state, meaning in (
             (State.INVALID, "cannot be trusted and have no numbers"),
             (State.SUSPECT, "have numbers that may be wrong"),
             (State.VALID, "can be trusted"),
@@ -216,16 +219,16 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
         places.setdefault((one.device, one.model), []).append(one)
     best = {
         place: min(counted, key=lambda one: sign * one.metrics[path].median)
-        for place, found in places.items()
-        if (counted := _counted(found, path))
+        for place, cells in places.items()
+        if (counted := _counted(cells, path))
     }
     values = [one.metrics[path].median for one in best.values()]
     ends = (min(values), max(values)) if values else (1.0, 1.0)
 
     def cell(device: str, model: str) -> MatrixCell:
-        found = places.get((device, model))
+        cells = places.get((device, model))
         if (device, model) not in best:
-            shown = ABSENT if found is None else found[0].verdict.state.value
+            shown = ABSENT if cells is None else cells[0].verdict.state.value
             return MatrixCell(shown=shown, detail="no number", level=None)
         one = best[device, model]
         number = number_of(one, path)
@@ -238,7 +241,7 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
 
     models = tuple(dict.fromkeys(one.model for one in sets))
     devices = dict.fromkeys(one.device for one in sets)
-    several = any(len(found) > 1 for found in places.values())
+    several = any(len(cells) > 1 for cells in places.values())
     return LabelledMatrix(
         title=label_of(sets[0], metric),
         corner="device",
@@ -293,17 +296,17 @@ def _ratio(row: RunSet, column: RunSet, path: str) -> MatrixCell:
     if row is column:
         return MatrixCell(shown="1", detail="", level=None)
     try:
-        [found] = compare_groups([(column.counted, row.counted)], metrics=[path], allowed=KEYS)
+        [comparison] = compare_groups([(column.counted, row.counted)], metrics=[path], allowed=KEYS)
     except (UsageError, MeasurementError) as exc:
         return MatrixCell(shown=ABSENT, detail=str(exc), level=None)
-    bounds = found.result.ratio_interval
-    is_better = (found.result.ratio < 1) == (METRICS[path].better is Better.LOWER)
+    bounds = comparison.result.ratio_interval
+    is_better = (comparison.result.ratio < 1) == (METRICS[path].better is Better.LOWER)
     return MatrixCell(
-        shown=shown_ratio(found),
-        detail=", ".join([shown_bounds(found), *_doubts([row, column])]),
+        shown=shown_ratio(comparison),
+        detail=", ".join([shown_bounds(comparison), *_doubts([row, column])]),
         level=0 if is_better else HEAT_LEVELS - 1,
         is_clear=bounds is not None and not bounds[0] <= 1 <= bounds[1],
-        value=found.result.ratio,
+        value=comparison.result.ratio,
     )
 
 
@@ -335,9 +338,9 @@ def _front(
     dots: list[ChartDot] = []
     rows: list[tuple[str, str, str, str, bool]] = []
     for one in sets:
-        mine = costs[id(one)]
-        is_best = not any(_beats(theirs, mine) for theirs in costs.values())
-        is_joined = is_best and not any(_beats(theirs[:2], mine[:2]) for theirs in costs.values())
+        cost = costs[id(one)]
+        is_best = not any(_beats(theirs, cost) for theirs in costs.values())
+        is_joined = is_best and not any(_beats(theirs[:2], cost[:2]) for theirs in costs.values())
         x, y = one.metrics[latency].median, one.metrics[second].median
         name = ", ".join([_name(facts, one), *_doubts([one])])
         x_shown, y_shown = (number_of(one, path).shown for path in (latency, second))
@@ -360,9 +363,9 @@ def _front(
     return chart, rows
 
 
-def _beats(theirs: Sequence[float], mine: Sequence[float]) -> bool:
+def _beats(theirs: Sequence[float], cost: Sequence[float]) -> bool:
     """Whether costs are nowhere higher, and lower somewhere."""
-    return all(a <= b for a, b in zip(theirs, mine, strict=True)) and theirs != mine
+    return all(a <= b for a, b in zip(theirs, cost, strict=True)) and theirs != cost
 
 
 def _cost_sign(one: RunSet, path: str) -> int:

@@ -54,7 +54,7 @@ def _row(
     label = label_of(baseline, METRICS[path])
     sides = [one.counted or one.runs for one in (baseline, other)]
     try:
-        [found] = compare_groups([(sides[0], sides[1])], metrics=[path], allowed=allowed)
+        [comparison] = compare_groups([(sides[0], sides[1])], metrics=[path], allowed=allowed)
     except (UsageError, MeasurementError) as exc:
         return RatioRow(
             number=number,
@@ -71,12 +71,12 @@ def _row(
         number=number,
         metric=path,
         label=label,
-        ratio=found.result.ratio,
-        interval=found.result.ratio_interval,
-        shown=shown_ratio(found),
-        bounds=shown_bounds(found),
-        outcome=found.result.outcome.value,
-        reason=found.result.reason,
+        ratio=comparison.result.ratio,
+        interval=comparison.result.ratio_interval,
+        shown=shown_ratio(comparison),
+        bounds=shown_bounds(comparison),
+        outcome=comparison.result.outcome.value,
+        reason=comparison.result.reason,
     )
 
 

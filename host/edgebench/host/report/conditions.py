@@ -50,7 +50,7 @@ def _conditions(run: Run) -> dict[str, str]:
     if environment.memory_total_bytes is not None and run.conditions.firmware is None:
         known["memory"] = format_bytes(environment.memory_total_bytes)
     known["duration"] = f"at least {format_ns(run.spec.duration_s * 1e9)}"
-    found = {
+    rows = {
         "model": run.model.name,
         "model SHA-256": (run.model.sha256 or ABSENT)[:16],
         "model size": format_bytes(run.model.size_bytes),
@@ -70,13 +70,13 @@ def _conditions(run: Run) -> dict[str, str]:
         "inputs drawn or given": conditions.inputs_file or "drawn from the seed",
     }
     if conditions.confinement is not None:
-        found["confinement"] = confinement_line(conditions.confinement)
+        rows["confinement"] = confinement_line(conditions.confinement)
     if conditions.telemetry is not None:
         telemetry = conditions.telemetry
-        found["telemetry"] = f"{len(telemetry.sensors)} sensors at {telemetry.rate_hz:g} Hz"
+        rows["telemetry"] = f"{len(telemetry.sensors)} sensors at {telemetry.rate_hz:g} Hz"
     for sensor, reason in conditions.telemetry_absent.items():
-        found["no telemetry" if sensor == "all" else f"no {sensor}"] = reason
-    return found
+        rows["no telemetry" if sensor == "all" else f"no {sensor}"] = reason
+    return rows
 
 
 def _plain(value: float | None) -> str:

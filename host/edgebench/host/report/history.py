@@ -9,7 +9,12 @@ from edgebench.host.analysis.history.history import History, HistoryLevel, Histo
 from edgebench.host.report.charts import ChartLevel, ChartPoint, HistoryChart
 from edgebench.host.report.numbers import metric_label, shown_number
 from edgebench.host.result.metrics import METRICS, Metric
-from edgebench.host.show.history import condition_lines, count_line, subject_line
+from edgebench.host.show.history import (
+    condition_lines,
+    count_line,
+    outcome_sentence,
+    subject_line,
+)
 from edgebench.host.show.units import ABSENT, format_change, half_width_of
 
 
@@ -53,7 +58,7 @@ def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
         name=subject_line(history),
         metric=metric.path,
         outcome=history.outcome.value,
-        reason=history.reason,
+        reason=outcome_sentence(history),
         counts=count_line(history),
         chart=HistoryChart(
             title=metric_label(metric),

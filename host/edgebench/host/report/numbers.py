@@ -101,20 +101,20 @@ def all_numbers(one: RunSet) -> list[ReportNumber]:
 
 def number_of(one: RunSet, path: str) -> ReportNumber:
     """The number of a metric, which the set must have."""
-    metric, found = METRICS[path], one.metrics[path]
-    interval = found.ci95 if one.set_id is not None else metric.expanded_interval(one.counted[0])
-    half_width = half_width_of(interval, found.median)
-    shown = shown_number(metric, found.median, half_width)
-    ends = [shown_number(metric, end, half_width) for end in (found.min, found.max)]
+    metric, summary = METRICS[path], one.metrics[path]
+    interval = summary.ci95 if one.set_id is not None else metric.expanded_interval(one.counted[0])
+    half_width = half_width_of(interval, summary.median)
+    shown = shown_number(metric, summary.median, half_width)
+    ends = [shown_number(metric, end, half_width) for end in (summary.min, summary.max)]
     return ReportNumber(
         path=path,
         label=label_of(one, metric),
-        value=found.median,
+        value=summary.median,
         interval=interval,
         shown=shown,
         bounds=_bounds(one, metric, interval),
-        range=" to ".join(ends) if found.count > 1 else "",
-        run_count=found.count,
+        range=" to ".join(ends) if summary.count > 1 else "",
+        run_count=summary.count,
     )
 
 
@@ -140,11 +140,7 @@ def metric_label(metric: Metric) -> str:
 def labels_of(one: RunSet) -> tuple[str, ...]:
     """Labels of a simulated or emulated device and of synthetic power, for each number of a set."""
     energies = [run.metrics.energy for run in one.runs if run.metrics.energy is not None]
-    labels = []
-    if one.first.simulated:
-        labels.append("simulated device")
-    if one.first.emulated:
-        labels.append("emulated device")
+    labels = [f"{label} device" for label in one.first.device_labels]
     if any(energy.boundary == SYNTHETIC for energy in energies):
         labels.append("synthetic power")
     return tuple(labels)

@@ -62,18 +62,18 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
         NoSuchRun: a name is unknown, or a part of several ids.
         StoreError: a run cannot be read.
     """
-    found = {one.directory: one for name in names for one in find_runs(store, name)}
-    histories = _histories_of(found.values())
+    addresses = {one.directory: one for name in names for one in find_runs(store, name)}
+    histories = _histories_of(addresses.values())
     return [
         ReportedRun(one.run(), directory, read_annotations(directory), histories.get(one.run_id))
-        for directory, one in found.items()
+        for directory, one in addresses.items()
     ]
 
 
-def _histories_of(found: Iterable[Address]) -> dict[str, History]:
+def _histories_of(addresses: Iterable[Address]) -> dict[str, History]:
     """History of each run that has one, by run id; a run's directory elsewhere has none."""
     stores: dict[Store, set[str]] = {}
-    for one in found:
+    for one in addresses:
         if not isinstance(one.store, RunElsewhere):
             stores.setdefault(one.store, set()).add(one.run_id)
     return {
@@ -255,9 +255,9 @@ def _anonymous_campaign(
             effects={
                 path: [
                     replace(one, baseline=shown(one.baseline), level=shown(one.level))
-                    for one in found
+                    for one in effects
                 ]
-                for path, found in facts.effects.items()
+                for path, effects in facts.effects.items()
             },
             failures=[text(line) for line in facts.failures],
         ),

@@ -217,11 +217,11 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
 
 def _typical(one: RunSet) -> Run:
     """The run whose headline is closest to the set's; the first run of an invalid set."""
-    metric, found = METRICS[one.headline], one.metrics.get(one.headline)
-    if found is None or not one.counted:
+    metric, summary = METRICS[one.headline], one.metrics.get(one.headline)
+    if summary is None or not one.counted:
         return one.first
     values = [(metric.value(run), run) for run in one.counted]
-    known = [(abs(value - found.median), run.run_id, run) for value, run in values if value]
+    known = [(abs(value - summary.median), run.run_id, run) for value, run in values if value]
     return min(known)[2] if known else one.counted[0]
 
 
@@ -309,8 +309,8 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
 
 def _spread(one: RunSet) -> IntervalPlot | None:
     """Headline of each run that counts, and of the set."""
-    found = one.metrics.get(one.headline)
-    if one.set_id is None or found is None or one.verdict.is_refused:
+    summary = one.metrics.get(one.headline)
+    if one.set_id is None or summary is None or one.verdict.is_refused:
         return None
     metric = METRICS[one.headline]
 
@@ -330,8 +330,8 @@ def _spread(one: RunSet) -> IntervalPlot | None:
         for run in one.counted
         if (value := metric.value(run)) is not None
     ]
-    name = f"median of {found.count} runs"
-    values.append(plotted(name, found.median, found.ci95, one.verdict.state))
+    name = f"median of {summary.count} runs"
+    values.append(plotted(name, summary.median, summary.ci95, one.verdict.state))
     return interval_plot(values)
 
 

@@ -19,7 +19,7 @@ class CampaignSummary:
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time of the lane that takes longest; None where nobody can tell."""
+    """Expected time of the lane that takes longest; None where it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class LaneStatus:
     lab: str | None
     """Lab host that measures on it, in a campaign over a cluster."""
     since_utc: str | None
-    """When that was last heard."""
+    """Time of the last report."""
     measured_count: int
     failed_count: int
     left_count: int
     left_s: float | None
-    """Expected time for what is left; None where nobody can tell."""
+    """Expected time for what is left; None where it cannot be estimated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def set_to_document(one: RunSet) -> Document:
 
 
 def from_document(document: Mapping[str, Any]) -> Run:
-    """The run that a document of this version, or of an older one, tells of.
+    """The run of a document of this version or an older one.
 
     Raises:
         RunDamaged: a key is missing, or has a value of the wrong type.
@@ -75,10 +75,10 @@ def from_document(document: Mapping[str, Any]) -> Run:
 def created_utc(run_id: str) -> str | None:
     """The time that a run id begins with; a run may be stored long after it was made."""
     try:
-        made = datetime.strptime(run_id[:15], RUN_ID_TIME)
+        created = datetime.strptime(run_id[:15], RUN_ID_TIME)
     except ValueError:
         return None
-    return made.replace(tzinfo=timezone.utc).isoformat()
+    return created.replace(tzinfo=timezone.utc).isoformat()
 
 
 def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]]:
@@ -86,22 +86,22 @@ def _unknown(stored: object, known: Any, path: Path) -> list[tuple[Path, object]
 
     A document has a thousand values, and every run that a list or a campaign reads comes by here.
     """
-    found: list[tuple[Path, object]] = []
+    unknown: list[tuple[Path, object]] = []
     if isinstance(stored, dict):
         names = _attributes(known.__class__)
         for key, value in stored.items():
             if names is not None and key not in names:
-                found.append(((*path, key), deepcopy(value)))
+                unknown.append(((*path, key), deepcopy(value)))
             elif isinstance(value, (dict, list)):  # most are plain values
                 if names is not None:
-                    found += _unknown(value, getattr(known, names[key]), (*path, key))
+                    unknown += _unknown(value, getattr(known, names[key]), (*path, key))
                 elif isinstance(known, dict):
-                    found += _unknown(value, known.get(key), (*path, key))
+                    unknown += _unknown(value, known.get(key), (*path, key))
     elif isinstance(stored, list) and isinstance(known, tuple):
         for number, (mine, other) in enumerate(zip(stored, known, strict=False)):
             if isinstance(mine, (dict, list)):
-                found += _unknown(mine, other, (*path, number))
-    return found
+                unknown += _unknown(mine, other, (*path, number))
+    return unknown
 
 
 @cache
@@ -149,7 +149,7 @@ _STRUCTURE_ERRORS = (
 
 def _make_converter(*, is_detailed: bool = False) -> Converter:
     """The strict converter of the wire, which also knows the keys that differ from a field."""
-    made = make_printable(make_strict(Converter(detailed_validation=is_detailed)))
+    converter = make_printable(make_strict(Converter(detailed_validation=is_detailed)))
 
     def has_own_keys(kind: Any) -> bool:
         return is_dataclass(get_origin(kind) or kind) and any(
@@ -159,31 +159,31 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
     def reader(kind: Any) -> Any:
         return make_dict_structure_fn(
             kind,
-            made,
+            converter,
             _cattrs_detailed_validation=is_detailed,
             **_overrides(kind, is_written=False),
         )
 
     def writer(kind: Any) -> Any:
-        return make_dict_unstructure_fn(kind, made, **_overrides(kind, is_written=True))
+        return make_dict_unstructure_fn(kind, converter, **_overrides(kind, is_written=True))
 
-    made.register_structure_hook_factory(has_own_keys, reader)
-    made.register_unstructure_hook_factory(has_own_keys, writer)
-    made.register_structure_hook_func(lambda kind: kind == Fact, _structure_fact)
-    return made
+    converter.register_structure_hook_factory(has_own_keys, reader)
+    converter.register_unstructure_hook_factory(has_own_keys, writer)
+    converter.register_structure_hook_func(lambda kind: kind == Fact, _structure_fact)
+    return converter
 
 
 def _overrides(kind: Any, *, is_written: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     for one in fields(kind):
         name = key_of(one.metadata, one.name)
         if not name:
-            found[one.name] = override(omit=True)
+            overrides[one.name] = override(omit=True)
         elif not one.init:  # computed from the others
-            found[one.name] = override(omit=not is_written)
+            overrides[one.name] = override(omit=not is_written)
         elif name != one.name:
-            found[one.name] = override(rename=name)
-    return found
+            overrides[one.name] = override(rename=name)
+    return overrides
 
 
 def _structure_fact(value: Any, _: Any) -> Fact:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 SYNTHETIC = "synthetic"
-"""Boundary of power that nobody measures."""
+"""Boundary of power that is not measured."""
 
 
 class SyncMethod(Enum):
@@ -17,7 +17,7 @@ class SyncMethod(Enum):
     EDGE = "edge"
     """A wire from the device to a digital input of the meter."""
     PROBES = "probes"
-    """The samples have timestamps of the host's clock; two-way probes tell the device's."""
+    """The samples have timestamps of the host's clock; two-way probes give the device's."""
     CODED_LOAD = "coded_load"
     """A code of active and idle times that is seen in the power itself."""
     LOOP = "loop"
@@ -63,7 +63,7 @@ class MeterCheck:
 
     id: str
     is_passed: bool | None
-    """None: nobody can tell."""
+    """None: unknown."""
     detail: str
 
 

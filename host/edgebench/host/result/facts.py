@@ -59,9 +59,9 @@ class TraceRequest:
     sha256: str
     options: ImportOptions = field(default_factory=ImportOptions)
     gain_ratio: float | None = None
-    """Largest error of the gain, as its data sheet has it; None: nobody said."""
+    """Largest error of the gain, as its data sheet has it; None: not stated."""
     offset: float | None = None
-    """Largest offset, in `offset_unit`; None: nobody said."""
+    """Largest offset, in `offset_unit`; None: not stated."""
     offset_unit: Unit = Unit.WATT
     instrument: str | None = None
     """Name of the instrument: two files that have the same name share its errors."""

@@ -70,8 +70,8 @@ class Metric:
 
     def value(self, run: Run) -> float | int | None:
         """The number of a run; None where it was not measured."""
-        found = value_at(run.metrics, self.path)
-        return found if isinstance(found, (int, float)) else None
+        value = value_at(run.metrics, self.path)
+        return value if isinstance(value, (int, float)) else None
 
     def bounded_value(self, run: Run) -> float | int | None:
         """The number of a run; None also for a tail that too few queries bound."""
@@ -141,8 +141,8 @@ def value_at(owner: object, path: str) -> object:
 
 def headline_latency(run: Run) -> LatencySummary | None:
     """The latencies that a run is about; None for a profile, which is about its operators."""
-    found = value_at(run.metrics, run.spec.scenario.traits.headline)
-    return found if isinstance(found, LatencySummary) else run.metrics.latency_ns
+    summary = value_at(run.metrics, run.spec.scenario.traits.headline)
+    return summary if isinstance(summary, LatencySummary) else run.metrics.latency_ns
 
 
 def headline(run: Run) -> Metric:

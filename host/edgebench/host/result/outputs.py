@@ -50,7 +50,7 @@ class Accuracy:
     ci95: tuple[float, float] | None
     sample_count: int
     planned_count: int | None = None
-    """Samples that were to be answered; None where the agent did not tell."""
+    """Samples that were to be answered; None where the agent did not report it."""
     dataset: str | None = None
     drop_vs_reference: float | None = None
     """How much worse than the reference, in the unit of the metric."""

@@ -65,7 +65,7 @@ class ColdStartNs:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBytes:
-    """Memory of the worker, bytes; None where it is not told."""
+    """Memory of the worker, bytes; None where it was not reported."""
 
     peak_rss: int
     model: int
@@ -172,7 +172,7 @@ class Conditions:
     scheduling: Scheduling | None
     """None only in a run that failed."""
     confinement: Confinement | None = None
-    """What kept the model in its process; None where the agent did not tell."""
+    """What kept the model in its process; None where the agent did not report it."""
     background_busy_ratio: float | None
     sample_count: int
     expected: Expectation = field(default_factory=Expectation)
@@ -237,3 +237,12 @@ class Run:
     """SHA-256 of every other file of the run, by path inside it."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
     """Keys of a newer version, which are kept as they are."""
+
+    @property
+    def device_labels(self) -> tuple[str, ...]:
+        """Labels of its device, `simulated` and `emulated`; empty for a real one.
+
+        Whatever shows or exports a number of the run shows them too.
+        """
+        labels = {"simulated": self.simulated, "emulated": self.emulated}
+        return tuple(label for label, applies in labels.items() if applies)

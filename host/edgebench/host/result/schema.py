@@ -78,18 +78,18 @@ def _union(schemas: list[Schema]) -> Schema:
 def _dataclass(kind: Any, parts: dict[str, Schema]) -> Schema:
     hints, texts = get_type_hints(kind), _field_docstrings(kind)
     listed = [(key_of(one.metadata, one.name), one) for one in fields(kind)]
-    found: Schema = {"type": "object"}
+    schema: Schema = {"type": "object"}
     if kind.__doc__:
         first = inspect.cleandoc(kind.__doc__).partition("\n\n")[0]
-        found["description"] = " ".join(first.split())
-    found["properties"] = {
+        schema["description"] = " ".join(first.split())
+    schema["properties"] = {
         key: _schema_of(hints[one.name], parts)
         | ({"description": texts[one.name]} if one.name in texts else {})
         for key, one in listed
         if key
     }
     required = [key for key, one in listed if key and _is_required(one)]
-    return found | ({"required": required} if required else {})
+    return schema | ({"required": required} if required else {})
 
 
 def _is_required(one: Field[Any]) -> bool:
@@ -98,7 +98,7 @@ def _is_required(one: Field[Any]) -> bool:
 
 def _field_docstrings(kind: type) -> dict[str, str]:
     """The line below each field, those of its bases included."""
-    found: dict[str, str] = {}
+    docstrings: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not is_dataclass(base):
             continue
@@ -111,5 +111,5 @@ def _field_docstrings(kind: type) -> dict[str, str]:
                 and isinstance(text, ast.Expr)
                 and isinstance(text.value, ast.Constant)
             ):
-                found[field.target.id] = " ".join(str(text.value.value).split())
-    return found
+                docstrings[field.target.id] = " ".join(str(text.value.value).split())
+    return docstrings

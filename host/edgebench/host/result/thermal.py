@@ -31,7 +31,7 @@ class ThermalResult:
     """One line."""
     start_temp_c: float | None = None
     throttle_temp_c: float | None = None
-    """Temperature at which the device throttles; None: nobody knows."""
+    """Temperature at which the device throttles; None: unknown."""
     max_temp_c: float | None = None
     onset_s: float | None = None
     """Time from the start of the measurement to the first sign."""
@@ -58,7 +58,7 @@ class ThermalResult:
     moved_latency_ratio: float | None = None
     """Latency there over that on the usual type; None where it never stayed for a window."""
     is_baseline_cool: bool | None = None
-    """Whether the run began below where the device throttles; None: nobody knows."""
+    """Whether the run began below where the device throttles; None: unknown."""
     baseline_freq_hz: float | None = None
     nominal_freq_hz: float | None = None
     """Frequency that the device should run at; below it from the start is a slow governor, no

@@ -28,7 +28,7 @@ class RuleOutcome(Enum):
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"
-    """Asked, and nobody can tell."""
+    """Checked, but the evidence for an answer is missing."""
     NOT_APPLICABLE = "not_applicable"
     """Never asked: the run has nothing that this rule looks at."""
 

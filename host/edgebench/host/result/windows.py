@@ -1,4 +1,4 @@
-"""What a target that timed itself told of its windows."""
+"""Windows of a target that timed itself."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WindowSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetMemoryBytes:
-    """What model and firmware take on the target, bytes; None where nobody tells."""
+    """What model and firmware take on the target, bytes; None where it is not reported."""
 
     flash: int | None
     ram: int | None

@@ -116,8 +116,8 @@ def campaign_document(
         "runs": list(runs),
         "sets": [set_document(one) for one in sets if one.set_id],
         "effects": {
-            metric: [asdict(one) | {"verdict": one.verdict.value} for one in found]
-            for metric, found in effects.items()
+            metric: [asdict(one) | {"verdict": one.verdict.value} for one in factor_effects]
+            for metric, factor_effects in effects.items()
         },
     }
 

@@ -111,8 +111,8 @@ def _times(comparison: RunComparison) -> str:
         return ""
     if result.rules.better is Better.LOWER:
         times, bounds = 1 / times, (1 / bounds[1], 1 / bounds[0])
-    found = SetRatio(metric, times, bounds)
-    return f", {ratio_words(found)}" if found.is_clear else ""
+    ratio = SetRatio(metric, times, bounds)
+    return f", {ratio_words(ratio)}" if ratio.is_clear else ""
 
 
 def _words(comparison: RunComparison) -> str:

@@ -37,12 +37,12 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def devices_table(
-    found: Sequence[DiscoveredDevice], now: datetime | None = None, *, width: int = PIPE_WIDTH
+    devices: Sequence[DiscoveredDevice], now: datetime | None = None, *, width: int = PIPE_WIDTH
 ) -> Table:
     """All devices, usable or not; temperature and age where there is room for them.
 
     Args:
-        found: The devices.
+        devices: The devices.
         now: Time of the list, to say how long ago a device was seen; None: now.
         width: Columns of the terminal.
     """
@@ -50,11 +50,11 @@ def devices_table(
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= _WIDE
     columns = _COLUMNS if is_wide else _NARROW_COLUMNS
-    left = max(0, width - sum(_NARROW_COLUMNS.values()) - 8)
+    left_width = max(0, width - sum(_NARROW_COLUMNS.values()) - 8)
     for name, least in columns.items():
-        fixed = None if is_wide else least + (left if name == "remark" else 0)
+        fixed = None if is_wide else least + (left_width if name == "remark" else 0)
         table.add_column(name, overflow="fold", min_width=least, width=fixed)
-    for device in found:
+    for device in devices:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
         profile = [system.device.profile] if system else []
@@ -73,16 +73,16 @@ def devices_table(
 
 def _access(device: DiscoveredDevice) -> Text:
     """Whether it can be used, and whether it is left out of the farm."""
-    made = Text(device.access.value, style=_ACCESS_STYLES[device.access])
+    shown = Text(device.access.value, style=_ACCESS_STYLES[device.access])
     health = device.health
     is_held = device.seat is not None and device.seat.held_by is not None
     if is_held or (device.place is not None and device.place.acquired_by is not None):
-        made.append("\nin use", style="yellow")
+        shown.append("\nin use", style="yellow")
     if health is not None and health.is_quarantined:
-        made.append("\nquarantined", style="red")
+        shown.append("\nquarantined", style="red")
     elif health is not None and health.failure_count:
-        made.append(f"\n{_count(health.failure_count, 'failure')}", style="yellow")
-    return made
+        shown.append(f"\n{_count(health.failure_count, 'failure')}", style="yellow")
+    return shown
 
 
 def _temperature(device: DiscoveredDevice) -> str:
@@ -135,7 +135,7 @@ def _ago(then_utc: str, now: datetime) -> str:
     """
     try:
         passed_s = max(0.0, (now - datetime.fromisoformat(then_utc)).total_seconds())
-    except (ValueError, TypeError):  # a file that somebody has changed
+    except (ValueError, TypeError):  # a file that was changed by hand
         return then_utc
     return _passed(passed_s)
 

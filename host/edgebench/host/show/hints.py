@@ -294,7 +294,7 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
 
 
 def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
-    """The next step where somebody else measures."""
+    """The next step if another client measures."""
     if command == "stop":
         return (
             "only its own host or the device itself can end that run: edgebench-agent stop (there)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -25,6 +26,7 @@ from edgebench.host.show.units import (
     format_metric,
     half_width_of,
 )
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
 MAX_PICTURES = 4
@@ -67,7 +69,33 @@ def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableTyp
         parts.append(_levels_table(history, metric))
     parts += [text(line) for line in condition_lines(history)]
     outcome = Text(history.outcome.value, style=_STYLES[history.outcome])
-    return [*parts, Text.assemble(outcome, f": {history.reason}"), ""]
+    return [*parts, Text.assemble(outcome, f": {outcome_sentence(history)}"), ""]
+
+
+def outcome_sentence(history: History) -> str:
+    """Why the history has its outcome."""
+    count, needed = len(history.points), history.needed_count
+    if count < needed:
+        return f"too few points: {count}, at least {needed}"
+    if history.outcome is HistoryOutcome.STEADY:
+        return "no change of the level was found"
+    if history.worsening_interval is None:
+        return "the change has no interval: too few points around it, or another meter"
+    low, high = (bound - 1 for bound in history.worsening_interval)
+    if history.outcome is HistoryOutcome.BETTER:
+        return f"better by {-high:.2%} at least"
+    limit = f"limit {history.margin_ratio:.2%}"
+    if history.outcome is HistoryOutcome.WORSE:
+        return f"worse by {low:.2%} at least, {limit}"
+    if history.outcome is HistoryOutcome.WITHIN:
+        return f"worse by {high:.2%} at most, {limit}"
+    return f"the interval reaches from {low:+.2%} to {high:+.2%} for the worse, {limit}"
+
+
+def history_document(history: History) -> dict[str, Any]:
+    """A history for `--json`, with the sentence of its outcome."""
+    document: dict[str, Any] = to_plain(history)
+    return document | {"reason": outcome_sentence(history)}
 
 
 def subject_line(history: History) -> str:

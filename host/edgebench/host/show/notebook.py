@@ -70,12 +70,12 @@ def set_html(one: RunSet) -> str:
     """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
     title = f"{one.model} on {one.runtime}, {one.device}, {len(one.run_ids)} runs"
     metric, rows = METRICS[one.headline], [("set", one.set_id or "of one run")]
-    found = one.metrics.get(one.headline)
-    if found is not None and not one.verdict.is_refused:
-        reach = half_width_of(found.ci95, found.median)
-        ratio = found.half_width_ratio
+    summary = one.metrics.get(one.headline)
+    if summary is not None and not one.verdict.is_refused:
+        reach = half_width_of(summary.ci95, summary.median)
+        ratio = summary.half_width_ratio
         shown = "no interval" if ratio is None else f"{format_ratio(ratio)}, between runs"
-        rows.append((metric.path, f"{format_metric(metric, found.median, reach)} ({shown})"))
+        rows.append((metric.path, f"{format_metric(metric, summary.median, reach)} ({shown})"))
     for run in one.runs:
         value = None if run.verdict.is_refused else metric.value(run)
         rows.append((run.run_id, f"{format_metric(metric, value)}, {run.verdict.label}"))
@@ -84,8 +84,7 @@ def set_html(one: RunSet) -> str:
 
 def _head(title: str, verdict: Verdict, run: Run) -> str:
     """Title, verdict, and a line for each rule that failed."""
-    kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
-    label = ", ".join([verdict.label, *kinds])
+    label = ", ".join([verdict.label, *run.device_labels])
     coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)

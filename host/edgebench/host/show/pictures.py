@@ -108,9 +108,9 @@ def set_picture(
     known = [run.latency.steady_ns for run in series if run.latency is not None]
     if known:
         marks = [
-            (name, found.median)
+            (name, summary.median)
             for name in _MARKED
-            if (found := one.metrics.get(f"latency_ns.{name}")) is not None and found.ci95
+            if (summary := one.metrics.get(f"latency_ns.{name}")) is not None and summary.ci95
         ]
         _add_distribution(table, np.concatenate(known), marks, columns, glyphs)
     return [table] if table.rows else []

@@ -120,7 +120,6 @@ def _draw(place: Any, envelope: Envelope, scale: float, label: str) -> None:
 
 def _title(run: Run) -> str:
     """Model, runtime, device and verdict; dollar signs are escaped, as they begin a formula."""
-    kinds = ["simulated"] * run.simulated + ["emulated"] * run.emulated
-    label = ", ".join([run.verdict.label, *kinds])
+    label = ", ".join([run.verdict.label, *run.device_labels])
     what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"
     return printable(f"{what}: {label}").replace("$", r"\$")

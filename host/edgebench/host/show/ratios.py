@@ -19,7 +19,7 @@ _PRECISIONS = re.compile(
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
-def ratio_words(found: SetRatio) -> str:
+def ratio_words(ratio: SetRatio) -> str:
     """The ratio with the half-width of its interval; without a direction if it may be 1.
 
     >>> from edgebench.host.result.metrics import METRICS
@@ -29,16 +29,16 @@ def ratio_words(found: SetRatio) -> str:
     >>> ratio_words(SetRatio(p50, 0.99, (0.97, 1.02)))
     '0.990× ±2.5 %'
     """
-    low, high = found.interval
-    times = found.times
+    low, high = ratio.interval
+    times = ratio.times
     within_ratio = (high - low) / 2 / times
-    if not found.is_clear:
+    if not ratio.is_clear:
         return f"{format_times(times, within_ratio * times)} {format_ratio(within_ratio)}"
-    if found.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
+    if ratio.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
         better, worse = "faster", "slower"
     else:
         better, worse = (
-            ("less", "more") if found.metric.better is Better.LOWER else ("more", "less")
+            ("less", "more") if ratio.metric.better is Better.LOWER else ("more", "less")
         )
     if times < 1:
         # Half-width of the inverse's interval, whose bounds are the inverse bounds.
@@ -49,8 +49,8 @@ def ratio_words(found: SetRatio) -> str:
 
 def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:
     """Cell with the ratio to the first set; a dash for the first set, and without an interval."""
-    found = None if one is sets[0] else ratio_of_sets(sets[0], one)
-    return ABSENT if found is None else ratio_words(found)
+    ratio = None if one is sets[0] else ratio_of_sets(sets[0], one)
+    return ABSENT if ratio is None else ratio_words(ratio)
 
 
 def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
@@ -66,10 +66,10 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
         for sibling in sets:
             if sibling.first.model.precision != _UNQUANTIZED or not _are_alike(quantized, sibling):
                 continue
-            found = ratio_of_sets(sibling, quantized)
-            if found is not None and found.is_clear and found.times < 1:
+            ratio = ratio_of_sets(sibling, quantized)
+            if ratio is not None and ratio.is_clear and ratio.times < 1:
                 lines.append(
-                    f"warning: {quantized.model} is {ratio_words(found)} than {sibling.model} on "
+                    f"warning: {quantized.model} is {ratio_words(ratio)} than {sibling.model} on "
                     f"{quantized.runtime}, {quantized.device}: quantisation does not pay there; "
                     "which operators take the time: edgebench bench MODEL --profile"
                 )

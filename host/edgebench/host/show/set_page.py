@@ -87,18 +87,18 @@ def set_document(one: RunSet) -> Document:
     return set_to_document(replace(one, verdict=described(one.verdict)))
 
 
-def variance_lines(found: VarianceLevels) -> list[str]:
+def variance_lines(variance: VarianceLevels) -> list[str]:
     """Standard deviation of each level, and how the same time would be spent best."""
     lines = [
-        f"between runs {found.between_ratio:.2%}, within one {found.within_ratio:.2%} (standard "
-        f"deviations); a launch costs {format_ns(found.launch_s * 1e9)}, a timed loop "
-        f"{format_ns(found.duration_s * 1e9)}"
+        f"between runs {variance.between_ratio:.2%}, within one {variance.within_ratio:.2%} "
+        f"(standard deviations); a launch costs {format_ns(variance.launch_s * 1e9)}, a timed loop "
+        f"{format_ns(variance.duration_s * 1e9)}"
     ]
-    if found.gain_ratio < WORTHWHILE_RATIO:
-        total_s = found.best_count * found.best_duration_s
+    if variance.gain_ratio < WORTHWHILE_RATIO:
+        total_s = variance.best_count * variance.best_duration_s
         lines.append(
-            f"in the same time, --runs {found.best_count} --duration {total_s:.3g}s has intervals "
-            f"of {found.gain_ratio:.0%} of the present width"
+            f"in the same time, --runs {variance.best_count} --duration {total_s:.3g}s has "
+            f"intervals of {variance.gain_ratio:.0%} of the present width"
         )
     return lines
 
@@ -106,18 +106,20 @@ def variance_lines(found: VarianceLevels) -> list[str]:
 def _metrics_table(one: RunSet) -> Table:
     """Each metric: median of the runs, its interval, lowest and highest run."""
     table = plain_table("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
-    for path, found in one.metrics.items():
+    for path, summary in one.metrics.items():
         if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
-            table.add_row(path, *_cells(path, found))
+            table.add_row(path, *_cells(path, summary))
     return table
 
 
-def _cells(path: str, found: SetMetric) -> list[str]:
-    metric, half_width = METRICS[path], found.half_width_ratio
-    reach = half_width_of(found.ci95, found.median)
-    numbers = [format_metric(metric, one, reach) for one in (found.median, found.min, found.max)]
+def _cells(path: str, summary: SetMetric) -> list[str]:
+    metric, half_width = METRICS[path], summary.half_width_ratio
+    reach = half_width_of(summary.ci95, summary.median)
+    numbers = [
+        format_metric(metric, one, reach) for one in (summary.median, summary.min, summary.max)
+    ]
     shown = ABSENT if half_width is None else format_ratio(half_width)
-    return [numbers[0], shown, *numbers[1:], str(found.count)]
+    return [numbers[0], shown, *numbers[1:], str(summary.count)]
 
 
 def _runs_table(one: RunSet) -> Table:

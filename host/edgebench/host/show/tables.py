@@ -77,10 +77,10 @@ class _Console(Console):
 
 def console(*, stderr: bool = False) -> Console:
     """A console that does not cut tables when its output goes to a file."""
-    made = _Console(stderr=stderr, highlight=False)
-    if not made.is_terminal:
-        made.width = max(made.width, PIPE_WIDTH)
-    return made
+    out = _Console(stderr=stderr, highlight=False)
+    if not out.is_terminal:
+        out.width = max(out.width, PIPE_WIDTH)
+    return out
 
 
 def print_line(out: Console, line: str) -> None:
@@ -288,10 +288,10 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
 
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
     """A metric with its interval: between runs, or within the only one."""
-    found = one.metrics.get(path)
-    if found is None:
+    summary = one.metrics.get(path)
+    if summary is None:
         return None, None
-    return found.median, METRICS[path].interval(one.first) if one.set_id is None else found.ci95
+    return summary.median, METRICS[path].interval(one.first) if one.set_id is None else summary.ci95
 
 
 def _latency(one: RunSet, name: str) -> tuple[float | None, Interval | None]:
@@ -321,8 +321,8 @@ def _median_of(path: str, shown: Callable[[float | None], str]) -> Callable[[Run
 
 
 def _query_count(one: RunSet) -> str:
-    latencies = [found for run in one.counted if (found := headline_latency(run)) is not None]
-    return str(sum(found.count for found in latencies)) if latencies else ABSENT
+    latencies = [latency for run in one.counted if (latency := headline_latency(run)) is not None]
+    return str(sum(latency.count for latency in latencies)) if latencies else ABSENT
 
 
 def _is_about_throughput(one: RunSet) -> bool:
@@ -410,13 +410,11 @@ def _refused() -> Text:
 
 
 def _verdict_of(one: RunSet) -> Text:
-    """A simulated or an emulated device is called that in every table."""
+    """The verdict with what was unwatched, and the labels of the device."""
     shown = _verdict(one.verdict.state.value)
     if _is_unwatched(one):
         shown.append(UNWATCHED)
-    if one.first.emulated:
-        shown.append(", emulated")
-    return shown.append(", simulated") if one.first.simulated else shown
+    return shown.append("".join(f", {label}" for label in one.first.device_labels))
 
 
 def _is_unwatched(one: RunSet) -> bool:

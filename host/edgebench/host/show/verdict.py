@@ -37,9 +37,7 @@ def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
         )
     else:
         sentences = "no rule failed"
-    label = ", ".join(
-        [state.value, *["simulated"] * one.first.simulated, *["emulated"] * one.first.emulated]
-    )
+    label = ", ".join([state.value, *one.first.device_labels])
     style = f"bold {verdict_style(state.value)}"
     rows = [("verdict", Text.assemble((label, style), f": {printable(sentences)}"))]
     return rows + [("to improve", text(line)) for line in advices(one)]
@@ -54,7 +52,7 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in failed if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    lines = dict.fromkeys(line for found in findings if (line := advice(found)) is not None)
+    lines = dict.fromkeys(line for finding in findings if (line := advice(finding)) is not None)
     return [
         line
         for line in lines

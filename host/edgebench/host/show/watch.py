@@ -22,7 +22,7 @@ _PHASES = {phase: phase.value.replace("_", " ") for phase in Phase}
 
 @dataclass(slots=True)
 class _Row:
-    """A device, by the last that was heard of it."""
+    """A device, as in its last update."""
 
     state: SeatState | None = None
     absence: Absence | None = None
@@ -48,11 +48,11 @@ class WatchTable:
             row.batch = update
 
     def table(self) -> Table:
-        """All devices that were heard of, by name."""
-        made = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
+        """All devices with an update, by name."""
+        table = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
-            made.add_row(
+            table.add_row(
                 text(name),
                 _state(row),
                 text((state and state.running) or ABSENT),
@@ -61,7 +61,7 @@ class WatchTable:
                 text(_last(batch.samples.freq_hz, 1e-9, "{:.2f} GHz") if batch else ABSENT),
                 text(ABSENT if batch is None or batch.load_1m is None else f"{batch.load_1m:.2f}"),
             )
-        return made
+        return table
 
 
 def change_line(update: Absence | StateChange) -> str:
@@ -99,6 +99,6 @@ def _ago(absence: Absence) -> timedelta:
 
 
 def _last(values: Iterable[float], scale: float, form: str) -> str:
-    """The last value that was told; a clock may be told once for several temperatures."""
-    told = [value for value in values if not math.isnan(value)]
-    return form.format(told[-1] * scale) if told else ABSENT
+    """The last value that was sent; a clock may be sent once for several temperatures."""
+    known = [value for value in values if not math.isnan(value)]
+    return form.format(known[-1] * scale) if known else ABSENT

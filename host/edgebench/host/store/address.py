@@ -96,17 +96,17 @@ def find_run(store: Store, name: str) -> Address:
         StoreError: the name is a directory or a bundle whose run cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
-    if name.startswith(SET_PREFIX) or not (found := find_runs(store, name)):
+    if name.startswith(SET_PREFIX) or not (addresses := find_runs(store, name)):
         raise NoSuchRun(f"not the name of one run: {name!r}")
-    if len(found) > 1:
-        some = ", ".join(one.run_id for one in found[:4])
-        is_bundled = isinstance(found[0].store, BundleStore)
+    if len(addresses) > 1:
+        some = ", ".join(one.run_id for one in addresses[:4])
+        is_bundled = isinstance(addresses[0].store, BundleStore)
         what = "are meant by" if is_bundled else "have the tag"
         raise NoSuchRun(
-            f"{len(found)} runs {what} {name!r}: {some} …",
-            bundle=found[0].store.place if is_bundled else None,
+            f"{len(addresses)} runs {what} {name!r}: {some} …",
+            bundle=addresses[0].store.place if is_bundled else None,
         )
-    return found[0]
+    return addresses[0]
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
@@ -173,8 +173,8 @@ def list_named(
         StoreError: a directory or a bundle cannot be read.
         BundleRefused: a name is the path of a file that is not a bundle.
     """
-    found = {one.run_id: one for name in names for one in find_runs(store, name)}
-    rows = [stored_summary(found[run_id].store, run_id) for run_id in sorted(found)]
+    addresses = {one.run_id: one for name in names for one in find_runs(store, name)}
+    rows = [stored_summary(addresses[run_id].store, run_id) for run_id in sorted(addresses)]
     return wanted.chosen(rows) if wanted else rows
 
 
@@ -185,12 +185,12 @@ def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
         NoSuchRun: a name is unknown, or a part of several ids.
         UsageError: a name refers to a run outside of this store, which must not be changed.
     """
-    found = [one for name in names for one in find_runs(store, name)]
-    for one in found:
+    addresses = [one for name in names for one in find_runs(store, name)]
+    for one in addresses:
         is_bundled = isinstance(one.store, BundleStore)  # asking for a directory unpacks the run
         if one.store is not store and (is_bundled or one.directory.parent != store.runs):
             raise UsageError(f"not a run of the store {store.root}: {one.place}")
-    return list(dict.fromkeys(one.directory.name for one in found))
+    return list(dict.fromkeys(one.directory.name for one in addresses))
 
 
 def is_run_directory(name: str) -> bool:
@@ -200,8 +200,8 @@ def is_run_directory(name: str) -> bool:
 
 
 def _elsewhere(directory: Path) -> Address:
-    found = RunElsewhere(directory)
-    run_id = found.document("").get("run_id")
+    store = RunElsewhere(directory)
+    run_id = store.document("").get("run_id")
     if not isinstance(run_id, str):
         raise RunDamaged(f"run is damaged: run_id is {run_id!r}: {directory / RUN_FILE}")
-    return Address(found, run_id)
+    return Address(store, run_id)

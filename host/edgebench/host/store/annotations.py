@@ -67,9 +67,9 @@ def read_annotations(directory: Path) -> Annotations:
     """
     path = directory / ANNOTATIONS_FILE
     try:
-        found = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
         # Without the codec of the wire, which takes as long to import as the rest of `show`.
-        tags, note = found["tags"], found["note"]
+        tags, note = document["tags"], document["note"]
         if not all(isinstance(one, str) for one in (*tags, note or "")):
             raise TypeError("not texts")
     except FileNotFoundError:

@@ -84,12 +84,12 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
 
 
 def _by_id(runs: Sequence[Address]) -> dict[str, Address]:
-    found: dict[str, Address] = {}
+    addresses: dict[str, Address] = {}
     for run in runs:
-        first = found.setdefault(run.run_id, run)
+        first = addresses.setdefault(run.run_id, run)
         if first is not run and first.document() != run.document():
             raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
-    return found
+    return addresses
 
 
 def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:

@@ -52,11 +52,11 @@ def read_histories(
         NoSuchRun: no run was selected.
         StoreError: the store cannot be read.
     """
-    given = None if metric is None else find_metric(metric)
+    given_metric = None if metric is None else find_metric(metric)
     groups = _groups(list_runs(store, wanted))
     if not groups:
         raise NoSuchRun(f"no such runs to make a history of in {store.root}")
-    return [_history(store, rows, given, margin_ratio) for rows in groups]
+    return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
@@ -84,14 +84,16 @@ def _groups(rows: Iterable[RunSummary]) -> list[list[RunSummary]]:
 
 
 def _history(
-    store: Store, rows: Sequence[RunSummary], given: Metric | None, margin_ratio: float | None
+    store: Store,
+    rows: Sequence[RunSummary],
+    given_metric: Metric | None,
+    margin_ratio: float | None,
 ) -> History:
     read = cache(store.run)
     counted = [row for row in rows if row.verdict != State.INVALID.value]
     newest = (counted or rows)[-1]
     newest_run = read(newest.run_id)
-    metric = given or headline(newest_run)
-    kinds = {"simulated": newest_run.simulated, "emulated": newest_run.emulated}
+    metric = given_metric or headline(newest_run)
     commands: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in counted:
         command = row.set_id or row.comparison_id or row.run_id
@@ -120,7 +122,7 @@ def _history(
             runtime=newest.runtime,
             scenario=newest.scenario,
             threads=newest.threads,
-            kind=" ".join(name for name, is_so in kinds.items() if is_so),
+            kind=" ".join(newest_run.device_labels),
         ),
         [list(map(history_run, group)) for group in recent],
         metric,

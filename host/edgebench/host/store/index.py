@@ -100,30 +100,32 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs of a list are wanted; None: all of them."""
+    """Selection of runs; a field that is None selects all of them."""
 
     model: str | None = None
     """Name, or a pattern as `digits_*`."""
     device: str | None = None
     """Name, or a pattern."""
     tag: str | None = None
-    since_utc: str | None = None
-    """Earliest time, as `created_utc` has it."""
+    """Tag of the runs."""
+    since: datetime | None = None
+    """Earliest time; one without a zone is of this machine's."""
     last: int | None = None
     """Number of the newest ones."""
 
     def chosen(self, rows: Sequence[RunSummary]) -> list[RunSummary]:
         """The rows that are wanted, in their order."""
         models, devices = (re.compile(translate(one or "*")) for one in (self.model, self.device))
-        found = [
+        since_utc = None if self.since is None else as_created_utc(self.since)
+        selected = [
             row
             for row in rows
             if models.match(row.model)
             and devices.match(row.device)
             and (self.tag is None or self.tag in row.tags)
-            and (self.since_utc is None or row.created_utc >= self.since_utc)
+            and (since_utc is None or row.created_utc >= since_utc)
         ]
-        return found if self.last is None else found[max(0, len(found) - self.last) :]
+        return selected if self.last is None else selected[max(0, len(selected) - self.last) :]
 
 
 _FIELDS = fields(RunSummary)
@@ -162,8 +164,8 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
     if new or gone:
         with suppress(OSError, sqlite3.Error):
             _write_rows(store, new, gone)
-    found = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
-    return wanted.chosen(found) if wanted else found
+    summaries = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
+    return wanted.chosen(summaries) if wanted else summaries
 
 
 def note_run(store: Store, run_id: str, run: Run | None = None) -> None:
@@ -296,8 +298,8 @@ def _stamps(store: Store) -> dict[str, str]:
         return {}
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {store.runs}") from exc
-    found = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
-    return {name: stamp for name, stamp in found if stamp is not None}
+    stamps = ((name, _stamp(f"{runs}{name}{os.sep}")) for name in names if RUN_ID.fullmatch(name))
+    return {name: stamp for name, stamp in stamps if stamp is not None}
 
 
 def _stamp(directory: str) -> str | None:

@@ -101,11 +101,11 @@ class Store:
         Raises:
             NoSuchRun: no such run, or several.
         """
-        found = self.matching(name)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise NoSuchRun(f"{len(found)} runs match {name!r}: {', '.join(found[:4])} …")
+        run_ids = self.matching(name)
+        if len(run_ids) == 1:
+            return run_ids[0]
+        if run_ids:
+            raise NoSuchRun(f"{len(run_ids)} runs match {name!r}: {', '.join(run_ids[:4])} …")
         count = len(self.run_ids())
         raise NoSuchRun(f"no run matches {name!r} among {count} in {self.place}")
 
@@ -257,11 +257,11 @@ class Store:
 
 def regular_files(directory: Path) -> list[Path]:
     """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
-    found: list[Path] = []
+    files: list[Path] = []
     for folder, _, names in os.walk(directory):
         paths = [Path(folder, name) for name in sorted(names)]
-        found += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
-    return found
+        files += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
+    return files
 
 
 def require_files(directory: Path) -> None:

@@ -49,7 +49,7 @@ def merge_store(
     Args:
         store: The store that grows.
         other: The store that is read; it may be a bundle.
-        on_run: Hears of each run that was added.
+        on_run: Called with each run that was added.
 
     Raises:
         UsageError: they are one store, or there is no store at the other place.

@@ -109,7 +109,7 @@ class RowGroup:
     """Energy that the driver's own filter removed."""
     between_j: float | None = None
     """Standard uncertainty by what the power did between the samples; None: written by an older
-    edgebench, which did not tell."""
+    edgebench, which did not store it."""
     missing_count: int = 0
     """Rows that are no numbers, and whose time no other row covers."""
     rows_ns: tuple[int, int] | None = None

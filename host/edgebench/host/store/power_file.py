@@ -203,12 +203,12 @@ class PowerFile:
         Raises:
             RunDamaged: the file is damaged.
         """
-        found = [np.array([(gap.begin_ns, gap.end_ns) for gap in self.loss.gaps], np.int64)]
+        parts = [np.array([(gap.begin_ns, gap.end_ns) for gap in self.loss.gaps], np.int64)]
         with self._reading() as read:
             for number, group in enumerate(self.facts.groups):
                 if group.channel == channel and group.missing_count:
-                    found.append(missing_spans_ns(read(number, None), self._is_averaging))
-        gaps = np.concatenate([one.reshape(-1, 2) for one in found])
+                    parts.append(missing_spans_ns(read(number, None), self._is_averaging))
+        gaps = np.concatenate([one.reshape(-1, 2) for one in parts])
         ordered: Nanoseconds = gaps[np.argsort(gaps[:, 0], kind="stable")]
         return ordered
 

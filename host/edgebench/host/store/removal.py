@@ -55,12 +55,12 @@ def outdated(
         before_utc: Time as `created_utc` has it; None: any age is kept.
         keep_last: Number of runs to keep; None: any number is.
     """
-    found: set[str] = set()
+    run_ids: set[str] = set()
     if before_utc is not None:
-        found |= {row.run_id for row in rows if row.created_utc and row.created_utc < before_utc}
+        run_ids |= {row.run_id for row in rows if row.created_utc and row.created_utc < before_utc}
     if keep_last is not None:
-        found |= {row.run_id for row in rows[: max(0, len(rows) - keep_last)]}
-    return sorted(found)
+        run_ids |= {row.run_id for row in rows[: max(0, len(rows) - keep_last)]}
+    return sorted(run_ids)
 
 
 def _size_bytes(directory: Path) -> int:

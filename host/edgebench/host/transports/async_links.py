@@ -78,8 +78,8 @@ async def open_pinned(
         slots: Bounds the handshakes at the same time. A slow address gives its slot back.
 
     Raises:
-        Unreachable: nobody answers at any of them.
-        NotPaired: somebody else answers, or the agent does not know this host.
+        Unreachable: no agent answers at any of them.
+        NotPaired: another agent answers, or the agent does not know this host.
     """
     failures = Failures(endpoint.name)
     for place in places(endpoint):
@@ -145,11 +145,11 @@ async def _connect_tcp(place: Endpoint, plain: socket.socket) -> None:
 async def _secure(
     place: Endpoint, plain: socket.socket, context: ssl.SSLContext
 ) -> ClientConnection:
-    made: list[PinnedAgentConnection] = []
+    connections: list[PinnedAgentConnection] = []
 
     def create(*arguments: Any, **options: Any) -> PinnedAgentConnection:
-        made.append(PinnedAgentConnection(place, *arguments, **options))
-        return made[-1]
+        connections.append(PinnedAgentConnection(place, *arguments, **options))
+        return connections[-1]
 
     peer = peer_name(place)
     with opening(peer), expecting_answer(peer), _builtin_timeout():
@@ -164,8 +164,8 @@ async def _secure(
                 **_OPTIONS,
             )
         except Exception as exc:  # websockets names its own failure, not our refusal
-            if made and made[-1].refusal is not None:
-                raise made[-1].refusal from exc
+            if connections and connections[-1].refusal is not None:
+                raise connections[-1].refusal from exc
             raise
 
 

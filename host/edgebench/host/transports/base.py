@@ -50,8 +50,8 @@ class Transport(Protocol):
         """Open a connection to the agent at an endpoint.
 
         Raises:
-            Unreachable: nobody answers there.
-            NotPaired: somebody else answers, or the agent does not know this host.
+            Unreachable: no agent answers there.
+            NotPaired: another agent answers, or the agent does not know this host.
             TargetError: its agent does not start.
         """
         ...

@@ -24,7 +24,7 @@ def listen(timeout_s: float) -> list[Announcement]:
     """
     try:
         zeroconf = Zeroconf(ip_version=IPVersion.All if _has_ipv6() else IPVersion.V4Only)
-    except (OSError, RuntimeError):  # no network at all: nobody can be heard
+    except (OSError, RuntimeError):  # no network at all, so no agent can be found
         return []
     try:
         names = _Names()

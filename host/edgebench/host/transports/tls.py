@@ -43,8 +43,8 @@ class TlsTransport:
         """Open a connection to the first address that answers as the pinned agent.
 
         Raises:
-            Unreachable: nobody answers at any of them.
-            NotPaired: somebody else answers, or the agent does not know this host.
+            Unreachable: no agent answers at any of them.
+            NotPaired: another agent answers, or the agent does not know this host.
         """
         identity_path = self._identity_path()
         failures = Failures(endpoint.name)
@@ -86,7 +86,7 @@ class Failures:
             self._refusal = self._refusal or exc
 
     def error(self) -> Unreachable | NotPaired:
-        """The error that tells all of it."""
+        """One error with all reasons."""
         if self._refusal is None:
             return _unreachable(self._name, self._silent)
         if self._silent:
@@ -161,7 +161,7 @@ def expecting_answer(peer: str) -> Iterator[None]:
 def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext) -> ssl.SSLSocket:
     """Connect and secure the connection; tried again where the agent drops it unanswered.
 
-    An agent does that where too many others wait at its door.
+    An agent does that if too many connections wait for their handshake.
     """
     for attempt in range(1, ATTEMPTS + 1):
         with opening(peer, CONNECT_TIMEOUT_S):

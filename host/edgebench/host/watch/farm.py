@@ -1,7 +1,7 @@
 """Follow many devices at once, in one event loop.
 
 Theory of operation. Each agent has one connection and one task; a device takes no thread. The
-tasks put what they hear into one short queue. If whoever iterates is slow, the queue is full, the
+tasks put their updates into one short queue. If the caller iterates slowly, the queue is full, the
 tasks do not read, and at last the agents cut the connections off: nothing piles up anywhere. One
 more task looks once a second for agents that have become silent, which is cheaper than a timer for
 each.
@@ -25,7 +25,7 @@ from edgebench.host.watch.update import Update
 from edgebench.protocol.paths import user_paths
 
 MAX_WAITING = 256
-"""Updates that wait for whoever iterates."""
+"""Largest number of updates that wait for the caller to iterate."""
 PARALLEL_HANDSHAKES = 16
 """TLS handshakes at the same time; each takes 2 ms of CPU, and all of a farm would time out."""
 CHECK_S = 1.0

@@ -1,4 +1,4 @@
-"""What is told of a device that is watched."""
+"""Updates about a device that is watched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from edgebench.protocol.messages import SeatState
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A device cannot be watched now; told when it begins, and when the reason changes."""
+    """A device cannot be watched now; sent when that begins, and when the reason changes."""
 
     device: str
     """Name of the device, `AGENT/SEAT` of several."""
@@ -39,7 +39,7 @@ class Batch:
     run_id: str | None
     """Run in progress."""
     load_1m: float | None
-    """Load average of the device over the last minute, if it tells."""
+    """Load average of the device over the last minute, if it reports that."""
 
 
 Update = Union[Absence, StateChange, Batch]

@@ -83,17 +83,17 @@ class KeepAlive(Dialog):
         """
         self.start()
         framer, deadline_s, reports = ReportFramer(), time.monotonic() + _ANSWER_S, 0
-        heard = 0
+        byte_count = 0
         while (left_s := deadline_s - time.monotonic()) > 0:
             data = self.read(min(left_s, _QUIET_S))
-            heard += len(data)
+            byte_count += len(data)
             for report, _ in framer.feed(data):
                 reports += is_data(report)
                 if reports > 1:  # the first holds garbage
                     voltage_v, current_a = samples_of(report)
                     return float((voltage_v * current_a).mean())
         raise TargetError(
-            f"no FNIRSI tester answers: {heard} bytes in {_ANSWER_S:g} s, without samples; "
+            f"no FNIRSI tester answers: {byte_count} bytes in {_ANSWER_S:g} s, without samples; "
             "very old firmware sends none"
         )
 

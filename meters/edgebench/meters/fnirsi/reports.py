@@ -90,18 +90,18 @@ class ReportFramer:
     def feed(self, data: bytes) -> list[tuple[bytes, int]]:
         """Each report that is complete now, and how many bytes in front of it were none."""
         self._waiting += data
-        found, at = [], 0
+        reports, at = [], 0
         while len(self._waiting) - at >= REPORT_BYTES:
             report = self._waiting[at : at + REPORT_BYTES]
             if report[0] == _MARK and report[-1] == checksum(report):
-                found.append((report, self._skipped_bytes))
+                reports.append((report, self._skipped_bytes))
                 self._skipped_bytes = 0
                 at += REPORT_BYTES
             else:
                 self._skipped_bytes += 1
                 at += 1
         self._waiting = self._waiting[at:]
-        return found
+        return reports
 
     def finish(self) -> int:
         """How many bytes at the end were none; the mere begin of a report is no damage."""

@@ -40,20 +40,20 @@ class SignalBlocks:
         A signal of a higher rate gives its last sample at or before each tick.
         """
         ticks = wanted.first_tick + wanted.step * np.arange(len(wanted.values))
-        found = np.full(len(ticks), np.nan)
+        values = np.full(len(ticks), np.nan)
         for block in self._blocks:
             place = (ticks - block.first_tick) // block.step
             is_inside = (place >= 0) & (place < len(block.values))
-            found[is_inside] = block.values[place[is_inside]]
+            values[is_inside] = block.values[place[is_inside]]
         while self._blocks and self._blocks[0].end_tick <= wanted.end_tick:
             self._blocks.popleft()
-        return found
+        return values
 
     def bits_at(self, wanted: Block) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         """Digital input at these ticks, and where it is unknown and therefore carried forward."""
-        found = self.at(wanted)
-        is_carried = np.isnan(found)
-        known = np.concatenate([[self._last], found])
+        values = self.at(wanted)
+        is_carried = np.isnan(values)
+        known = np.concatenate([[self._last], values])
         source = np.maximum.accumulate(np.where(np.isnan(known), 0, np.arange(len(known))))
         filled = known[source][1:]
         self._last = float(filled[-1]) if len(filled) else self._last

@@ -91,10 +91,10 @@ class JoulescopeUnit:
         """
         ranges = _RANGES.get(self.model, _RANGES_OTHERS)
         with about(self.path):
-            found = {topic: self.driver.query(f"{self.path}/{topic}") for topic in ranges}
-            before = found | self.ranges_before  # what our last recording set is nobody's choice
+            settings = {topic: self.driver.query(f"{self.path}/{topic}") for topic in ranges}
+            before = settings | self.ranges_before  # what our last recording set is nobody's choice
             of_current = next(iter(ranges))
-            is_cut = any(self._is_cut(one[of_current]) for one in (found, before))
+            is_cut = any(self._is_cut(one[of_current]) for one in (settings, before))
             if is_cut and not is_power_on:
                 raise TargetError(
                     f"Joulescope {self.path} has cut the device's supply, its current range is "

@@ -57,7 +57,7 @@ _FETCH_S = 0.02
 """Between two fetches of the queue: an answer holds 48 samples at most, the queue has 1000/s."""
 _FIRST_S = 2.0
 _STALE_MESSAGES = 64
-"""Messages that may be left of whoever asked before."""
+"""Largest number of messages that an earlier client may have left."""
 _QUIET_S = 0.02
 _ASSUMED = "assumed: no data sheet of ChargerLAB's was at hand"
 """If a tester is worse than this, the stated uncertainty is too small."""
@@ -110,8 +110,8 @@ class Km003cDialog(Dialog):
         try:
             return values_of(message)
         except ValueError as exc:
-            said = f"{len(message)} bytes" if message else "nothing"
-            raise TargetError(f"no KM003C answers: {said} in {self._answer_s:g} s") from exc
+            received = f"{len(message)} bytes" if message else "nothing"
+            raise TargetError(f"no KM003C answers: {received} in {self._answer_s:g} s") from exc
 
     def reading(self) -> Reading:
         """One reading, at the middle of the time it took."""

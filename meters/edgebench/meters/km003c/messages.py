@@ -84,11 +84,11 @@ def samples_of(message: bytes) -> QueueSamples:
     count, payload = (0, b"") if is_empty else _part(message, ADC_QUEUE)
     if len(payload) != count * _QUEUED.itemsize:
         raise ValueError(f"{count} samples in {len(payload)} bytes")
-    found: NDArray[np.void] = np.frombuffer(payload, _QUEUED)
+    samples: NDArray[np.void] = np.frombuffer(payload, _QUEUED)
     return QueueSamples(
-        sequence=found["sequence"],
-        voltage_v=found["voltage_uv"] * MICRO,
-        current_a=found["current_ua"] * MICRO,
+        sequence=samples["sequence"],
+        voltage_v=samples["voltage_uv"] * MICRO,
+        current_a=samples["current_ua"] * MICRO,
     )
 
 

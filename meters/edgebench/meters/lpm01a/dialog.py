@@ -55,17 +55,17 @@ class Lpm01aDialog(Dialog):
         self.write(command.encode() + b"\n")
         name = re.escape(command.split()[0].encode())
         answer = re.compile(rb"(?:(ack)\s+%s|err(?:or)?)\b([^\r\n]*)\r?\n" % name)
-        heard = read_until(self._transport, answer, self._answer_s)
-        match = answer.search(heard)
+        received = read_until(self._transport, answer, self._answer_s)
+        match = answer.search(received)
         if match is None:
             raise TargetError(
-                f"LPM01A does not answer `{command}`: {len(heard)} bytes in "
+                f"LPM01A does not answer `{command}`: {len(received)} bytes in "
                 f"{self._answer_s:g} s, without ack or error"
             )
         if not match[1]:
-            reason = self._reason(heard)
+            reason = self._reason(received)
             raise Lpm01aRefusal(f"LPM01A refuses `{command}`: {reason}")
-        self._ahead = heard[match.end() :]
+        self._ahead = received[match.end() :]
         text = match[2].decode("ascii", "replace").strip()
         return text.removeprefix(command.partition(" ")[2]).strip()
 
@@ -95,7 +95,7 @@ class Lpm01aDialog(Dialog):
         complaint = f"LPM01A does not stop: it still sends after {self._answer_s:g} s"
         run_dry(self._transport, complaint, self._answer_s)
 
-    def _reason(self, heard: bytes) -> str:
+    def _reason(self, received: bytes) -> str:
         """The reason stands on the line behind; old firmware gives none."""
-        detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, heard))
+        detail = _DETAIL.search(read_until(self._transport, _DETAIL, _QUIET_S, received))
         return detail[1].decode("ascii", "replace").strip() if detail else "it gives no reason"

@@ -88,7 +88,7 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
         settings = _settings_of(connection)
         self._refuse_output(connection)
         serial = str(connection.register(Register.SERIAL))
-        said = {
+        facts = {
             "firmware": connection.register(Register.FIRMWARE),
             "protocol": connection.register(Register.PROTOCOL, 1),
             "usb_serial": connection.texts()[1],
@@ -99,8 +99,8 @@ class Monsoon(InstrumentMeter[MonsoonLink]):
                 vendor="Monsoon Solutions",
                 model="HVPM",
                 serial=serial,
-                firmware=str(said["firmware"]),
-                raw_metadata=json.dumps(said),
+                firmware=str(facts["firmware"]),
+                raw_metadata=json.dumps(facts),
             ),
             capability=Capability(
                 driver=self.name,

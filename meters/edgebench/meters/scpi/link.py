@@ -118,11 +118,11 @@ class ScpiLink:
         answer = self.ask_text(command)
         number, _, words = answer.partition(",")
         if number.strip().lstrip("+-").strip("0"):
-            said = words.strip().strip('"') or answer[:40]
-            raise TargetError(f"{self.name} refuses how it should measure: {said}")
+            message = words.strip().strip('"') or answer[:40]
+            raise TargetError(f"{self.name} refuses how it should measure: {message}")
 
     def forget_errors(self) -> None:
-        """Clear the errors of whoever talked to it before."""
+        """Clear the errors of earlier clients."""
         self.write("*CLS")
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ _STATED = "as the user states it"
 
 
 class QueryInstrument(PolledInstrument):
-    """An instrument whose family nobody knows, but whose question the user does."""
+    """An instrument of an unknown family, with the query that the user gave."""
 
     def __init__(self, link: ScpiLink, setup: ScpiSetup, info: MeterInfo) -> None:
         super().__init__(link, setup, info)
@@ -176,16 +176,16 @@ class QueryDecoder(PolledDecoder):
             flags |= Flag(int(flag))
         if flags:
             return [Point(time_ns, math.nan, flags=flags | Flag.MISSING, begin_ns=begin_ns)]
-        found = dict(zip(self._quantities, map(float, values), strict=True))
-        voltage_v = found.get("voltage", self._supply_v or math.nan)
-        current_a = found.get("current", math.nan)
+        by_quantity = dict(zip(self._quantities, map(float, values), strict=True))
+        voltage_v = by_quantity.get("voltage", self._supply_v or math.nan)
+        current_a = by_quantity.get("current", math.nan)
         return [
             Point(
                 time_ns,
-                found.get("power", voltage_v * current_a),
+                by_quantity.get("power", voltage_v * current_a),
                 begin_ns=begin_ns,
                 current_a=current_a,
-                voltage_v=found.get("voltage", math.nan),
+                voltage_v=by_quantity.get("voltage", math.nan),
             )
         ]
 

@@ -93,11 +93,11 @@ def _check_quantities(settings: SigrokSettings) -> None:
     Raises:
         UsageError: a voltage is missing, or there are two.
     """
-    given = [settings.voltage, settings.supply_v]
+    voltages = [settings.voltage, settings.supply_v]
     if settings.power is not None:
-        if settings.current is not None or settings.shunt_ohm or any(given):
+        if settings.current is not None or settings.shunt_ohm or any(voltages):
             raise UsageError("power= is enough: leave current, voltage, supply and shunt out")
-    elif given.count(None) != 1:
+    elif voltages.count(None) != 1:
         raise UsageError(
             "a current needs one voltage: say voltage=NAME, or that of the device, as in supply=3.3"
         )

@@ -43,8 +43,8 @@ class SigrokSettings:
     def channels(self) -> dict[str, str]:
         """Unit of each channel that is used, by its name."""
         current_unit = "V" if self.shunt_ohm else "A"
-        told = ((self.power, "W"), (self.voltage, "V"), (self.current, current_unit))
-        return {name: unit for name, unit in told if name is not None}
+        quantities = ((self.power, "W"), (self.voltage, "V"), (self.current, current_unit))
+        return {name: unit for name, unit in quantities if name is not None}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,19 +108,19 @@ class UniformSigrokDecoder(UniformDecoder):
         return [block]
 
     def _block(self, values: dict[str, Floats]) -> SampleBlock:
-        found = _quantities(self._settings, values)
-        places = self.timeline.place(len(found.power_w))
-        self.timeline.count(found.flags)
+        quantities = _quantities(self._settings, values)
+        places = self.timeline.place(len(quantities.power_w))
+        self.timeline.count(quantities.flags)
         begin_ns, end_ns = self.timeline.interval_ns(places)
         return SampleBlock(
             channel=0,
             index0=int(places[0]),
             begin_ns=begin_ns if self._is_averaging else None,
             time_ns=end_ns if self._is_averaging else begin_ns,
-            power_w=found.power_w,
-            current_a=found.current_a,
-            voltage_v=found.voltage_v,
-            flags=found.flags,
+            power_w=quantities.power_w,
+            current_a=quantities.current_a,
+            voltage_v=quantities.voltage_v,
+            flags=quantities.flags,
         )
 
 
@@ -156,7 +156,7 @@ class PacedSigrokDecoder(UniformDecoder):
         return blocks
 
     def _block(self, rx_ns: int) -> SampleBlock:
-        found = _quantities(
+        quantities = _quantities(
             self._settings, {name: np.array([value]) for name, value in self._round.items()}
         )
         last_ns = self._last_ns
@@ -169,16 +169,16 @@ class PacedSigrokDecoder(UniformDecoder):
             passed_ns = self._interval_ns
         self._last_ns = time_ns
         [place] = self.timeline.place(1)
-        self.timeline.count(found.flags)
+        self.timeline.count(quantities.flags)
         return SampleBlock(
             channel=0,
             index0=int(place),
             begin_ns=np.array([time_ns - passed_ns]) if self._is_averaging else None,
             time_ns=np.array([time_ns]),
-            power_w=found.power_w,
-            current_a=found.current_a,
-            voltage_v=found.voltage_v,
-            flags=found.flags,
+            power_w=quantities.power_w,
+            current_a=quantities.current_a,
+            voltage_v=quantities.voltage_v,
+            flags=quantities.flags,
         )
 
 

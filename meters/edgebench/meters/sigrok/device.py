@@ -117,8 +117,8 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
         is_averaging = mean_s is not None and abs(mean_s * rate_hz - 1) <= _GAPLESS_RATIO
         is_paced = settings.is_paced
         longest_s = max(1 / rate_hz, mean_s or 0.0)
-        found = _SERIAL.search(name)
-        serial = found[1] if found else ""
+        serial_match = _SERIAL.search(name)
+        serial = serial_match[1] if serial_match else ""
         driver = self._setup.driver.partition(":")[0]
         return Header(
             driver=self.name,
@@ -178,9 +178,9 @@ class SigrokMeter(InstrumentMeter[Sigrok]):
 
 def make_meter(options: Options) -> SigrokMeter:
     """Meter by the name of a driver of sigrok's, and options."""
-    given = {name: options.text(name) for name in ("conn", "serialcomm")}
+    addresses = {name: options.text(name) for name in ("conn", "serialcomm")}
     driver = ":".join(
-        [options.address, *(f"{name}={value}" for name, value in given.items() if value)]
+        [options.address, *(f"{name}={value}" for name, value in addresses.items() if value)]
     )
     rate = options.text("rate")
     setup = SigrokSetup(
@@ -212,12 +212,12 @@ def _device_in(shown: str, driver: str) -> dict[str, str]:
         TargetError: there is none.
         UsageError: there are several.
     """
-    found = list(_SHOWN.finditer(shown))
-    if not found:
+    matches = list(_SHOWN.finditer(shown))
+    if not matches:
         raise TargetError(f"{PROGRAM} shows no device of {driver}")
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} devices of {driver}: choose one, as in conn=1-5.3")
-    return found[0].groupdict()
+    if len(matches) > 1:
+        raise UsageError(f"{len(matches)} devices of {driver}: choose one, as in conn=1-5.3")
+    return matches[0].groupdict()
 
 
 def _rate_of(sigrok: Sigrok, options: list[str]) -> int:
@@ -226,10 +226,10 @@ def _rate_of(sigrok: Sigrok, options: list[str]) -> int:
     Raises:
         TargetError: it does not tell.
     """
-    said = sigrok.ask(*options, "--get", "samplerate").strip()
-    if not said.isdigit() or not int(said):
-        raise TargetError(f"{PROGRAM} tells {said[:40]!r} for a sample rate")
-    return int(said)
+    answer = sigrok.ask(*options, "--get", "samplerate").strip()
+    if not answer.isdigit() or not int(answer):
+        raise TargetError(f"{PROGRAM} tells {answer[:40]!r} for a sample rate")
+    return int(answer)
 
 
 def _only(channels: list[str]) -> list[str]:
@@ -244,7 +244,7 @@ def _first_readings(
     Args:
         sigrok: The device.
         options: Options of sigrok-cli.
-        channels: Channels that have to be among them; empty: nobody knows.
+        channels: Channels that have to be among them; empty: unknown.
         is_paced: The rounds tell how fast they come.
 
     Raises:
@@ -253,18 +253,18 @@ def _first_readings(
     times_s: dict[str, list[float]] = {}
     readings: dict[str, Reading] = {}
     count = _ROUNDS + 1 if is_paced else 1
-    heard, now_s = b"", time.monotonic()
+    received, now_s = b"", time.monotonic()
     deadline_s = now_s + _FIRST_S
     sigrok.start(*options)
     try:
         while now_s < deadline_s:
-            heard += sigrok.read(deadline_s - now_s)
+            received += sigrok.read(deadline_s - now_s)
             now_s = time.monotonic()
-            end = heard.rfind(b"\n") + 1
-            for reading in readings_of(heard[:end]):
+            end = received.rfind(b"\n") + 1
+            for reading in readings_of(received[:end]):
                 readings.setdefault(reading.channel, reading)
                 times_s.setdefault(reading.channel, []).append(now_s)
-            heard = heard[end:]
+            received = received[end:]
             if not readings.keys() >= set(channels) or not readings:
                 continue
             if min(map(len, times_s.values())) >= count:

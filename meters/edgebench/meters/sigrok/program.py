@@ -54,7 +54,7 @@ class Sigrok:
             TargetError: it finds no such device, or does not end.
         """
         try:
-            said = subprocess.run(
+            process = subprocess.run(
                 [*self._command, *options],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -63,9 +63,9 @@ class Sigrok:
             )
         except (OSError, subprocess.TimeoutExpired) as exc:
             raise TargetError(f"{PROGRAM} does not answer: {one_line(exc)}") from exc
-        if said.returncode:
-            raise TargetError(f"{PROGRAM}: {_last_line(said.stderr) or 'no such device'}")
-        return said.stdout.decode(errors="replace")
+        if process.returncode:
+            raise TargetError(f"{PROGRAM}: {_last_line(process.stderr) or 'no such device'}")
+        return process.stdout.decode(errors="replace")
 
     def start(self, *options: str) -> None:
         """Let it record until it is stopped.

@@ -57,9 +57,9 @@ def values_of(text: bytes, channel: str, unit: str) -> list[float]:
     """Values of one channel in whole lines; NaN where it has another unit."""
     name = channel.encode()
     values: list[float] = []
-    for one, number, told, _ in _LINE.findall(text):
-        if one == name:
-            known, factor = _UNITS.get(told, ("", math.nan))
+    for channel_name, number, unit_name, _ in _LINE.findall(text):
+        if channel_name == name:
+            known, factor = _UNITS.get(unit_name, ("", math.nan))
             try:
                 values.append(float(number) * (factor if known == unit else math.nan))
             except ValueError:

@@ -92,7 +92,7 @@ class TestEveryArchitecture:
     def test_other_architectures_and_later_calls_are_refused(
         self, architecture: Architecture
     ) -> None:
-        """The i386 gate and x32 are other doors to the same kernel; tables age."""
+        """The i386 gate and x32 are other ways into the same kernel; tables age."""
         program = build_filter(architecture, PID)
         for other in ARCHITECTURES:
             if other != architecture:

@@ -18,7 +18,7 @@ from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import BenchRequest
-from edgebench.host.bench.watcher import OutcomeNotes, Watcher
+from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.host.result.run import Run
@@ -45,7 +45,7 @@ class Seen(Watcher):
         """A device failed."""
         self.failed_devices.append((device, error))
 
-    def finished(self, run: Run) -> None:
+    def run_finished(self, run: Run) -> None:
         """A run is stored."""
         self.kept.append(run)
 
@@ -183,31 +183,31 @@ def test_ctrl_c_stops_every_lane_and_keeps_what_each_has() -> None:
     assert sorted(run.run_id for run in watcher.kept) == ["a", "b"]
 
 
-def test_outcomes_are_noted_and_everything_is_passed_on() -> None:
+def test_outcomes_are_recorded_and_all_events_are_forwarded() -> None:
     """A device's health is kept, and the progress of its runs is not shown any more."""
-    told: list[str] = []
+    events: list[str] = []
     outcomes: list[str] = []
 
-    class Telling(Watcher):
-        """Keeps what it is told."""
+    class EventLog(Watcher):
+        """Records its events."""
 
-        def failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-            told.append(f"failed {runtime}")
+        def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
+            events.append(f"failed {runtime}")
 
-        def finished(self, run: Run) -> None:
-            told.append("finished")
+        def run_finished(self, run: Run) -> None:
+            events.append("finished")
 
-        def doubted(self, run_id: str, error: EdgebenchError) -> None:
-            told.append(f"doubted {run_id}")
+        def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
+            events.append(f"rejected {run_id}")
 
-    noting = OutcomeNotes(
-        Telling(),
+    watcher = OutcomeWatcher(
+        EventLog(),
         lambda: outcomes.append("finished"),
         lambda error, model: outcomes.append(f"{model}: {error}"),
     )
     error = EdgebenchError("no")
-    noting.failed(find_model("digits_int8.onnx"), "onnx", error)
-    noting.finished(RUN)
-    noting.doubted("r", error)
-    assert told == ["failed onnx", "finished", "doubted r"]
+    watcher.run_failed(find_model("digits_int8.onnx"), "onnx", error)
+    watcher.run_finished(RUN)
+    watcher.earlier_run_rejected("r", error)
+    assert events == ["failed onnx", "finished", "rejected r"]
     assert outcomes == ["digits_int8.onnx: no", "finished"]

@@ -23,7 +23,7 @@ class Recorder(Watcher):
     def __init__(self) -> None:
         self.events: list[str] = []
 
-    def of(self, device: str, device_count: int) -> Watcher:
+    def for_device(self, device: str, device_count: int) -> Watcher:
         """The same watcher for every device."""
         del device, device_count
         return self
@@ -36,7 +36,7 @@ class Recorder(Watcher):
         """The device sent its temperature."""
         self.events.append(f"{telemetry.temp_c}")
 
-    def pushed(self, done: int, total: int) -> None:
+    def push_progress(self, done: int, total: int) -> None:
         """Bytes of the model."""
         self.events.append(f"{done} of {total}")
 
@@ -65,14 +65,14 @@ def test_a_run_is_published_phase_by_phase(store: Store) -> None:
     store_run(store)
     watcher, model = Recorder(), find_model("digits_int8.tflite")
     with publish_status(store, "bench", watcher) as publisher:
-        one = publisher.of("pi5", 1)
-        one.held("pi5", LeaseHeld("in use by desk"), 60.0)
+        one = publisher.for_device("pi5", 1)
+        one.device_busy("pi5", LeaseHeld("in use by desk"), 60.0)
         assert (now(store).state, now(store).reason) == ("waiting", "in use by desk")
-        one.run("pi5", model, "litert", Place(2, 5, "threads 2"))
+        one.run_started("pi5", model, "litert", Place(2, 5, "threads 2"))
         begun = now(store)
         assert (begun.state, begun.reason, begun.phase) == ("measuring", "", None)
         assert (begun.model, begun.number, begun.count) == (model.name, 2, 5)
-        one.pushed(1, 2)
+        one.push_progress(1, 2)
         one.notice(Progress("r1", Phase.MEASURING, 10.0))
         one.notice(Telemetry("r1", 1, temp_c=61.5, freq_hz=1.5e9))
         seen = now(store)
@@ -81,11 +81,11 @@ def test_a_run_is_published_phase_by_phase(store: Store) -> None:
         reached = PhaseProgress(3, 9, ProgressUnit.WINDOWS)
         one.progress(Progress("r1", Phase.MEASURING, reached=reached))
         assert (now(store).reached, now(store).phase_begun_utc) == (reached, seen.phase_begun_utc)
-        one.finished(store.run(RUN_ID))
+        one.run_finished(store.run(RUN_ID))
         ended = now(store)
         assert (ended.state, ended.phase, ended.temp_c) == ("between_runs", None, None)
         assert (ended.run_id, ended.stored_count) == (RUN_ID, 1)
-        one.run("pi5", model, "litert", Place(3, 5))
+        one.run_started("pi5", model, "litert", Place(3, 5))
         assert now(store).runs_left_s is not None
         publisher.device_failed("pi5", LinkLost("cable"))
         assert (now(store).state, now(store).reason) == ("failed", "cable")
@@ -96,5 +96,5 @@ def test_failures_are_raised_if_the_watcher_ignores_them(store: Store) -> None:
     """A failed run goes unnoticed: a script without a watcher takes it for a success."""
     model = find_model("digits_int8.tflite")
     with publish_status(store, "bench", Watcher()) as publisher, pytest.raises(LinkLost):
-        publisher.of("pi5", 1).failed(model, "litert", LinkLost("cable"))
+        publisher.for_device("pi5", 1).run_failed(model, "litert", LinkLost("cable"))
     assert now(store).failed_count == 1

@@ -57,19 +57,21 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:
     """A name with a bracket in it ends the measurement, or a phase has no words."""
     watcher, out = watch(is_terminal=is_terminal)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     with watcher:
-        runs.added(MODEL)
-        runs.absent(RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x"))
-        runs.run(device, MODEL, "litert", Place(2, 6))
-        runs.pushed(1000, 24_376)
+        runs.reference_added(MODEL)
+        runs.runtime_unavailable(
+            RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x")
+        )
+        runs.run_started(device, MODEL, "litert", Place(2, 6))
+        runs.push_progress(1000, 24_376)
         for phase in Phase:
             runs.progress(Progress("run-1", phase, 3.0))
-        runs.failed(MODEL, "litert", ModelRefused("no"))
-        runs.collected(replace(RUN, run_id="run-0"))
-        runs.collected(STOPPED)
-        runs.doubted("run-2", ModelRefused("odd"))
-        runs.failed_meanwhile("run-3", ModelRefused("no"))
+        runs.run_failed(MODEL, "litert", ModelRefused("no"))
+        runs.earlier_run_stored(replace(RUN, run_id="run-0"))
+        runs.earlier_run_stored(STOPPED)
+        runs.earlier_run_rejected("run-2", ModelRefused("odd"))
+        runs.earlier_run_failed("run-3", ModelRefused("no"))
     (failure,) = watcher.failures
     assert (failure.title, failure.device) == ("digits.tflite on litert", device)
     assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
@@ -89,10 +91,10 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
 def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
     """Of six devices that take turns, nobody sees which one is measured."""
     watcher, out = watch(is_terminal=True, width=width)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", 5, 0)
     with watcher:
-        runs.run("jetson-2", model, "litert", Place(2, 6))
+        runs.run_started("jetson-2", model, "litert", Place(2, 6))
         runs.progress(Progress("run-1", Phase.MEASURING, 3.0))
         runs.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
         watcher.bar.refresh()
@@ -105,18 +107,18 @@ def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> No
 def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None:
     """A benchmark of an hour in CI looks as if it hung."""
     watcher, out = watch(is_terminal=False)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     watcher.report()
-    runs.run("board", MODEL, "litert", Place(2, 6))
+    runs.run_started("board", MODEL, "litert", Place(2, 6))
     watcher.report()
-    runs.pushed(1000, 24_376)
+    runs.push_progress(1000, 24_376)
     watcher.report()
     runs.progress(Progress("run-1", Phase.MEASURING, 60.0))
     runs.telemetry(Telemetry("run-1", 0, temp_c=71.25))
     watcher.report()
     runs.progress(Progress("run-1", Phase.CHECKING))
     watcher.report()
-    runs.finished(RUN)
+    runs.run_finished(RUN)
     watcher.report()
     begun, *reports, done = out.getvalue().splitlines()
     assert begun == "run: 2/6 digits.tflite on litert, board"
@@ -132,8 +134,8 @@ def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None
 def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
     """An upload of a minute, or a data set of a day, looks as if it hung."""
     watcher, out = watch(is_terminal=False)
-    runs = watcher.of("board", 1)
-    runs.run("board", MODEL, "firmware", Place(1, 1))
+    runs = watcher.for_device("board", 1)
+    runs.run_started("board", MODEL, "firmware", Place(1, 1))
 
     def reach(phase: Phase, done: int, total: int, unit: ProgressUnit) -> None:
         runs.progress(Progress("run-1", phase, 7200.0, reached=PhaseProgress(done, total, unit)))
@@ -162,11 +164,11 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
     """A terminal shows the bar and the lines, or a log file goes on after the command."""
     monkeypatch.setattr(progress, "REPORT_S", 0.001)
     watcher, out = watch(is_terminal=is_terminal, width=200)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     reported = threading.Event()
     monkeypatch.setattr(watcher, "report", reported.set)
     with watcher:
-        runs.run("board", MODEL, "litert", Place(1, 1))
+        runs.run_started("board", MODEL, "litert", Place(1, 1))
         assert reported.wait(0.2 if is_terminal else 30.0) != is_terminal
     if not is_terminal:
         watcher._reports.join(30.0)
@@ -177,9 +179,9 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
     """A late notice ends the measurement."""
     watcher, out = watch(is_terminal=True)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     runs.progress(Progress("run-1", Phase.LOADING))
-    runs.pushed(1, 2)
+    runs.push_progress(1, 2)
     assert out.getvalue() == ""
 
 
@@ -187,11 +189,11 @@ def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> Non
 def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> None:
     """A model of gigabytes is read in silence, and somebody presses Ctrl-C."""
     watcher, out = watch(is_terminal=is_terminal)
-    runs = watcher.of("board", 1)
+    runs = watcher.for_device("board", 1)
     with watcher:
-        runs.run("pi", MODEL, "litert", Place(1, 1))
+        runs.run_started("pi", MODEL, "litert", Place(1, 1))
         for done in (2, 3):
-            runs.hashed(done * 2**30, 4 * 2**30)
+            runs.hash_progress(done * 2**30, 4 * 2**30)
         watcher.bar.refresh()
     text = out.getvalue()
     if is_terminal:
@@ -203,12 +205,12 @@ def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> No
 def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
     """Of three boards that are measured at the same time, one has a run in doubt: which?"""
     watcher, out = watch(is_terminal=False)
-    pi, jetson, _ = (watcher.of(name, 3) for name in ("pi", "jetson", "nano"))
-    pi.run("pi", MODEL, "litert", Place(1, 1))
-    jetson.run("jetson", MODEL, "onnx", Place(1, 1))
+    pi, jetson, _ = (watcher.for_device(name, 3) for name in ("pi", "jetson", "nano"))
+    pi.run_started("pi", MODEL, "litert", Place(1, 1))
+    jetson.run_started("jetson", MODEL, "onnx", Place(1, 1))
     watcher.report()
-    jetson.doubted("run-7", ModelRefused("no"))
-    pi.failed(MODEL, "litert", ModelRefused("no"))
+    jetson.earlier_run_rejected("run-7", ModelRefused("no"))
+    pi.run_failed(MODEL, "litert", ModelRefused("no"))
     watcher.device_failed("nano", Unreachable("no answer"))
     assert out.getvalue().splitlines() == [
         "run: digits.tflite on litert, pi",

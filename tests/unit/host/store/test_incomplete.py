@@ -47,7 +47,7 @@ def states(store: Store) -> dict[str, IncompleteState]:
 
 
 def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
-    """A run that waits on another device, or for another door of this one, is given up."""
+    """A run that waits on another device, or over another transport of this one, is given up."""
     first, second, third = RUN_IDS
     expected = dict.fromkeys(RUN_IDS, IncompleteState.NOT_FETCHED)
     assert states(store) == expected

@@ -30,7 +30,6 @@ from edgebench.host.store.index import (
     DAMAGED,
     RunFilter,
     RunSummary,
-    as_created_utc,
     kept_open,
     list_runs,
     note_run,
@@ -334,14 +333,14 @@ def test_rows_are_chosen_by_what_is_wanted(store: Store) -> None:
     annotate(store, RUN_ID, lambda _: Annotations(("nightly",), "fan off"))
     first, second = list_runs(store)
     assert (first.tags, first.note) == (("nightly",), "fan off")
-    later = as_created_utc(datetime(2026, 1, 3, tzinfo=timezone.utc))
+    later = datetime(2026, 1, 3, tzinfo=timezone.utc)
     for wanted, found in (
         (RunFilter(), [first, second]),
         (RunFilter(model="digits*", device="board"), [first, second]),
         (RunFilter(model="digits"), []),
         (RunFilter(device="b?"), []),
         (RunFilter(tag="nightly"), [first]),
-        (RunFilter(since_utc=later), [second]),
+        (RunFilter(since=later), [second]),
         (RunFilter(last=1), [second]),
         (RunFilter(last=5, tag="nightly"), [first]),
     ):

@@ -28,11 +28,11 @@ class CoolingSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each device."""
-        found, names = FileSensors(), Names()
+        sensors, names = FileSensors(), Names()
         for device in numbered(root / "sys/class/thermal", "cooling_device"):
             if kind := read_text(device / "type"):
                 name = f"cooling.{names.next(kind)}"
-                if found.add(f"{name}.state", device / "cur_state", scaled()):
-                    found.add_constant(f"{name}.state_max", device / "max_state", scaled())
-                    found.add(f"{name}.transitions", device / "stats/total_trans", scaled())
-        return found.or_no_data("no cooling device under /sys/class/thermal")
+                if sensors.add(f"{name}.state", device / "cur_state", scaled()):
+                    sensors.add_constant(f"{name}.state_max", device / "max_state", scaled())
+                    sensors.add(f"{name}.transitions", device / "stats/total_trans", scaled())
+        return sensors.or_no_data("no cooling device under /sys/class/thermal")

@@ -40,23 +40,23 @@ class CpufreqSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each policy."""
-        found = FileSensors()
+        sensors = FileSensors()
         for policy in numbered(root / "sys/devices/system/cpu/cpufreq", "policy"):
             name = f"cpufreq.{policy.name}"
-            found.add(f"{name}.freq_hz", policy / "scaling_cur_freq", scaled(1e3))
-            if not found.add(f"{name}.freq_hz_average", policy / "cpuinfo_avg_freq", scaled(1e3)):
-                found.add(f"{name}.freq_hz_hardware", policy / "cpuinfo_cur_freq", scaled(1e3))
-            found.add(f"{name}.freq_hz_cap", policy / "scaling_max_freq", scaled(1e3))
-            found.add(f"{name}.cycles", policy / "stats/time_in_state", _cycles)
-            found.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))
-            found.add_constant(f"{name}.freq_hz_min", policy / "cpuinfo_min_freq", scaled(1e3))
+            sensors.add(f"{name}.freq_hz", policy / "scaling_cur_freq", scaled(1e3))
+            if not sensors.add(f"{name}.freq_hz_average", policy / "cpuinfo_avg_freq", scaled(1e3)):
+                sensors.add(f"{name}.freq_hz_hardware", policy / "cpuinfo_cur_freq", scaled(1e3))
+            sensors.add(f"{name}.freq_hz_cap", policy / "scaling_max_freq", scaled(1e3))
+            sensors.add(f"{name}.cycles", policy / "stats/time_in_state", _cycles)
+            sensors.add_constant(f"{name}.freq_hz_max", policy / "cpuinfo_max_freq", scaled(1e3))
+            sensors.add_constant(f"{name}.freq_hz_min", policy / "cpuinfo_min_freq", scaled(1e3))
             # A bit for each CPU, so that it fits beside the other constants.
             cpus = [
                 int(cpu) for cpu in read_text(policy / "related_cpus").split() if cpu.isdecimal()
             ]
             if cpus:
-                found.constants[f"{name}.cpu_mask"] = float(sum(1 << cpu for cpu in cpus))
-        return found.or_no_data("no policy under /sys/devices/system/cpu/cpufreq")
+                sensors.constants[f"{name}.cpu_mask"] = float(sum(1 << cpu for cpu in cpus))
+        return sensors.or_no_data("no policy under /sys/devices/system/cpu/cpufreq")
 
 
 def _cycles(content: bytes) -> float:

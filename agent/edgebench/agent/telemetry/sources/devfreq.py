@@ -20,13 +20,13 @@ class DevfreqSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each device."""
-        found = FileSensors()
+        sensors = FileSensors()
         for device in sorted((root / "sys/class/devfreq").glob("*")):
             name = f"devfreq.{device.name}"
-            found.add(f"{name}.freq_hz", device / "cur_freq", scaled())
-            found.add(f"{name}.freq_hz_cap", device / "max_freq", scaled())
+            sensors.add(f"{name}.freq_hz", device / "cur_freq", scaled())
+            sensors.add(f"{name}.freq_hz_cap", device / "max_freq", scaled())
         for device in sorted((root / "sys/devices/platform").glob("*.mali")):
             name = f"devfreq.{device.name}"
-            found.add(f"{name}.freq_hz", device / "cur_freq", scaled(1e3))
-            found.add(f"{name}.freq_hz_cap", device / "scaling_max_freq", scaled(1e3))
-        return found.or_no_data("no device under /sys/class/devfreq")
+            sensors.add(f"{name}.freq_hz", device / "cur_freq", scaled(1e3))
+            sensors.add(f"{name}.freq_hz_cap", device / "scaling_max_freq", scaled(1e3))
+        return sensors.or_no_data("no device under /sys/class/devfreq")

@@ -41,15 +41,15 @@ class HwmonSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each channel."""
-        found, names = FileSensors(), Names()
+        sensors, names = FileSensors(), Names()
         for folder in numbered(root / "sys/class/hwmon", "hwmon"):
             chip = read_text(folder / "name")
             if chip:
-                _add_chip(found, folder, chip, f"hwmon.{names.next(chip)}")
-        return found.or_no_data("no chip under /sys/class/hwmon")
+                _add_chip(sensors, folder, chip, f"hwmon.{names.next(chip)}")
+        return sensors.or_no_data("no chip under /sys/class/hwmon")
 
 
-def _add_chip(found: FileSensors, folder: Path, chip: str, name: str) -> None:
+def _add_chip(sensors: FileSensors, folder: Path, chip: str, name: str) -> None:
     for path in sorted(folder.glob("*_input")):
         channel = _INPUT.fullmatch(path.name)
         if channel is None or (chip, channel[1], channel[2]) == _SHUNT_SUM:
@@ -61,8 +61,8 @@ def _add_chip(found: FileSensors, folder: Path, chip: str, name: str) -> None:
         if label == _NOT_CONNECTED:
             continue
         unit, parse = _UNITS[channel[1]]
-        found.add(f"{name}.{label or channel[1] + channel[2]}.{unit}", path, parse)
+        sensors.add(f"{name}.{label or channel[1] + channel[2]}.{unit}", path, parse)
     for path in sorted(folder.glob("in*_lcrit_alarm")):
-        found.add(f"{name}.{path.name.split('_')[0]}.undervoltage", path, scaled())
+        sensors.add(f"{name}.{path.name.split('_')[0]}.undervoltage", path, scaled())
     for path in sorted(folder.glob("oc*_event_cnt")):
-        found.add(f"{name}.{path.name.split('_')[0]}.event_count", path, scaled())
+        sensors.add(f"{name}.{path.name.split('_')[0]}.event_count", path, scaled())

@@ -27,7 +27,7 @@ class IioRailsSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each rail."""
-        found = FileSensors()
+        sensors = FileSensors()
         folders = (root / "sys/bus/i2c/devices").glob("*/iio:device*")
         for folder in sorted(folders):
             for named in numbered(folder, "rail_name_"):
@@ -35,7 +35,7 @@ class IioRailsSource:
                 if rail == _NOT_CONNECTED:
                     continue
                 name = f"iio.{rail}"
-                found.add(f"{name}.volts_v", folder / f"in_voltage{number}_input", scaled(1e-3))
-                found.add(f"{name}.amps_a", folder / f"in_current{number}_input", scaled(1e-3))
-                found.add(f"{name}.watts_w", folder / f"in_power{number}_input", scaled(1e-3))
-        return found.or_no_data("no rail under /sys/bus/i2c/devices/*/iio:device*")
+                sensors.add(f"{name}.volts_v", folder / f"in_voltage{number}_input", scaled(1e-3))
+                sensors.add(f"{name}.amps_a", folder / f"in_current{number}_input", scaled(1e-3))
+                sensors.add(f"{name}.watts_w", folder / f"in_power{number}_input", scaled(1e-3))
+        return sensors.or_no_data("no rail under /sys/bus/i2c/devices/*/iio:device*")

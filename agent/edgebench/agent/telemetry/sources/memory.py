@@ -23,19 +23,19 @@ class MemorySource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open /proc/meminfo."""
-        found = FileSensors()
+        sensors = FileSensors()
         path = root / "proc/meminfo"
-        found.add("memory.available_bytes", path, lambda c: _bytes(_AVAILABLE, c))
-        found.add(
+        sensors.add("memory.available_bytes", path, lambda c: _bytes(_AVAILABLE, c))
+        sensors.add(
             "memory.swap_used_bytes",
             path,
             lambda c: _bytes(_SWAP_TOTAL, c) - _bytes(_SWAP_FREE, c),
         )
-        return found.or_no_data(f"{path}: no such file")
+        return sensors.or_no_data(f"{path}: no such file")
 
 
 def _bytes(pattern: re.Pattern[bytes], content: bytes) -> float:
-    found = pattern.search(content)
-    if found is None:
+    match = pattern.search(content)
+    if match is None:
         raise ValueError("no such line")
-    return int(found[1]) * 1024.0
+    return int(match[1]) * 1024.0

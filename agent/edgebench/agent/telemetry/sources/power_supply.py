@@ -29,8 +29,8 @@ class PowerSupplySource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each supply."""
-        found = FileSensors()
+        sensors = FileSensors()
         for supply in sorted((root / "sys/class/power_supply").glob("*")):
             for file, sensor, factor in _FILES:
-                found.add(f"power_supply.{supply.name}.{sensor}", supply / file, scaled(factor))
-        return found.or_no_data("no supply under /sys/class/power_supply")
+                sensors.add(f"power_supply.{supply.name}.{sensor}", supply / file, scaled(factor))
+        return sensors.or_no_data("no supply under /sys/class/power_supply")

@@ -24,7 +24,7 @@ class PressureSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open the files; reading fails where the kernel was started with psi=0."""
-        found = FileSensors()
+        sensors = FileSensors()
         for resource in ("cpu", "memory", "io"):
             path = root / "proc/pressure" / resource
             try:
@@ -32,14 +32,14 @@ class PressureSource:
             except OSError as exc:
                 return NoData(f"{path}: {exc.strerror}")
             if _SOME.search(content):
-                found.add(f"pressure.{resource}.some_s", path, lambda c: _total_s(_SOME, c))
+                sensors.add(f"pressure.{resource}.some_s", path, lambda c: _total_s(_SOME, c))
             if _FULL.search(content) and resource != "cpu":  # always 0 for the whole system
-                found.add(f"pressure.{resource}.full_s", path, lambda c: _total_s(_FULL, c))
-        return found.or_no_data("no number under /proc/pressure")
+                sensors.add(f"pressure.{resource}.full_s", path, lambda c: _total_s(_FULL, c))
+        return sensors.or_no_data("no number under /proc/pressure")
 
 
 def _total_s(pattern: re.Pattern[bytes], content: bytes) -> float:
-    found = pattern.search(content)
-    if found is None:
+    match = pattern.search(content)
+    if match is None:
         raise ValueError("no total")
-    return int(found[1]) / 1e6
+    return int(match[1]) / 1e6

@@ -74,5 +74,5 @@ class VcgencmdReader:
             ).stdout
         except (OSError, subprocess.TimeoutExpired):
             return math.nan
-        found = pattern.search(output)
-        return float(int(found[1], base)) if found else math.nan
+        match = pattern.search(output)
+        return float(int(match[1], base)) if match else math.nan

@@ -37,14 +37,14 @@ class ThermalSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each zone that can be read."""
-        found, names = FileSensors(), Names()
+        sensors, names = FileSensors(), Names()
         for zone in numbered(root / "sys/class/thermal", "thermal_zone"):
             if not (kind := read_text(zone / "type")):
                 continue
             name = f"thermal.{names.next(kind)}"
-            if found.add(f"{name}.temp_c", zone / "temp", _celsius):
-                found.constants |= {f"{name}.{trip}": c for trip, c in _trips(zone).items()}
-        return found.or_no_data("no thermal zone under /sys/class/thermal")
+            if sensors.add(f"{name}.temp_c", zone / "temp", _celsius):
+                sensors.constants |= {f"{name}.{trip}": c for trip, c in _trips(zone).items()}
+        return sensors.or_no_data("no thermal zone under /sys/class/thermal")
 
 
 def _celsius(content: bytes) -> float:

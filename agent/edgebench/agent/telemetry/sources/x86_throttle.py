@@ -28,7 +28,7 @@ class X86ThrottleSource:
 
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open the counters of CPUs that are online."""
-        found = FileSensors()
+        sensors = FileSensors()
         seen: set[str] = set()
         for cpu in numbered(root / "sys/devices/system/cpu", "cpu"):
             folder, topology = cpu / "thermal_throttle", cpu / "topology"
@@ -39,8 +39,8 @@ class X86ThrottleSource:
                     continue
                 name = f"x86.{kind}.{key}"
                 path = folder / f"{kind}_throttle_count"
-                if found.add(f"{name}.throttle_count", path, scaled()):
+                if sensors.add(f"{name}.throttle_count", path, scaled()):
                     seen.add(f"{kind}.{key}")
                     total = folder / f"{kind}_throttle_total_time_ms"
-                    found.add(f"{name}.throttle_s", total, scaled(1e-3))
-        return found.or_no_data("no thermal_throttle under /sys/devices/system/cpu")
+                    sensors.add(f"{name}.throttle_s", total, scaled(1e-3))
+        return sensors.or_no_data("no thermal_throttle under /sys/devices/system/cpu")

@@ -102,8 +102,8 @@ def fingerprint(run: Run, keys: Iterable[str] = KEYS) -> Fingerprint:
 def differences(runs: Iterable[Run]) -> Differences:
     """The keys in which these runs differ, with the values that occur."""
     prints = [fingerprint(run) for run in runs]
-    found = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
-    return {key: values for key, values in found.items() if len(values) > 1}
+    by_key = {key: tuple(dict.fromkeys(one[key] for one in prints)) for key in KEYS}
+    return {key: values for key, values in by_key.items() if len(values) > 1}
 
 
 def check_keys(allowed: Collection[str]) -> None:
@@ -134,15 +134,15 @@ def check_comparable(
         names = {(one := run.model).sha256 or f"in firmware: {one.name}": one.name for run in runs}
         if len(names) > 1:
             raise UsageError(f"{side} has several models: {', '.join(names.values())}")
-    found = differences([*baseline, *candidate])
+    differing = differences([*baseline, *candidate])
     refused = [
-        f"{key} ({' / '.join(values)})" for key, values in found.items() if key not in allowed
+        f"{key} ({' / '.join(values)})" for key, values in differing.items() if key not in allowed
     ]
     if refused:
-        keys = [key for key in found if key not in allowed]
+        keys = [key for key in differing if key not in allowed]
         text = f"runs cannot be compared, they differ in {', '.join(refused)}"
         raise NotComparable(text, keys)
-    return found
+    return differing
 
 
 def _text(value: object) -> str:

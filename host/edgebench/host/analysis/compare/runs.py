@@ -149,7 +149,7 @@ def _prepare(
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
     before, after = pairs or (list(baseline), list(candidate))
-    # A metric that does not exist is told before one without direction.
+    # A metric that does not exist is reported before one without direction.
     values = _values(before, name), _values(after, name)
     metric = find_metric(name)
     is_positive = min(values[0].min(), values[1].min()) > 0
@@ -181,8 +181,7 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
     """Refuse metrics that no run could have, before runs are made for them.
 
     Raises:
-        UsageError: nobody knows which direction is good or how uncertain it is, or it takes a
-            meter.
+        UsageError: it has no better direction, its uncertainty is unknown, or it needs a meter.
     """
     for metric in map(find_metric, metrics):
         if metric.budget is not None and not is_metered:
@@ -254,8 +253,8 @@ def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run]
 
 
 def _by_pair(runs: Sequence[Run]) -> dict[tuple[str, int], Run] | None:
-    found = {(run.pair.comparison_id, run.pair.number): run for run in runs if run.pair}
-    return found if len(found) == len(runs) else None
+    by_pair = {(run.pair.comparison_id, run.pair.number): run for run in runs if run.pair}
+    return by_pair if len(by_pair) == len(runs) else None
 
 
 def _default_metric(group: Sides) -> str:
@@ -276,8 +275,7 @@ def find_metric(name: str) -> Metric:
     """The metric of this path or short name.
 
     Raises:
-        UsageError: nobody knows which direction is good: more warm-up queries are neither good
-            nor bad.
+        UsageError: it has no better direction: more warm-up queries are neither good nor bad.
     """
     path = _full_name(name)
     if path in METRICS:

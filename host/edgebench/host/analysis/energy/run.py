@@ -64,7 +64,7 @@ from edgebench.protocol.errors import MeasurementError, WindowTooShort
 from edgebench.protocol.record import Event, Phase, RunRecord, WorkerRecord
 
 IDLE_WINDOWS = 2
-"""Idle windows that a net energy needs: one alone does not tell how the idle power changed."""
+"""Idle windows that a net energy needs: one alone does not show how the idle power changed."""
 ENERGY_ERRORS = (MeasurementError, ArithmeticError, LookupError, ValueError, TypeError)
 """Errors that cost a run its energy, and nothing else."""
 EDGE_QUERIES = 1000

@@ -24,7 +24,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SeenMeter:
-    """A meter's behaviour, as its trace shows it; 0 where nothing shows, or the driver tells."""
+    """A meter's behaviour, as its trace shows it; 0 if nothing shows it or the driver states it."""
 
     smoothing_s: float = 0.0
     """Time constant by which it smears changes of the power."""
@@ -39,7 +39,7 @@ def look_at_meter(
     codes: Sequence[LoadCode],
     idles_ns: Sequence[tuple[int, int]],
 ) -> SeenMeter:
-    """Look for what the driver does not tell.
+    """Look for what the driver does not state.
 
     Args:
         power: The recording.

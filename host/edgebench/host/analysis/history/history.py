@@ -26,7 +26,7 @@ from edgebench.host.analysis.history.levels import (
     find_level_starts,
 )
 from edgebench.host.analysis.run_set import median_interval, over_runs
-from edgebench.host.result.metrics import Better, Metric
+from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
 
@@ -132,7 +132,19 @@ class History:
     """Number of older commands beyond `MAX_POINTS`."""
     margin_ratio: float
     outcome: HistoryOutcome
-    reason: str
+
+    @property
+    def needed_count(self) -> int:
+        """Number of points below which no change can be found."""
+        return _needed_count(METRICS[self.metric])
+
+    @property
+    def worsening_interval(self) -> Bounds | None:
+        """95 % interval of the newest change as a ratio, of which more than 1 is worse.
+
+        None if the level has not changed, and if the change has no interval.
+        """
+        return _worsening_interval(self.levels, self.better)
 
     @property
     def suspect_count(self) -> int:
@@ -165,7 +177,6 @@ def find_history(
     levels = _levels(kept, points, metric)
     better = better_of(metric, [one.run for runs in kept for one in runs if one.run is not None])
     margin = DEFAULT_MARGIN_RATIO if margin_ratio is None else margin_ratio
-    outcome, reason = _judge(len(points), levels, better, margin, metric)
     return History(
         subject=subject,
         metric=metric.path,
@@ -176,8 +187,7 @@ def find_history(
         missing_count=sum(map(len, commands)) - sum(map(len, kept)),
         earlier_count=earlier_count,
         margin_ratio=margin,
-        outcome=outcome,
-        reason=reason,
+        outcome=_judge(points, levels, better, margin, metric),
     )
 
 
@@ -212,8 +222,8 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
 def _value(group: Sequence[HistoryRun], metric: Metric) -> tuple[float, Bounds | None]:
     """Median and interval between the runs; for an energy, with the meter's uncertainty."""
     runs = [one.run for one in group if one.run is not None]
-    if len(runs) == len(group) and (found := over_runs(metric, runs)) is not None:
-        return found.median, found.ci95
+    if len(runs) == len(group) and (summary := over_runs(metric, runs)) is not None:
+        return summary.median, summary.ci95
     values = np.array([one.value for one in group], np.float64)
     return float(np.median(values)), median_interval(values)
 
@@ -271,30 +281,37 @@ def _with_ratio(
     return replace(level, ratio=math.exp(test.shift), ratio_interval=as_ratios(interval))
 
 
+def _needed_count(metric: Metric) -> int:
+    return 2 if metric.is_exact else MIN_POINTS
+
+
+def _worsening_interval(levels: Sequence[HistoryLevel], better: Better) -> Bounds | None:
+    interval = levels[-1].ratio_interval if levels else None
+    if interval is None or better is Better.LOWER:
+        return interval
+    low, high = interval
+    return 1 / high, 1 / low
+
+
 def _judge(
-    count: int, levels: Sequence[HistoryLevel], better: Better, margin_ratio: float, metric: Metric
-) -> tuple[HistoryOutcome, str]:
+    points: Sequence[HistoryPoint],
+    levels: Sequence[HistoryLevel],
+    better: Better,
+    margin_ratio: float,
+    metric: Metric,
+) -> HistoryOutcome:
     """Whether the newest level is worse than the one before."""
-    needed = 2 if metric.is_exact else MIN_POINTS
-    if count < needed:
-        return HistoryOutcome.INCONCLUSIVE, f"too few points: {count}, at least {needed}"
-    newest = levels[-1]
-    if newest.ratio is None:
-        return HistoryOutcome.STEADY, "no change of the level was found"
-    if newest.ratio_interval is None:
-        reason = "the change has no interval: too few points around it, or another meter"
-        return HistoryOutcome.INCONCLUSIVE, reason
-    low, high = (
-        newest.ratio_interval
-        if better is Better.LOWER
-        else (1 / newest.ratio_interval[1], 1 / newest.ratio_interval[0])
-    )
+    if len(points) < _needed_count(metric):
+        return HistoryOutcome.INCONCLUSIVE
+    if levels[-1].ratio is None:
+        return HistoryOutcome.STEADY
+    interval = _worsening_interval(levels, better)
+    if interval is None:
+        return HistoryOutcome.INCONCLUSIVE
+    low, high = interval
     limit = 1 + margin_ratio
     if low > limit:
-        return HistoryOutcome.WORSE, f"worse by {low - 1:.2%} at least, limit {margin_ratio:.2%}"
+        return HistoryOutcome.WORSE
     if high > limit:
-        reason = f"the interval reaches from {low - 1:+.2%} to {high - 1:+.2%} for the worse"
-        return HistoryOutcome.INCONCLUSIVE, f"{reason}, limit {margin_ratio:.2%}"
-    if high < 1:
-        return HistoryOutcome.BETTER, f"better by {1 - high:.2%} at least"
-    return HistoryOutcome.WITHIN, f"worse by {high - 1:.2%} at most, limit {margin_ratio:.2%}"
+        return HistoryOutcome.INCONCLUSIVE
+    return HistoryOutcome.BETTER if high < 1 else HistoryOutcome.WITHIN

@@ -90,10 +90,10 @@ def find_levels(latency_ns: Integers, start_ns: Integers, end_ns: int) -> Latenc
         start_ns: Their starts, shape (n,).
         end_ns: End of the last one.
     """
-    found = _stays(latency_ns)
-    if found is None:
+    stays = _stays(latency_ns)
+    if stays is None:
         return None
-    middle, is_high, visits = found
+    middle, is_high, visits = stays
     share = float(is_high.mean())
     if min(share, 1 - share) < MIN_LEVEL_SHARE or min(visits) < MIN_VISITS:
         return None
@@ -120,10 +120,10 @@ def rarer_level(latency_ns: Integers) -> tuple[float, int]:
     Args:
         latency_ns: Invocations or queries, shape (n,), in order of time.
     """
-    found = _stays(latency_ns, MIN_DEPENDENT_DWELL_SLICES)
-    if found is None:
+    stays = _stays(latency_ns, MIN_DEPENDENT_DWELL_SLICES)
+    if stays is None:
         return 0.0, 0
-    _, is_high, visits = found
+    _, is_high, visits = stays
     share = float(is_high.mean())
     return min((share, visits[1]), (1 - share, visits[0]))
 

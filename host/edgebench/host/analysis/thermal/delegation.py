@@ -25,14 +25,14 @@ class Delegation:
 
 
 def uses_accelerator(placement: Iterable[OperatorPlacement]) -> bool:
-    """Whether a part of the model ran beside the CPU, as far as the runtime tells."""
+    """Whether a part of the model ran beside the CPU, as far as the runtime reports it."""
     return not all(is_cpu(part.place) for part in placement)
 
 
 def find_delegation(
     placement: Iterable[OperatorPlacement], telemetry: TelemetryTrace, expected: Expectation
 ) -> Delegation | None:
-    """Accelerator that ran most of the model; None where that was the CPU, or nobody tells."""
+    """Accelerator that ran most of the model; None for the CPU, and where it is not reported."""
     parts = list(placement)
     total = sum(part.count for part in parts)
     beside = [part for part in parts if not is_cpu(part.place)]

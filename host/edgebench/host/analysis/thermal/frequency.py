@@ -1,4 +1,4 @@
-"""Frequency that the model really ran at, as far as the device tells.
+"""Frequency that the model really ran at, as far as the device reports it.
 
 The profile orders the sources by how far they can be believed:
 

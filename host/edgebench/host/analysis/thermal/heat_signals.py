@@ -1,4 +1,4 @@
-"""Four signals that tell whether a device slowed down, each by window.
+"""Four signals of whether a device slowed down, each by window.
 
     I  indicator     the device itself says so: firmware bits, throttle counters, cooling devices
     F  frequency     below 0.97 of the baseline, on the model's own policy or accelerator; or a
@@ -113,7 +113,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """All signals by window; None where no source tells."""
+    """All signals by window; None where no source reports it."""
 
     indications: list[Indication]
     indicator: Signal | None
@@ -193,7 +193,7 @@ def find_signals(
         is_affected=is_raised if clock is None else is_raised | clock.is_set,
     )
     is_hot = temperature.is_set if temperature else None
-    found = find_indications(telemetry, expected, windows.edges_ns, is_hot, place)
+    indications = find_indications(telemetry, expected, windows.edges_ns, is_hot, place)
     if is_sliced:
         latency = _recurring(is_slower, is_known, windows)
         latency &= _stands_out(latency, latency_ns, is_known)
@@ -202,8 +202,10 @@ def find_signals(
         latency = _lasting(is_slower, is_known) | (is_slower & is_explained)
         latency |= _lasting(is_raised & is_explained, is_known)
     return Signals(
-        indications=found.indications,
-        indicator=Signal(np.zeros_like(found.known), found.known) if found.known.any() else None,
+        indications=indications.indications,
+        indicator=Signal(np.zeros_like(indications.known), indications.known)
+        if indications.known.any()
+        else None,
         frequency=clock,
         temperature=temperature,
         throttle_c=throttle_c,
@@ -215,7 +217,7 @@ def find_signals(
         is_home=is_home,
         moved=_move(latency_ns, is_home, is_away),
         is_sliced=is_sliced,
-        indicated_elsewhere=found.elsewhere,
+        indicated_elsewhere=indications.elsewhere,
     )
 
 

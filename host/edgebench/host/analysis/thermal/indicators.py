@@ -182,39 +182,39 @@ def _firmware(readings: _Readings) -> Indications:
     heat = windows_with(expected.thermal_now, expected.thermal_sticky)
     heat &= ~widened(power) | readings.is_hot
     shown = int(np.bitwise_or.reduce(bits))
-    found = [
+    indications = [
         Indication(cause, f"firmware bits {shown:#x}: {cause}", windows)
         for cause, windows in (("thermal", heat), ("undervoltage", power))
         if windows.any()
     ]
-    return Indications(found, readings.known([series]))
+    return Indications(indications, readings.known([series]))
 
 
 def _counters(readings: _Readings) -> Indications:
     counts = readings.telemetry.named("x86.", ".throttle_count")
-    found = [
+    indications = [
         Indication("thermal", f"{name} grew by {readings.inside(series).growth():.0f}", growth)
         for name, series in counts.items()
         if (growth := readings.growth(series)).any()
     ]
-    return Indications(found, readings.known(counts.values()))
+    return Indications(indications, readings.known(counts.values()))
 
 
 def _soctherm(readings: _Readings) -> Indications:
     events = readings.telemetry.named("hwmon.soctherm_oc.", ".event_count")
-    found = []
+    indications = []
     for name, series in events.items():
         growth = readings.growth(series)
         if growth.any():
             event = name.split(".")[-2]
             cause = "undervoltage" if event == _UNDER_VOLTAGE_EVENT else "overcurrent"
             text = f"{event} counted {readings.inside(series).growth():.0f} events"
-            found.append(Indication(cause, text, growth))
-    return Indications(found, readings.known(events.values()))
+            indications.append(Indication(cause, text, growth))
+    return Indications(indications, readings.known(events.values()))
 
 
 def _cooling(readings: _Readings) -> Indications:
-    found, devices, elsewhere = [], [], []
+    indications, devices, elsewhere = [], [], []
     for name, series in readings.telemetry.named("cooling.", ".state").items():
         kind = name.removeprefix("cooling.").removesuffix(".state").rpartition(".")[0]
         if not slows_down(kind) or kind in readings.expected.cooling_exclude:
@@ -227,8 +227,8 @@ def _cooling(readings: _Readings) -> Indications:
             continue
         devices.append(series)
         if windows.any():
-            found.append(Indication("thermal", text, windows))
-    return Indications(found, readings.known(devices), tuple(elsewhere))
+            indications.append(Indication("thermal", text, windows))
+    return Indications(indications, readings.known(devices), tuple(elsewhere))
 
 
 def _slows_the_model(readings: _Readings, kind: str, windows: WindowMask) -> bool:
@@ -293,14 +293,14 @@ def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool
 
 
 def _alarms(readings: _Readings) -> Indications:
-    found = []
+    indications = []
     for name, series in readings.telemetry.named("hwmon.", ".undervoltage").items():
         inside = readings.inside(series)
         windows = readings.windows_of(inside, inside.value > inside.value[:1])
         if windows.any():
-            found.append(Indication("undervoltage", f"{name} was raised", windows))
+            indications.append(Indication("undervoltage", f"{name} was raised", windows))
     # An alarm alone says nothing about heat: it is no source for "not throttled".
-    return Indications(found, readings.known([]))
+    return Indications(indications, readings.known([]))
 
 
 _SOURCES: dict[str, Callable[[_Readings], Indications]] = {

@@ -42,20 +42,20 @@ def sync(evidence: Evidence) -> Ruling:
     energy = evidence.energy
     if energy is None:
         return not_applicable("no_meter")
-    found = energy.sync
-    if found is None:
+    sync = energy.sync
+    if sync is None:
         return unknown("not_tried")
-    codes = [one for one in found.tried if one.method is SyncMethod.CODED_LOAD]
+    codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
     is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
-    if found.method is None or found.error_ns is None:
-        return holds(False, "blind" if is_unseen else "no_method", facts={"why": found.refusal})
-    is_blind = found.method is SyncMethod.ARRIVAL and is_unseen  # made-up power
+    if sync.method is None or sync.error_ns is None:
+        return holds(False, "blind" if is_unseen else "no_method", facts={"why": sync.refusal})
+    is_blind = sync.method is SyncMethod.ARRIVAL and is_unseen  # made-up power
     return holds(
         not is_blind,
         "not_seen" if is_blind else None,
-        value=found.error_ns / 1e9,
+        value=sync.error_ns / 1e9,
         unit="s",
-        facts={"method": found.method.value},
+        facts={"method": sync.method.value},
     )
 
 
@@ -80,16 +80,16 @@ def idle(evidence: Evidence) -> Ruling:
 
 
 def energy(evidence: MeteredEvidence) -> Ruling:
-    """There is a number, if one was asked for, and somebody measured it."""
-    found = evidence.energy
-    if found is None:
+    """There is a number, if one was requested and measured."""
+    result = evidence.energy
+    if result is None:
         return not_applicable("no_meter")
-    gross_j, u95_j = found.gross_j_per_inference, found.u95_absolute_j
+    gross_j, u95_j = result.gross_j_per_inference, result.u95_absolute_j
     if gross_j is None or u95_j is None:
-        return holds(False, "refused", facts={"why": found.refused})
+        return holds(False, "refused", facts={"why": result.refused})
     if gross_j <= 0:
         return holds(True, "not_positive", value=gross_j, unit="j")
-    is_made_up = found.boundary == SYNTHETIC
+    is_made_up = result.boundary == SYNTHETIC
     return holds(
         not is_made_up,
         "simulated" if is_made_up else None,
@@ -101,9 +101,9 @@ def energy(evidence: MeteredEvidence) -> Ruling:
 
 def energy_windows(evidence: MeteredEvidence) -> Ruling:
     """Each window between two edges of the meter is as long as the benchmark's rules ask."""
-    found = evidence.energy
-    if found is None:
+    result = evidence.energy
+    if result is None:
         return not_applicable("no_meter")
-    if not found.edge_windows:
+    if not result.edge_windows:
         return unknown("no_edges")
-    return at_least(min(one.duration_s for one in found.edge_windows), EDGE_WINDOW_MIN_S, "s")
+    return at_least(min(one.duration_s for one in result.edge_windows), EDGE_WINDOW_MIN_S, "s")

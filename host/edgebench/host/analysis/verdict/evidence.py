@@ -107,7 +107,7 @@ def holds(
 
 
 def unknown(reason: str, facts: Mapping[str, Fact] | None = None) -> Ruling:
-    """Asked, and nobody can tell."""
+    """Checked, but the evidence for an answer is missing."""
     return Ruling(RuleOutcome.UNKNOWN, reason, None, None, None, facts or {})
 
 

@@ -21,7 +21,7 @@ from edgebench.host.result.verdict import Fact
 from edgebench.protocol.record import TargetRecord
 
 OutputEvidence = Evidence | TargetEvidence
-"""Outputs are judged alike, whoever timed the inferences."""
+"""Outputs are judged alike, whether the worker or the target timed the inferences."""
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the outputs, of models whose
@@ -121,7 +121,7 @@ def _agreement_limit(evidence: OutputEvidence) -> float:
 
 
 def _saturates(evidence: OutputEvidence) -> bool:
-    """Whether this CPU's kernels for this model are known to saturate, where the device tells.
+    """Whether the kernels for this model saturate on a CPU with the reported features.
 
     With AVX2 and without VNNI, onnxruntime adds products of 8-bit activations and int8 weights in
     16 bits. int8 activations in QDQ form are no way out: on x86-64 they are made uint8 ones.
@@ -190,7 +190,7 @@ def _without_accuracy(evidence: OutputEvidence) -> Ruling:
         return not_applicable("no_dataset")
     is_target = isinstance(evidence.measured_record, TargetRecord)
     if is_target and not check.dataset_sample_count:
-        return unknown("not_answered")  # rule dataset_complete tells why
+        return unknown("not_answered")  # rule dataset_complete says why
     if evidence.measured.quality.accuracy_error:
         return holds(False, "not_judged", facts={"why": evidence.measured.quality.accuracy_error})
     if check.dataset_sample_count:

@@ -49,7 +49,7 @@ def delegated_share(evidence: Evidence) -> Ruling:
 
 
 def _placement_text(worker: WorkerRecord) -> str:
-    """How many operators ran where, as far as the runtime tells: names and counts."""
+    """How many operators ran where, as far as the runtime reports it: names and counts."""
     counts: dict[str, int] = {}
     for part in worker.placement:
         counts[part.place] = counts.get(part.place, 0) + part.count

@@ -178,10 +178,10 @@ def _headline(evidence: Evidence) -> LatencySummary:
 
 def _half_width_ratio(evidence: Evidence) -> float | None:
     """Half the width of the interval of the median, over the median; None without an interval."""
-    found = _headline(evidence)
-    if found.p50 is None or found.p50_ci95 is None:
+    headline = _headline(evidence)
+    if headline.p50 is None or headline.p50_ci95 is None:
         return None
-    return (found.p50_ci95[1] - found.p50_ci95[0]) / 2 / max(found.p50, 1)
+    return (headline.p50_ci95[1] - headline.p50_ci95[0]) / 2 / max(headline.p50, 1)
 
 
 def spread(evidence: Evidence) -> Ruling:
@@ -191,10 +191,10 @@ def spread(evidence: Evidence) -> Ruling:
 
 def block_stability(evidence: Evidence) -> Ruling:
     """Another tenth of the run would have given the same median."""
-    found = evidence.measured.stability.block_range_ratio
-    if found is None:
+    range_ratio = evidence.measured.stability.block_range_ratio
+    if range_ratio is None:
         return unknown("too_few", facts={"count": len(evidence.measured.invoke_ns)})
-    return at_most(found, BLOCK_LIMIT_RATIO, "ratio")
+    return at_most(range_ratio, BLOCK_LIMIT_RATIO, "ratio")
 
 
 def keeps_up(evidence: Evidence) -> Ruling:
@@ -218,18 +218,18 @@ def keeps_up(evidence: Evidence) -> Ruling:
 
 def latency_target(evidence: Evidence) -> Ruling:
     """The server scenario met its target latency."""
-    spec, found = evidence.record.spec, evidence.measured.early_stopping
+    spec, estimate = evidence.record.spec, evidence.measured.early_stopping
     if not evidence.is_scheduled or spec.target_latency_s is None:
         return not_applicable("no_target")
-    if found.is_target_met is None:
+    if estimate.is_target_met is None:
         return unknown("known_to_loadgen")
-    over, count = found.over_latency_count or 0, evidence.measured.query_count
+    over, count = estimate.over_latency_count or 0, evidence.measured.query_count
     facts: dict[str, Fact] = {
         "count": count,
         "target_s": spec.target_latency_s,
         "target_percentile": spec.target_percentile,
     }
-    if found.is_target_met:
+    if estimate.is_target_met:
         return holds(True, value=over, unit="count", facts=facts)
     needed = over + early_stopping.min_under_latency_count(over, spec.target_percentile)
     if over <= (1 - spec.target_percentile) * count:

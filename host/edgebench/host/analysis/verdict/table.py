@@ -21,7 +21,7 @@ from edgebench.host.result.verdict import State
 
 
 class Cause(Enum):
-    """What several rules may be signs of: told once, by the first of them that failed."""
+    """What several rules may be signs of: shown once, by the first of them that failed."""
 
     BUSY_MACHINE = "busy_machine"
     MEMORY = "memory"
@@ -48,7 +48,7 @@ class Rule(Generic[EvidenceT]):
     """Rule with a milder limit on the same number: said once is enough."""
     cause: Cause | None = None
     watches: WatchedQuantity | None = None
-    """What nobody has watched if all rules that watch it are unknown."""
+    """What was not watched if all rules that watch it are unknown."""
 
 
 _INVALID, _SUSPECT = State.INVALID, State.SUSPECT
@@ -62,7 +62,7 @@ _OUTPUT_RULES: tuple[Rule[Any], ...] = (
     Rule("agreement", _INVALID, outputs.agreement, includes="agreement_of_all"),
     Rule("agreement_of_all", _SUSPECT, outputs.agreement_of_all),
 )
-"""Outputs are judged alike, whoever timed the inferences."""
+"""Outputs are judged alike, whether the worker or the target timed the inferences."""
 RULES: tuple[Rule[Evidence], ...] = (
     Rule("complete", _INVALID, run.complete),
     Rule("real_time", _INVALID, run.real_time),

@@ -159,5 +159,5 @@ def target_clock(evidence: TargetEvidence) -> Ruling:
 
 
 def thermal(evidence: TargetEvidence) -> Ruling:
-    """Nobody reads the temperature of a microcontroller."""
+    """The temperature of a microcontroller cannot be read."""
     return not_applicable("counted") if evidence.is_counted else unknown("no_sensor")

@@ -25,67 +25,71 @@ needs more time for the same readings, and a busy one begins each of them with c
 
 def thermal(evidence: Evidence) -> Ruling:
     """The device did not slow down."""
-    found = evidence.measured.throttling
-    if found is None:
+    throttling = evidence.measured.throttling
+    if throttling is None:
         return unknown("not_looked_at")
-    if found.state is ThermalState.UNKNOWN:
-        return unknown("unknown", facts={"why": found.reason})
-    if found.state is ThermalState.NOT_THROTTLED:
-        return holds(True, "not_throttled", facts={"why": found.reason})
-    if not found.is_slowed:
+    if throttling.state is ThermalState.UNKNOWN:
+        return unknown("unknown", facts={"why": throttling.reason})
+    if throttling.state is ThermalState.NOT_THROTTLED:
+        return holds(True, "not_throttled", facts={"why": throttling.reason})
+    if not throttling.is_slowed:
         return holds(True, "not_heat")
     return holds(
         False,
-        value=found.retention_ratio,
-        unit=None if found.retention_ratio is None else "ratio",
+        value=throttling.retention_ratio,
+        unit=None if throttling.retention_ratio is None else "ratio",
         facts={
-            "verdict": found.verdict,
-            "onset_s": found.onset_s,
-            "why": found.reason,
-            "is_certain": found.is_certain,
+            "verdict": throttling.verdict,
+            "onset_s": throttling.onset_s,
+            "why": throttling.reason,
+            "is_certain": throttling.is_certain,
         },
     )
 
 
 def interference(evidence: Evidence) -> Ruling:
     """Nothing but heat slowed the device down."""
-    found = evidence.measured.throttling
-    if found is None:
+    throttling = evidence.measured.throttling
+    if throttling is None:
         return unknown("unknown")
-    if found.state is ThermalState.INTERFERENCE:
-        return holds(False, facts={"why": found.reason})
-    share, times = found.moved_ratio, found.moved_latency_ratio
+    if throttling.state is ThermalState.INTERFERENCE:
+        return holds(False, facts={"why": throttling.reason})
+    share, times = throttling.moved_ratio, throttling.moved_latency_ratio
     if share is not None and times is not None and share > MOVED_LIMIT_RATIO:
         is_same = max(times, 1 / times) <= LATENCY_LIMIT_RATIO
         return holds(is_same, "moved", facts={"share": share, "times": times})
-    if found.state is ThermalState.UNKNOWN:
+    if throttling.state is ThermalState.UNKNOWN:
         return unknown("unknown")
     return holds(True, "none")
 
 
 def start_temperature(evidence: Evidence) -> Ruling:
     """The run began below where the device throttles: a hot start hides everything."""
-    found = evidence.measured.throttling
-    if found is None or found.throttle_temp_c is None:
+    throttling = evidence.measured.throttling
+    if throttling is None or throttling.throttle_temp_c is None:
         return unknown("no_limit")
-    if found.is_baseline_cool is None or found.start_temp_c is None:
+    if throttling.is_baseline_cool is None or throttling.start_temp_c is None:
         return unknown("not_read")
     return holds(
-        found.is_baseline_cool,
-        None if found.is_baseline_cool else "hot",
-        value=found.start_temp_c,
-        limit=found.throttle_temp_c,
+        throttling.is_baseline_cool,
+        None if throttling.is_baseline_cool else "hot",
+        value=throttling.start_temp_c,
+        limit=throttling.throttle_temp_c,
         unit="c",
-        facts={"max_temp_c": found.max_temp_c or 0.0},
+        facts={"max_temp_c": throttling.max_temp_c or 0.0},
     )
 
 
 def nominal_clock(evidence: Evidence) -> Ruling:
     """The clock was what it should be: a low one from the start is no onset, and yet slow."""
-    found = evidence.measured.throttling
-    if found is None or found.baseline_freq_hz is None or found.nominal_freq_hz is None:
+    throttling = evidence.measured.throttling
+    if (
+        throttling is None
+        or throttling.baseline_freq_hz is None
+        or throttling.nominal_freq_hz is None
+    ):
         return unknown("no_clock")
-    first_hz, nominal_hz = found.baseline_freq_hz, found.nominal_freq_hz
+    first_hz, nominal_hz = throttling.baseline_freq_hz, throttling.nominal_freq_hz
     is_nominal = first_hz >= FREQ_LIMIT_RATIO * nominal_hz
     if not is_nominal and not evidence.record.expected.clusters:
         # The highest clock that the kernel allows may be a turbo that few cores reach together.
@@ -102,24 +106,24 @@ def nominal_clock(evidence: Evidence) -> Ruling:
 
 def cooldown(evidence: Evidence) -> Ruling:
     """The device was as cool as it should be before the run."""
-    found = evidence.record.cooldown
-    if found.outcome is CooldownOutcome.NOT_ASKED:
+    cooldown = evidence.record.cooldown
+    if cooldown.outcome is CooldownOutcome.NOT_ASKED:
         return not_applicable("not_asked")
-    if found.outcome is CooldownOutcome.NO_SENSOR or found.reached_c is None:
+    if cooldown.outcome is CooldownOutcome.NO_SENSOR or cooldown.reached_c is None:
         return unknown("no_sensor")
-    is_cool = found.outcome is CooldownOutcome.COOL
-    is_below = found.target_c is not None and found.reached_c <= found.target_c
+    is_cool = cooldown.outcome is CooldownOutcome.COOL
+    is_below = cooldown.target_c is not None and cooldown.reached_c <= cooldown.target_c
     return holds(
         is_cool,
         "no_target"
-        if found.target_c is None
+        if cooldown.target_c is None
         else "unsettled"
         if is_below and not is_cool
         else None,
-        value=found.reached_c,
-        limit=found.target_c,
+        value=cooldown.reached_c,
+        limit=cooldown.target_c,
         unit="c",
-        facts={"waited_s": found.waited_s},
+        facts={"waited_s": cooldown.waited_s},
     )
 
 

@@ -78,7 +78,7 @@ class ClusterConnection:
         """Connect.
 
         Raises:
-            LabHostsUnreachable: nobody answers there.
+            LabHostsUnreachable: no scheduler answers there.
         """
         try:
             self._wait_for(self._connected())

@@ -92,7 +92,7 @@ class LabFiles:
                 raise StoreError(f"store not writable: {exc.strerror}: {self._root}") from exc
 
     def remove_unused(self) -> None:
-        """Forget what nobody needed for long."""
+        """Remove files that were not needed for long."""
         with suppress(OSError):
             for folder in list(self._root.iterdir()):
                 if time.time() - folder.stat().st_mtime > UNUSED_S:

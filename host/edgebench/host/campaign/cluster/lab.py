@@ -85,25 +85,25 @@ class LabHost:
 
 
 class LabWatcher(Watcher):
-    """Reports what a coordinator wants to hear of."""
+    """Reports the events that a coordinator has to know of."""
 
     def __init__(self, report: Callable[[m.Report], None]) -> None:
         self._report = report
 
-    def held(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-        """Somebody else has the device."""
+    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
+        """Another command measures on the device."""
         self._report(m.DeviceWait(m.error_report(refusal), wait_s))
 
-    def run(self, device: str, model: Model, runtime: str, place: Place) -> None:
+    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
         """A run begins."""
         self._report(m.RunStartNotice(runtime))
 
     def progress(self, progress: Progress) -> None:
-        """It entered a phase."""
+        """The run entered a phase."""
         self._report(m.RunPhase(progress))
 
-    def failed_meanwhile(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that nobody followed had failed; it is stored."""
+    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
+        """A run of an earlier command had failed on the device; it is stored."""
         self._report(m.EarlierFailure(run_id, m.error_report(error)))
         self._report(m.StoredRunNotice(run_id))
 
@@ -204,7 +204,7 @@ class LabLane:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        """Do jobs until the lane is closed, or nobody calls any more."""
+        """Do jobs until the lane is closed, or until no more calls come."""
         opened = self.opened
         try:
             self._wait_for_before()
@@ -238,7 +238,7 @@ class LabLane:
         except (EdgebenchError, Interrupted) as exc:
             self._report(m.ended(exc, None))
         except Exception as exc:
-            # A defect of ours: the coordinator is told, and this host goes on with other lanes.
+            # A defect of ours: it is reported to the coordinator, and the other lanes go on.
             error = EdgebenchError(f"lab host failed: {type(exc).__name__}: {exc}")
             self._report(m.ended(error, None))
             raise
@@ -247,7 +247,7 @@ class LabLane:
         """Wait for the lane whose place this one takes.
 
         Raises:
-            Interrupted: somebody cancelled; the run in progress is stopped, too.
+            Interrupted: the command was cancelled; the run in progress is stopped, too.
         """
         while self._before is not None:
             self._before._thread.join(CANCEL_POLL_S)
@@ -256,7 +256,7 @@ class LabLane:
         self._cancellation.check()
 
     def _next(self) -> m.SettleJob | m.MakeJob | m.RunReceipt | None:
-        """The next command; None once the lane is closed, or nobody called for long."""
+        """The next command; None once the lane is closed, or if no call came for long."""
         while True:
             left_s = self._called_s + IDLE_S - time.monotonic()
             try:
@@ -269,7 +269,7 @@ class LabLane:
         """Store what waits on the device.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it cannot be reached, or is in use.
         """
         store = self._host.store
@@ -315,7 +315,7 @@ class LabLane:
         """An id from the coordinator, which writes it down before the run starts.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LinkLost: the coordinator is gone.
         """
         self._report(m.IdRequest())

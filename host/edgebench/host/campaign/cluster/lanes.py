@@ -217,7 +217,7 @@ class ClusterLanes:
         """The lab host of a device: the last one, or after a wait another one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LabHostsUnreachable: none offers it.
             LinkLost: the scheduler is not there.
         """
@@ -247,7 +247,7 @@ class ClusterLanes:
                 )
             home.away_s = now_s if home.away_s is None else home.away_s
             if not is_told:
-                watcher.paused(LabHostsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
+                watcher.device_unavailable(LabHostsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
                 self.journal.note_lane(device, "waiting", gone, at=home.at)
                 is_told = True
             cancellation.wait(LOOK_S)

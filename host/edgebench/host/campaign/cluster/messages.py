@@ -145,7 +145,7 @@ class RunReceipt:
 
 @dataclass(frozen=True, slots=True)
 class LaneStop:
-    """Somebody cancelled: stops the run in progress."""
+    """Cancellation: stops the run in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class RunPart:
 
 @dataclass(frozen=True, slots=True)
 class EmptyReply:
-    """A call was heard, and there is nothing to say."""
+    """Acknowledges a call that has no other answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ class RunRefusal:
 
 @dataclass(frozen=True, slots=True)
 class EarlierFailure:
-    """A run that nobody followed had failed."""
+    """A run of an earlier command had failed."""
 
     run_id: str
     error: ErrorReport
@@ -238,7 +238,7 @@ class EarlierFailure:
 
 @dataclass(frozen=True, slots=True)
 class DeviceWait:
-    """Somebody else measures on the device, which is waited for."""
+    """Another client measures on the device, which is waited for."""
 
     error: ErrorReport
     wait_s: float
@@ -311,26 +311,26 @@ def error_report(error: EdgebenchError) -> ErrorReport:
 def reported_error(report: ErrorReport) -> EdgebenchError:
     """The error of a report; one of a class that a text does not make is of the class above."""
     kind = _error_classes().get(report.kind, EdgebenchError)
-    made: EdgebenchError | None = None
-    while made is None:
+    error: EdgebenchError | None = None
+    while error is None:
         try:
-            made = kind(report.text)
+            error = kind(report.text)
         except TypeError:
             kind = kind.__bases__[0]
-    made.run_id, made.is_unstarted = report.run_id, report.is_unstarted
-    if isinstance(made, LeaseHeld):
-        made.waited_s = report.waited_s
-    return made
+    error.run_id, error.is_unstarted = report.run_id, report.is_unstarted
+    if isinstance(error, LeaseHeld):
+        error.waited_s = report.waited_s
+    return error
 
 
 def _error_classes() -> dict[str, type[EdgebenchError]]:
-    found: dict[str, type[EdgebenchError]] = {}
+    classes: dict[str, type[EdgebenchError]] = {}
     open_classes: list[type[EdgebenchError]] = [EdgebenchError]
     while open_classes:
         kind = open_classes.pop()
-        found[kind.__name__] = kind
+        classes[kind.__name__] = kind
         open_classes += kind.__subclasses__()
-    return found
+    return classes
 
 
 def ended(problem: EdgebenchError | Interrupted | None, run_id: str | None) -> JobResult:

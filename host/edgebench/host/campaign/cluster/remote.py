@@ -73,7 +73,7 @@ class LabDevice:
 
         def on_kept(run: Run) -> None:
             if run.failure is None:
-                self._watcher.collected(run)
+                self._watcher.earlier_run_stored(run)
                 kept(run)
 
         self._do(job, on_kept=on_kept, refused=refused)
@@ -105,7 +105,7 @@ class LabDevice:
         """Wait for the end of a job; the run that it made, if it made one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             LinkLost: the lab host is gone.
             EdgebenchError: the job failed.
         """
@@ -132,7 +132,7 @@ class LabDevice:
                         on_kept(self._store.run(report.run_id))
                 elif isinstance(report, m.RunRefusal) and refused is not None:
                     error = m.reported_error(report.error)
-                    self._watcher.doubted(report.run_id, error)
+                    self._watcher.earlier_run_rejected(report.run_id, error)
                     refused(report.run_id, error)
                 elif isinstance(report, m.JobResult):
                     self._confirm(kept)
@@ -147,7 +147,7 @@ class LabDevice:
         """The run of a job, if it made one.
 
         Raises:
-            Interrupted: somebody cancelled.
+            Interrupted: the command was cancelled.
             EdgebenchError: it failed.
         """
         run = self._store.run(ended.run_id) if ended.run_id is not None else None
@@ -161,21 +161,21 @@ class LabDevice:
         """Let the watcher hear of what happens there."""
         if isinstance(report, m.RunStartNotice) and order is not None:
             model = self._model_of(order)
-            self._watcher.run(self._device, model, report.runtime, order.place)
+            self._watcher.run_started(self._device, model, report.runtime, order.place)
         elif isinstance(report, m.RunPhase):
             self._watcher.progress(report.progress)
         elif isinstance(report, m.EarlierFailure):
-            self._watcher.failed_meanwhile(report.run_id, m.reported_error(report.error))
+            self._watcher.earlier_run_failed(report.run_id, m.reported_error(report.error))
         elif isinstance(report, m.DeviceWait):
             refusal = m.reported_error(report.error)
             if isinstance(refusal, LeaseHeld):
-                self._watcher.held(self._device, refusal, report.wait_s)
+                self._watcher.device_busy(self._device, refusal, report.wait_s)
 
     def _call(self, command: m.LaneCommand | None, *, wait_s: float) -> None:
         """Give a command, and take the reports that there are.
 
         Raises:
-            Interrupted: somebody cancelled, and the lab host is gone.
+            Interrupted: the command was cancelled, and the lab host is gone.
             LinkLost: the lab host is gone.
         """
         call = m.LaneCall(self._lane, self._seen, wait_s)

@@ -51,7 +51,7 @@ def work_for(
     on_connected: Callable[[], None],
     on_away: Callable[[str], None],
 ) -> None:
-    """Be a lab host until somebody presses Ctrl-C; a scheduler that goes away is waited for.
+    """Be a lab host until Ctrl-C; a scheduler that goes away is waited for.
 
     Args:
         service: What answers.
@@ -105,7 +105,7 @@ async def _work(
 ) -> None:
     from distributed import Worker
 
-    told: str | None = None
+    reported: str | None = None
     folder = service.scratch
     while True:
         worker = None
@@ -127,7 +127,7 @@ async def _work(
             setattr(worker, SERVICE, service)
             await worker
             on_connected()
-            told = None
+            reported = None
             await worker.finished()
             reason = f"no scheduler at {cluster.address}: connection lost"
         except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
@@ -140,7 +140,7 @@ async def _work(
                 with suppress(OSError, RuntimeError, asyncio.TimeoutError):
                     await worker.close(timeout=2, executor_wait=False)
             shutil.rmtree(folder, ignore_errors=True)
-        if reason != told:
+        if reason != reported:
             on_away(reason)
-            told = reason
+            reported = reason
         await asyncio.sleep(RECONNECT_S)

@@ -64,7 +64,7 @@ class TableDecoder:
     """Rate of the instrument, at which its program does not average."""
     tally: SampleTally = field(default_factory=SampleTally)
     pace: Pace | None = None
-    """Pace of the first block: nothing else in a table tells the rate."""
+    """Pace of the first block: nothing else in a table gives the rate."""
     _gaps: GapFinder = field(default_factory=GapFinder)
     _last_ns: int | None = None
     _channel: object = None
@@ -73,9 +73,9 @@ class TableDecoder:
 
     def loss(self) -> LossReport:
         """Samples that the table calls missing, and those that are missing by its times."""
-        told = self.tally.loss()
-        lost_count = told.lost_count + self._gaps.count
-        return replace(told, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
+        loss = self.tally.loss()
+        lost_count = loss.lost_count + self._gaps.count
+        return replace(loss, lost_count=lost_count, gaps=tuple(self._gaps.gaps))
 
     def block(self, values: Mapping[str, Values]) -> SampleBlock:
         """The next rows.

@@ -118,7 +118,7 @@ def find_columns(
     Args:
         names: Names of all columns.
         options: Columns that the user names, and what else the file does not say.
-        first_row: Values of the first row, which tell what kind of time it has.
+        first_row: Values of the first row, which show what kind of time it has.
 
     Raises:
         FileRefused: a unit is missing, two columns have one quantity, or there is no power.
@@ -276,7 +276,7 @@ def _check(columns: dict[str, TableColumn], names: Sequence[str], supply_v: floa
 
 
 def _found(names: Sequence[str]) -> str:
-    """The columns that were found, for whoever has to name them."""
+    """The columns of the file, for an error: the user has to name them."""
     shown = [repr(name[:40]) for name in names[:SHOWN_COLUMNS]]
     more = len(names) - len(shown)
     return f"; columns found: {', '.join(shown)}" + (f" and {more} more" if more else "")

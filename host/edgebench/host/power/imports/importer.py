@@ -251,13 +251,13 @@ def _from_jls(file: ImportFile) -> ImportSamples:
 
 def _from_log(file: ImportFile) -> ImportSamples:
     log = lpm01a_log.read_log(file.path, file.supply_v)
-    decoder, told = log.decoder(), log.capability
+    decoder, declared = log.decoder(), log.capability
     header = file.header(
-        told.rate_hz,
+        declared.rate_hz,
         {FORMAT: "PowerShield log", "supply_v": log.settings.supply_v},
-        is_averaging=told.is_averaging,
+        is_averaging=declared.is_averaging,
     )
-    capability = replace(header.capability, is_uniform=True, loss_detection=told.loss_detection)
+    capability = replace(header.capability, is_uniform=True, loss_detection=declared.loss_detection)
     blocks = lpm01a_log.read_samples(log, decoder)
     header = replace(header, capability=capability)
     return ImportSamples(header, blocks, lambda: lpm01a_log.loss_of(decoder))

@@ -37,7 +37,7 @@ INPUT_COUNT = 4
 _HEADER = struct.Struct("<16sQ")
 _NS_PER_S = 1e9
 _RATE_SPAN_S = 2.0
-"""Shortest time over which the UTC in a file tells the rate."""
+"""Shortest time over which the UTC in a file gives the rate."""
 _DAMAGED = (RuntimeError, ValueError, OSError, LookupError)
 
 
@@ -102,8 +102,8 @@ class JlsFile:
 
     def loss(self, tally: SampleTally) -> LossReport:
         """Missing samples, and the error of the rate."""
-        seen = tally.loss()
-        return replace(seen, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
+        loss = tally.loss()
+        return replace(loss, rate_error_ppm=self.rate_error_ppm, rate_span_s=self.rate_span_s)
 
 
 def read_jls(path: Path, supply_v: float | None) -> JlsFile:
@@ -117,7 +117,7 @@ def read_jls(path: Path, supply_v: float | None) -> JlsFile:
         try:
             instruments = _instruments(reader, supply_v)
             times = [_times(reader, instrument.master) for instrument in instruments]
-            # The worst clock, whichever it is: a check of the first tells nothing of the others.
+            # The worst clock, whichever it is: a check of the first says nothing about the others.
             errors = [(error, span_s) for _, error, span_s in times if error is not None]
             worst = max(errors, key=lambda one: abs(one[0]), default=(None, None))
             return JlsFile(path, instruments, times[0][0], *worst)

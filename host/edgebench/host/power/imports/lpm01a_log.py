@@ -44,7 +44,7 @@ class Lpm01aLog:
 
     @property
     def capability(self) -> Capability:
-        """Capability of the unit that wrote it; the log does not tell which one that was."""
+        """Capability of the unit that wrote it; the log does not say which one that was."""
         return capability("lpm01a", self.settings.setup, "")
 
     def decoder(self) -> Lpm01aDecoder:

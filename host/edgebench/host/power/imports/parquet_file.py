@@ -64,8 +64,8 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
     for batch in _batches(path, names + words):
         if batch.num_rows:
             values = {name: _values(batch.column(name)) for name in names}
-            told = {name: np.array(batch.column(name).to_pylist(), np.object_) for name in words}
-            yield table.block(values | told)
+            texts = {name: np.array(batch.column(name).to_pylist(), np.object_) for name in words}
+            yield table.block(values | texts)
 
 
 def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
@@ -97,9 +97,9 @@ def read_own(path: Path, facts: PowerFacts) -> Iterator[SampleBlock]:
             yield block
     # The losses in the metadata are those of all these samples, and of no others.
     for channel, count in counts.items():
-        told = sum(one.row_count for one in facts.groups if one.channel == channel)
-        if count != told:
-            raise FileRefused(f"channel {channel!r}: {count} samples of {told}")
+        row_count = sum(one.row_count for one in facts.groups if one.channel == channel)
+        if count != row_count:
+            raise FileRefused(f"channel {channel!r}: {count} samples of {row_count}")
 
 
 def _check_schema(schema: Any) -> None:

@@ -99,8 +99,8 @@ def read_sigrok(path: Path) -> SigrokFile:
     }
     if not channels:
         raise FileRefused("a .sr without an analog channel has no power")
-    told = _RATE.fullmatch(device.get("samplerate", ""))
-    rate_hz = float(told[1]) * _PREFIXES[told[2]] if told else 0.0
+    rate = _RATE.fullmatch(device.get("samplerate", ""))
+    rate_hz = float(rate[1]) * _PREFIXES[rate[2]] if rate else 0.0
     return SigrokFile(path, rate_hz or None, channels)
 
 

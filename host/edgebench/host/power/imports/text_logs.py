@@ -140,7 +140,7 @@ def _message(line: str) -> dict[str, Any]:
 
 
 def _time_before(line: str) -> int | None:
-    """Time that somebody wrote in front of a message."""
+    """Time that was written in front of a message."""
     if (match := _PREFIX_TIME.match(line)) is not None:
         return clock_ns(match[1])
     if (match := _PREFIX_EPOCH.match(line)) is not None:

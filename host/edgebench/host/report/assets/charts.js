@@ -1,33 +1,33 @@
 "use strict";
 /* Draws the charts of a report from the JSON beside each of them.
 
-   A time chart has one view, [begin, end] in seconds, that all of its panels share; every change of
-   it redraws them. Texts are written by textContent only: names of models and sensors are whatever
-   their owners called them. */
+   All panels of a time chart share one view, [begin, end] in seconds, and are redrawn when it
+   changes. Texts are set by textContent only, because names of models and sensors can contain
+   anything. */
 (() => {
   const NS = "http://www.w3.org/2000/svg";
   const LEFT = 62, RIGHT = 10, TOP = 22, BOTTOM = 20;
   const charts = [];
 
   function add(parent, name, attributes = {}, text = null) {
-    const made = document.createElementNS(NS, name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    if (text !== null) made.textContent = text;
-    parent.append(made);
-    return made;
+    const element = document.createElementNS(NS, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text !== null) element.textContent = text;
+    parent.append(element);
+    return element;
   }
 
   function addHtml(parent, name, className, text = null) {
-    const made = document.createElement(name);
-    made.className = className;
-    if (text !== null) made.textContent = text;
-    parent.append(made);
-    return made;
+    const element = document.createElement(name);
+    element.className = className;
+    if (text !== null) element.textContent = text;
+    parent.append(element);
+    return element;
   }
 
-  /* Columns are little-endian, as is every machine that has a browser. */
+  /* Values of a base64 text of little-endian float32: browsers run on little-endian machines only. */
   function floats(text) {
-    return new Float32Array(Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer);
+    return new Float32Array(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
   }
 
   const SCALED = {
@@ -39,8 +39,8 @@
     j: [[1e3, "kJ"], [1, "J"], [1e-3, "mJ"], [1e-6, "µJ"], [1e-9, "nJ"]],
   };
 
-  /* A value with its unit; `step` is the distance of ticks, which decides on the digits, and `most`
-     the largest of them, which decides on the unit of all. */
+  /* A value with its unit. The distance of the ticks, `step`, sets the digits; the largest tick,
+     `most`, sets the unit, so that all ticks have the same. */
   function show(value, unit, step = 0, most = Math.max(Math.abs(value), step)) {
     if (!Number.isFinite(value)) return "—";
     let scale = 1, name = { c: "°C", ratio: "%" }[unit] ?? "";
@@ -48,7 +48,7 @@
     if (SCALED[unit]) {
       const size = most * (1 + 1e-9);
       const all = SCALED[unit];
-      [scale, name] = all.find((one) => size >= one[0]) ?? all[all.length - 1];
+      [scale, name] = all.find(([divisor]) => size >= divisor) ?? all[all.length - 1];
     }
     const scaled = value / scale;
     let text = String(Number(scaled.toPrecision(3)));
@@ -59,30 +59,30 @@
   function ticks(low, high, count) {
     const rough = (high - low) / Math.max(1, count);
     const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
-    const found = [];
-    for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9 && found.length < 50; at += step) {
-      found.push(Math.abs(at) < step * 1e-9 ? 0 : at);
+    const step = [1, 2, 5, 10].map((digit) => digit * power).find((size) => size >= rough);
+    const values = [];
+    for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-9 && values.length < 50; at += step) {
+      values.push(Math.abs(at) < step * 1e-9 ? 0 : at);
     }
-    return [found, step];
+    return [values, step];
   }
 
   function logTicks(low, high) {
     const wide = Math.log10(high / low) > 2;
-    const found = [];
+    const values = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
       for (const digit of wide ? [1] : [1, 2, 5]) {
         const at = digit * 10 ** power;
-        if (at >= low && at <= high) found.push(at);
+        if (at >= low && at <= high) values.push(at);
       }
     }
-    return found;
+    return values;
   }
 
-  /* A scale from values to places; both ends of a range that is one value are moved apart. */
+  /* A scale from values to pixels; the range of a single value is widened. */
   function scaleOf(low, high, from, to, isLog) {
     if (!(high > low)) { const half = Math.abs(low) * 0.05 || 1; low -= half; high += half; }
-    const map = isLog ? Math.log : (one) => one;
+    const map = isLog ? Math.log : (value) => value;
     const [a, b] = [map(low), map(high)];
     const scale = (value) => from + (map(value) - a) / (b - a) * (to - from);
     scale.low = low;
@@ -99,29 +99,29 @@
 
   function axisY(svg, scale, unit, width) {
     const space = Math.abs(scale(scale.low) - scale(scale.high));
-    let [found, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 34);
-    if (found.length < 2 && scale.isLog) [found, step] = ticks(scale.low, scale.high, 3);
-    for (const value of found) {
+    let [values, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 34);
+    if (values.length < 2 && scale.isLog) [values, step] = ticks(scale.low, scale.high, 3);
+    for (const value of values) {
       const y = scale(value);
       add(svg, "path", { class: "grid", d: `M${LEFT} ${y}H${width - RIGHT}` });
-      add(svg, "text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(value, unit, step, largest(found, step)));
+      add(svg, "text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(value, unit, step, largest(values, step)));
     }
   }
 
   function axisX(svg, scale, unit, top, bottom) {
     const space = scale(scale.high) - scale(scale.low);
-    let [found, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 90);
-    if (found.length < 2 && scale.isLog) [found, step] = ticks(scale.low, scale.high, 3);
-    for (const value of found) {
+    let [values, step] = scale.isLog ? [logTicks(scale.low, scale.high), 0] : ticks(scale.low, scale.high, space / 90);
+    if (values.length < 2 && scale.isLog) [values, step] = ticks(scale.low, scale.high, 3);
+    for (const value of values) {
       const x = scale(value);
       add(svg, "path", { class: "grid", d: `M${x} ${top}V${bottom}` });
-      add(svg, "text", { class: "axis", x, y: bottom + 15, "text-anchor": "middle" }, show(value, unit, step, largest(found, step)));
+      add(svg, "text", { class: "axis", x, y: bottom + 15, "text-anchor": "middle" }, show(value, unit, step, largest(values, step)));
     }
   }
 
   /* Size by which all ticks of a linear axis get one unit; undefined on a logarithmic one. */
-  function largest(found, step) {
-    return step ? Math.max(...found.map(Math.abs), step) : undefined;
+  function largest(values, step) {
+    return step ? Math.max(...values.map(Math.abs), step) : undefined;
   }
 
   function newSvg(parent, width, height, title, description) {
@@ -140,7 +140,7 @@
     return low;
   }
 
-  /* One trace, decoded: what of it is in a view, by columns of the screen or value by value. */
+  /* A decoded trace, drawn in a view as columns of the screen, or as single values. */
   class Trace {
     constructor(data) {
       Object.assign(this, data);
@@ -160,14 +160,14 @@
       return [Math.max(0, first - 1), Math.min(this.count, last + 1)];
     }
 
-    /* Columns {begin, end, low, mean, high}; null where values are drawn one by one. */
+    /* Columns {begin, end, low, mean, high}; null if the values are few enough to be drawn singly. */
     columns(view, width) {
       const [first, last] = this.range(view);
       const isBand = this.form === "band";
       if (!isBand && last - first <= 2 * width) return null;
       const most = Math.max(1, Math.floor(width));
       const isDirect = isBand && last - first <= most;
-      const found = [];
+      const columns = [];
       let index = first;
       for (let column = 0; column < (isDirect ? last - first : most); column++) {
         let begin = view[0] + (view[1] - view[0]) * column / most;
@@ -182,9 +182,9 @@
           sum += mean;
           count += 1;
         }
-        found.push(count ? { begin, end, low, mean: sum / count, high } : null);
+        columns.push(count ? { begin, end, low, mean: sum / count, high } : null);
       }
-      return found;
+      return columns;
     }
 
     at(index) {
@@ -195,8 +195,8 @@
       const [first, last] = this.range(view);
       let low = Infinity, high = -Infinity;
       for (let index = first; index < last; index++) {
-        const one = this.form === "band" ? [this.low[index], this.high[index]] : [this.value[index], this.value[index]];
-        if (Number.isFinite(one[0])) { low = Math.min(low, one[0]); high = Math.max(high, one[1]); }
+        const range = this.form === "band" ? [this.low[index], this.high[index]] : [this.value[index], this.value[index]];
+        if (Number.isFinite(range[0])) { low = Math.min(low, range[0]); high = Math.max(high, range[1]); }
       }
       return [low, high];
     }
@@ -228,11 +228,11 @@
         let last = first;
         while (columns[last + 1]) last += 1;
         const part = columns.slice(first, last + 1);
-        const upper = part.map((one) => `L${x(one.begin).toFixed(1)} ${y(one.high).toFixed(1)}H${x(one.end).toFixed(1)}`);
-        const lower = part.reverse().map((one) => `L${x(one.end).toFixed(1)} ${y(one.low).toFixed(1)}H${x(one.begin).toFixed(1)}`);
+        const upper = part.map((column) => `L${x(column.begin).toFixed(1)} ${y(column.high).toFixed(1)}H${x(column.end).toFixed(1)}`);
+        const lower = part.reverse().map((column) => `L${x(column.end).toFixed(1)} ${y(column.low).toFixed(1)}H${x(column.begin).toFixed(1)}`);
         area += `M${upper.join("").slice(1)}${lower.join("")}Z`;
         part.reverse();
-        const means = part.map((one) => `L${x((one.begin + one.end) / 2).toFixed(1)} ${y(one.mean).toFixed(1)}`).join("");
+        const means = part.map((column) => `L${x((column.begin + column.end) / 2).toFixed(1)} ${y(column.mean).toFixed(1)}`).join("");
         line += part.length > 1 ? `M${means.slice(1)}` : `M${x(part[0].begin).toFixed(1)} ${y(part[0].mean).toFixed(1)}H${Math.max(x(part[0].end), x(part[0].begin) + 1).toFixed(1)}`;
         first = last;
       }
@@ -273,7 +273,7 @@
       this.full = data.end_s > data.begin_s ? [data.begin_s, data.end_s] : [data.begin_s, data.begin_s + 1e-6];
       this.view = [...this.full];
       this.spans = data.spans;
-      this.panels = data.panels.map((one) => ({ ...one, traces: one.traces.map((trace) => new Trace(trace)) }));
+      this.panels = data.panels.map((panel) => ({ ...panel, traces: panel.traces.map((trace) => new Trace(trace)) }));
       this.pointers = new Map();
       figure.tabIndex = 0;
       const bar = addHtml(figure, "div", "tools");
@@ -340,7 +340,7 @@
       });
     }
 
-    /* Time under a place on the screen. */
+    /* Time at a horizontal position on the screen. */
     time(clientX) {
       const box = this.area.getBoundingClientRect();
       const part = (clientX - box.left - LEFT) / (box.width - LEFT - RIGHT);
@@ -356,15 +356,15 @@
     }
 
     zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
-      this.show(this.view.map((one) => around + (one - around) * factor));
+      this.show(this.view.map((time) => around + (time - around) * factor));
     }
 
     pan(part) {
       const by = part * (this.view[1] - this.view[0]);
-      this.show(this.view.map((one) => one + by));
+      this.show(this.view.map((time) => time + by));
     }
 
-    /* Keeps the times that two fingers took hold of below them. */
+    /* Zooms so that the times which two fingers touched first stay under them. */
     pinchTo(places) {
       const box = this.area.getBoundingClientRect();
       const parts = places.map((at) => (at - box.left - LEFT) / (box.width - LEFT - RIGHT));
@@ -373,18 +373,18 @@
       if (length > 0) this.show([this.pinch[0] - parts[0] * length, this.pinch[0] + (1 - parts[0]) * length]);
     }
 
-    /* The values at a time, in every panel. */
+    /* Shows the values of all panels at a time; null: none. */
     point(time) {
       this.at = time;
       const isOn = time !== null && this.x !== undefined;
       const step = (this.view[1] - this.view[0]) / 1000;
-      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((one) => show(one, "s", step, largest(this.view, step))).join(" to ");
+      this.readout.textContent = isOn ? show(time, "s", step) : this.view.map((end) => show(end, "s", step, largest(this.view, step))).join(" to ");
       for (const panel of this.panels) {
         if (!panel.cursor) continue;
         panel.cursor.setAttribute("d", isOn ? `M${this.x(time)} ${TOP}V${panel.bottom}` : "");
-        panel.traces.forEach((one, number) => {
-          const value = isOn ? one.text(time, this.view, panel.unit) : "";
-          panel.keys[number].textContent = panel.traces.length > 1 ? `■ ${one.name} ${value}` : value || panel.hint;
+        panel.traces.forEach((trace, number) => {
+          const value = isOn ? trace.text(time, this.view, panel.unit) : "";
+          panel.keys[number].textContent = panel.traces.length > 1 ? `■ ${trace.name} ${value}` : value || panel.hint;
         });
         const [a, b] = this.drag != null && isOn ? [this.x(this.drag), this.x(time)] : [0, 0];
         panel.selection.setAttribute("x", Math.min(a, b));
@@ -405,7 +405,7 @@
     }
 
     drawSpans(width) {
-      const shown = this.spans.filter((one) => one.end_s >= this.view[0] && one.begin_s <= this.view[1]);
+      const shown = this.spans.filter((span) => span.end_s >= this.view[0] && span.begin_s <= this.view[1]);
       if (!shown.length) return;
       const svg = newSvg(this.area, width, 22, "Phases", "Phases of the run, windows and throttled times");
       const plot = add(svg, "svg", { x: LEFT, y: 0, width: Math.max(1, width - LEFT - RIGHT), height: 22, overflow: "hidden" });
@@ -423,7 +423,7 @@
 
     drawPanel(panel, width, isLast) {
       const height = (panel.unit === "ns" || panel.unit === "w" ? 190 : 120) + (isLast ? BOTTOM : 4);
-      const bounds = panel.traces.map((one) => one.bounds(this.view)).reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])]);
+      const bounds = panel.traces.map((trace) => trace.bounds(this.view)).reduce((a, b) => [Math.min(a[0], b[0]), Math.max(a[1], b[1])]);
       const hasValues = Number.isFinite(bounds[0]);
       const isLog = panel.is_log && bounds[0] > 0;
       const bottom = panel.bottom = height - (isLast ? BOTTOM : 4);
@@ -432,14 +432,14 @@
       svg.dataset.begin = this.view[0];
       svg.dataset.end = this.view[1];
       svg.dataset.panel = panel.title;
-      // A share of the whole is shown as one: 99.8 to 100 % is no finding.
+      // The axis of a ratio begins at 0: a change from 99.8 to 100 % would fill the panel otherwise.
       if (panel.unit === "ratio" && hasValues) [bounds[0], bounds[1]] = [0, Math.max(1, bounds[1])];
-      // Windows that differ by less than 1 % look alike: a tick of the counter is no finding.
+      // At least 1 % high for windows: a single tick of the counter would fill the panel otherwise.
       const least = panel.traces[0].form === "windows" ? 0.005 * (bounds[0] + bounds[1]) / 2 : 0;
       if (bounds[1] - bounds[0] < 2 * least) [bounds[0], bounds[1]] = [(bounds[0] + bounds[1]) / 2 - least, (bounds[0] + bounds[1]) / 2 + least];
       const y = scaleOf(...(hasValues && panel.unit !== "ratio" ? padded(...bounds, isLog) : [0, hasValues ? bounds[1] : 1]), bottom, TOP, isLog);
       axisX(svg, this.x, isLast ? "s" : "none", TOP, bottom);
-      if (!isLast) svg.querySelectorAll("text").forEach((one) => one.remove());
+      if (!isLast) svg.querySelectorAll("text").forEach((label) => label.remove());
       if (hasValues) axisY(svg, y, panel.unit, width);
       const inner = Math.max(1, width - LEFT - RIGHT);
       const plot = add(svg, "svg", { x: LEFT, y: TOP, width: inner, height: bottom - TOP, viewBox: `${LEFT} ${TOP} ${inner} ${bottom - TOP}`, overflow: "hidden" });
@@ -447,7 +447,7 @@
         if (span.kind !== "throttled") continue;
         add(plot, "rect", { class: "throttled", x: this.x(span.begin_s), y: TOP, width: Math.max(0.5, this.x(span.end_s) - this.x(span.begin_s)), height: bottom - TOP });
       }
-      if (hasValues) panel.traces.forEach((one, color) => one.draw(plot, color % 6, this.x, y, this.view, inner));
+      if (hasValues) panel.traces.forEach((trace, color) => trace.draw(plot, color % 6, this.x, y, this.view, inner));
       panel.selection = add(plot, "rect", { class: "selection", x: 0, y: TOP, width: 0, height: bottom - TOP });
       panel.cursor = add(svg, "path", { class: "cursor" });
       const title = add(svg, "text", { class: "title", x: LEFT, y: 14 }, panel.title);
@@ -479,11 +479,11 @@
         const bar = add(svg, "rect", { class: "bar", x: from, y, width: Math.max(0.5, to - from - 0.5), height: bottom - y });
         add(bar, "title", {}, `${show(data.edges[index], data.unit)} to ${show(data.edges[index + 1], data.unit)}: ${count} (${show(count / total, "ratio")})`);
       });
-      for (const one of data.ecdfs) {
-        const last = one.quantiles.length - 1;
-        const path = one.quantiles.map((value, index) => `${x(Math.min(x.high, Math.max(x.low, value))).toFixed(1)} ${ecdf(index / last).toFixed(1)}`);
+      for (const run of data.ecdfs) {
+        const last = run.quantiles.length - 1;
+        const path = run.quantiles.map((value, index) => `${x(Math.min(x.high, Math.max(x.low, value))).toFixed(1)} ${ecdf(index / last).toFixed(1)}`);
         const line = add(svg, "path", { class: "line ecdf", d: `M${path.join("L")}` });
-        add(line, "title", {}, `cumulative share, ${one.name}`);
+        add(line, "title", {}, `cumulative share, ${run.name}`);
       }
       const free = [-99, -99, -99];  // right end of the last name in each row
       for (const mark of data.marks) {
@@ -516,34 +516,34 @@
         const isLog = Math.min(...values) > 0;
         return [...padded(Math.min(...values), Math.max(...values), isLog), isLog];
       };
-      const [left, right, isLogX] = span(data.dots.map((one) => one.x));
-      const [low, high, isLogY] = span(data.dots.map((one) => one.y));
+      const [left, right, isLogX] = span(data.dots.map((cell) => cell.x));
+      const [low, high, isLogY] = span(data.dots.map((cell) => cell.y));
       const x = scaleOf(left, right, LEFT, width - RIGHT, isLogX), y = scaleOf(low, high, bottom, top, isLogY);
-      const best = data.dots.filter((one) => one.is_best).sort((a, b) => a.x - b.x);
-      const joined = best.filter((one) => one.is_joined);
-      const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, of which nothing beats ${best.map((one) => one.name).join("; ")}`);
+      const best = data.dots.filter((cell) => cell.is_best).sort((a, b) => a.x - b.x);
+      const joined = best.filter((cell) => cell.is_joined);
+      const svg = newSvg(figure, width, height, `${data.x_title} against ${data.y_title}`, `${data.dots.length} cells, of which nothing beats ${best.map((cell) => cell.name).join("; ")}`);
       axisX(svg, x, data.x_unit, top, bottom);
       axisY(svg, y, data.y_unit, width);
       add(svg, "text", { class: "title", x: LEFT, y: 14 }, data.y_title);
       add(svg, "text", { class: "title", x: width - RIGHT, y: height - 4, "text-anchor": "end" }, data.x_title);
-      add(svg, "path", { class: "front", d: joined.length ? `M${joined.map((one) => `${x(one.x)} ${y(one.y)}`).join("L")}` : "" });
+      add(svg, "path", { class: "front", d: joined.length ? `M${joined.map((cell) => `${x(cell.x)} ${y(cell.y)}`).join("L")}` : "" });
       const shapes = ["M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0Z", "M-5 -5H5V5H-5Z", "M0 -6L6 5H-6Z", "M0 -7L6 0L0 7L-6 0Z"];
       const names = [];  // places of the names of dots
-      for (const one of [...data.dots].sort((a, b) => y(a.y) - y(b.y))) {
-        const at = [x(one.x), y(one.y)];
-        const dot = add(svg, "path", { class: `dot c${one.group % 6}${one.is_best ? " best" : ""}`, d: shapes[one.group % 4], transform: `translate(${at})` });
-        const accuracy = one.accuracy && `, ${data.accuracy_title} ${one.accuracy}`;
-        add(dot, "title", {}, `${one.name}: ${show(one.x, data.x_unit)}, ${show(one.y, data.y_unit)}${accuracy}`);
-        if (one.is_best && best.length <= 8) {
+      for (const cell of [...data.dots].sort((a, b) => y(a.y) - y(b.y))) {
+        const at = [x(cell.x), y(cell.y)];
+        const dot = add(svg, "path", { class: `dot c${cell.group % 6}${cell.is_best ? " best" : ""}`, d: shapes[cell.group % 4], transform: `translate(${at})` });
+        const accuracy = cell.accuracy && `, ${data.accuracy_title} ${cell.accuracy}`;
+        add(dot, "title", {}, `${cell.name}: ${show(cell.x, data.x_unit)}, ${show(cell.y, data.y_unit)}${accuracy}`);
+        if (cell.is_best && best.length <= 8) {
           const isRight = at[0] > width * 0.6;
           // A name goes above its dot, or below where another dot's name is.
           const isTaken = (y) => names.some((other) => Math.abs(other[0] - at[0]) < 220 && Math.abs(other[1] - y) < 13);
           const place = [at[1] - 7, at[1] + 15, at[1] + 28].find((y) => !isTaken(y));
           if (place === undefined) continue;
           names.push([at[0], place]);
-          const device = `${data.groups[one.group]}: `, isOnly = data.groups.length === 1;
-          const text = (isOnly && one.name.startsWith(device) ? one.name.slice(device.length) : one.name).split(", ").slice(0, 2).join(", ") + accuracy;
-          add(svg, "text", { class: `key halo c${one.group % 6}`, x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
+          const device = `${data.groups[cell.group]}: `, isOnly = data.groups.length === 1;
+          const text = (isOnly && cell.name.startsWith(device) ? cell.name.slice(device.length) : cell.name).split(", ").slice(0, 2).join(", ") + accuracy;
+          add(svg, "text", { class: `key halo c${cell.group % 6}`, x: at[0] + (isRight ? -9 : 9), y: place, "text-anchor": isRight ? "end" : "start" }, text);
         }
       }
       const better = data.is_y_lower_better ? "lower left" : "upper left";
@@ -554,7 +554,7 @@
     }
   }
 
-  /* Points at even distances in the order of time: nights and bursts of runs are legible alike. */
+  /* Points at even distances, in the order of time, so that a burst of runs is legible too. */
   class HistoryChart {
     constructor(figure, data) {
       this.figure = figure;
@@ -580,32 +580,32 @@
         const isRight = from > width * 0.7;
         add(svg, "text", { class: "axis value", x: from + (isRight ? -5 : 5), y: top - 14 + 12 * (number % 2), "text-anchor": isRight ? "end" : "start" }, level.text);
       }
-      points.forEach((one, index) => {
-        const [at, middle] = [x(index), y(one.value)];
-        const group = add(svg, "g", { class: `point${one.is_suspect ? " suspect" : ""}${one.is_shown ? " shown" : ""}` });
-        if (one.low !== null) add(group, "path", { class: "whisker", d: `M${at} ${y(Math.max(y.low, one.low))}V${y(Math.min(y.high, one.high))}` });
-        if (one.is_shown) add(group, "circle", { class: "ring", cx: at, cy: middle, r: 8 });
+      points.forEach((point, index) => {
+        const [at, middle] = [x(index), y(point.value)];
+        const group = add(svg, "g", { class: `point${point.is_suspect ? " suspect" : ""}${point.is_shown ? " shown" : ""}` });
+        if (point.low !== null) add(group, "path", { class: "whisker", d: `M${at} ${y(Math.max(y.low, point.low))}V${y(Math.min(y.high, point.high))}` });
+        if (point.is_shown) add(group, "circle", { class: "ring", cx: at, cy: middle, r: 8 });
         add(group, "circle", { class: "dot", cx: at, cy: middle, r: count > width / 8 ? 2 : 4 });
-        if (one.changed) add(group, "path", { class: "changed", d: `M${at} ${bottom - 9}l4 4l-4 4l-4 -4Z` });
-        add(group, "title", {}, `${one.date}, ${one.name}: ${show(one.value, data.unit)}${one.low === null ? "" : ` (${show(one.low, data.unit)} to ${show(one.high, data.unit)})`}${one.is_suspect ? ", suspect" : ""}${one.changed ? `; changed: ${one.changed}` : ""}`);
+        if (point.changed) add(group, "path", { class: "changed", d: `M${at} ${bottom - 9}l4 4l-4 4l-4 -4Z` });
+        add(group, "title", {}, `${point.date}, ${point.name}: ${show(point.value, data.unit)}${point.low === null ? "" : ` (${show(point.low, data.unit)} to ${show(point.high, data.unit)})`}${point.is_suspect ? ", suspect" : ""}${point.changed ? `; changed: ${point.changed}` : ""}`);
       });
       const marks = [
-        ["● valid", points.some((one) => !one.is_suspect)], ["○ suspect", points.some((one) => one.is_suspect)],
-        ["◎ on this page", points.some((one) => one.is_shown)], ["│ 95 % interval between runs", points.some((one) => one.low !== null)],
-        ["━ level", true], ["┆ new level", levels.length > 1], ["◆ other conditions", points.some((one) => one.changed)],
+        ["● valid", points.some((point) => !point.is_suspect)], ["○ suspect", points.some((point) => point.is_suspect)],
+        ["◎ on this page", points.some((point) => point.is_shown)], ["│ 95 % interval between runs", points.some((point) => point.low !== null)],
+        ["━ level", true], ["┆ new level", levels.length > 1], ["◆ other conditions", points.some((point) => point.changed)],
       ];
-      addHtml(figure, "figcaption", "note", `${marks.filter((one) => one[1]).map((one) => one[0]).join("  ")}. Points are in the order of time, at even distances. The axis does not begin at zero.`);
+      addHtml(figure, "figcaption", "note", `${marks.filter(([, isThere]) => isThere).map(([mark]) => mark).join("  ")}. Points are in the order of time, at even distances. The axis does not begin at zero.`);
     }
 
     range() {
-      const values = this.data.points.map((one) => one.value);
+      const values = this.data.points.map((point) => point.value);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const room = (high - low) / 2 || 0.005 * Math.abs(high) || 1;
-      const ends = this.data.points.flatMap((one) => one.low === null ? [one.value] : [one.low, one.high]);
+      const ends = this.data.points.flatMap((point) => point.low === null ? [point.value] : [point.low, point.high]);
       return padded(Math.max(low - room, Math.min(...ends)), Math.min(high + room, Math.max(...ends)), false);
     }
 
-    /* Dates that have room beside each other; the time of day where all are of one day. */
+    /* As many dates as fit; times of day if all points are of one day. */
     drawDates(svg, x, bottom, width) {
       const { points } = this.data, isOneDay = points[0].date.slice(0, 10) === points[points.length - 1].date.slice(0, 10);
       const step = Math.ceil(points.length / Math.max(1, Math.floor((width - LEFT - RIGHT) / 84)));
@@ -619,7 +619,7 @@
 
   const KINDS = { history: HistoryChart, time: TimeChart, distribution: DistributionChart, front: FrontChart };
   const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => {
-    const chart = charts.find((one) => one.figure === target);
+    const chart = charts.find((drawn) => drawn.figure === target);
     if (chart.width !== target.clientWidth) { chart.width = target.clientWidth; chart.draw(); }
   }));
   for (const figure of document.querySelectorAll("figure[data-chart]")) {
@@ -635,10 +635,10 @@
     root.dataset.theme = isDark ? "light" : "dark";
   });
   addEventListener("beforeprint", () => {
-    for (const one of document.querySelectorAll("details:not([open])")) { one.open = true; one.dataset.closed = ""; }
-    charts.forEach((one) => one.draw());
+    for (const details of document.querySelectorAll("details:not([open])")) { details.open = true; details.dataset.closed = ""; }
+    charts.forEach((chart) => chart.draw());
   });
   addEventListener("afterprint", () => {
-    for (const one of document.querySelectorAll("details[data-closed]")) { one.open = false; delete one.dataset.closed; }
+    for (const details of document.querySelectorAll("details[data-closed]")) { details.open = false; delete details.dataset.closed; }
   });
 })();

@@ -66,7 +66,7 @@ def test_outcome_judges_the_newest_level(
 ) -> None:
     """A gate passes a regression, or fails for one that was fixed."""
     found = history(levels)
-    assert found.outcome is outcome, found.reason
+    assert found.outcome is outcome, found.levels
 
 
 def test_direction_is_that_of_the_metric() -> None:

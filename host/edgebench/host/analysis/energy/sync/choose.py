@@ -201,7 +201,7 @@ class _Methods:
         """Methods that the meter can have at all."""
         capability = self.power.header.capability
         if self.clocks.place is not None:
-            pass  # a file does not tell when its samples came
+            pass  # a file does not say when its samples came
         elif capability.clock_domain != HOST_CLOCK:
             yield SyncMethod.ARRIVAL, self._arrival
         elif self.clocks.is_meter_beside_device:
@@ -243,7 +243,7 @@ class _Methods:
         arrival, late_s = self.power.arrival, self.power.header.capability.arrival_error_s
         if arrival is None or late_s is None:
             raise MeasurementError("when samples came says nothing of when they were taken")
-        # Arrivals have the timestamps of whoever recorded them.
+        # Arrivals have the timestamps of the recording program.
         beside = self.clocks.is_meter_beside_device
         to_reader = self._shared_clock() if beside else self._probes()
         return Alignment(
@@ -266,7 +266,7 @@ class _Methods:
         period_ns = 1e9 / self.power.header.capability.rate_hz
         slope = None
         if self.power.arrival:
-            # Arrivals tell the rate of the meter's clock; the pulses themselves need no other.
+            # Arrivals give the rate of the meter's clock; the pulses themselves need no other.
             with suppress(MeasurementError):
                 slope = self._guess().slope
         return align_edges(self.marks, self.power.falling_edges(), period_ns, slope)
@@ -300,7 +300,7 @@ class _Methods:
 
     @property
     def _drift(self) -> float:
-        """Error of a rate that arrivals tell; the probes, too, may mistake the device's."""
+        """Error of a rate taken from arrivals; the probes, too, may mistake the device's."""
         model = self.clocks.probes
         slope_error = 0.0 if self.clocks.is_meter_beside_device or not model else model.slope_error
         return ONE_CODE_DRIFT + slope_error

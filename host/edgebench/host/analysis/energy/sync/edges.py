@@ -28,7 +28,7 @@ from edgebench.protocol.record import SyncFacts
 DRIFT_LIMIT = 300e-6
 """Drift of two crystals of 100 ppm each, and a margin; where nothing is known of the rate."""
 GUESS_NS = 3e6
-"""Error of a rate that arrivals tell, at the other end of a recording."""
+"""Error of a rate taken from arrivals, at the other end of a recording."""
 NEEDED_RATIO = 0.8
 """Share of the pulses that must be found: a glitch may hide one or two."""
 MIN_FOUND = 4
@@ -60,7 +60,7 @@ def align_edges(
         sync: Marks of the device.
         edges: Falling edges by digital input, meter clock, ascending.
         period_ns: Sampling period of the meter.
-        slope: Meter seconds per device second, minus one, as arrivals tell it.
+        slope: Meter seconds per device second, minus one, as arrivals show it.
 
     Raises:
         MeasurementError: there are no pulses, or no input has them.
@@ -106,8 +106,8 @@ def _match(
         return None
     expected = guesses[0].to_meter(times)
     nearest = _nearest(expected, edges)
-    found = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
-    return _Match(found, nearest[found])
+    matched = np.flatnonzero(np.abs(nearest - expected) <= allowed_ns)
+    return _Match(matched, nearest[matched])
 
 
 def _counts(

@@ -158,7 +158,7 @@ def find_codes(
         other = low + int(np.argmax(first[low : best + apart + reach + 1]))
         slope = (other - best) * search.step_ns / apart_ns - 1
         if abs(slope) * apart_ns < search.step_ns:
-            slope = 0.0  # less than the places tell
+            slope = 0.0  # less than the places can show
         offset_ns = search.first_ns + best * search.step_ns - begins_ns[0]
         places.append(CodePlace(ClockLine(begins_ns[0], offset_ns, slope), highest))
         both[max(0, best - 2 * STEPS_PER_CHIP) : best + 2 * STEPS_PER_CHIP + 1] = 0.0

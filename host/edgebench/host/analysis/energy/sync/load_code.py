@@ -58,7 +58,7 @@ MIN_MARKS_RATIO = 0.5
 WHOLE_RATIO = 0.8
 """Length of a whole chip, over the typical one: a chip that a stall cut short has no marks."""
 ONE_CODE_DRIFT = 50e-6
-"""Error of the rate by arrivals, where no second code tells it."""
+"""Error of the rate by arrivals, where no second code gives it."""
 FLAT_RATIO = 0.2
 """Size of a change, over the typical one, below which it is no mark."""
 OUTLIER_FACTOR = 5.0
@@ -111,7 +111,7 @@ def align_code(
     alignment = _judged(marks, line, traces)
     if len(codes) > 1:
         return alignment
-    # One code alone tells no rate: that of the guess is believed from here to the far end.
+    # One code alone gives no rate: that of the guess is believed from here to the far end.
     far_ns = max(abs(time_ns - line.reference_ns) for time_ns in span_ns)
     return replace(alignment, error_ns=alignment.error_ns + drift * far_ns)
 
@@ -212,7 +212,7 @@ def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> 
 def _refined(
     codes: Sequence[CodeTrace], line: ClockLine, guess: ClockLine
 ) -> tuple[ClockLine, _Marks]:
-    """Line through the changes near a line, and their marks; one code alone tells no rate."""
+    """Line through the changes near a line, and their marks; one code alone gives no rate."""
     each = [_marks_of(code, line) for code in codes]
     marks = _Marks(
         np.concatenate([one.device_ns for one in each]),

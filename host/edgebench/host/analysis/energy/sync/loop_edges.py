@@ -72,7 +72,7 @@ class LoopTimes:
 
     @property
     def open_ns(self) -> float:
-        """Error of the marks by what the device itself does not tell."""
+        """Error of the marks from what the device itself does not report."""
         return max(end - begin for begin, end in (self.rise_ns, self.fall_ns)) / 2
 
 

@@ -105,5 +105,5 @@ def _left(powers_w: Floats, is_busy: NDArray[np.float64], ratio: float, sample: 
     # The alignment has the delay of the filter, and half a sample's.
     reach = ratio + sample + 1 / 16
     first = min(np.linspace(-reach, 2 * reach, 25), key=left)
-    found = minimize_scalar(left, bounds=(first - reach / 8, first + reach / 8), method="bounded")
-    return min(left(float(first)), float(found.fun))
+    minimum = minimize_scalar(left, bounds=(first - reach / 8, first + reach / 8), method="bounded")
+    return min(left(float(first)), float(minimum.fun))

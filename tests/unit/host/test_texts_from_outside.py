@@ -1,4 +1,4 @@
-"""Texts from outside are printable behind each door, whatever was sent: no print has to care."""
+"""Texts from outside are made printable wherever they come in, so that no print has to care."""
 
 from __future__ import annotations
 
