@@ -132,5 +132,5 @@ def test_selection_without_runs_is_an_error(store: Store) -> None:
     with pytest.raises(NoSuchRun, match="no such runs"):
         read_histories(store, RunFilter(model="other"))
     add(store, 1, 1000)
-    with pytest.raises(UsageError, match="no better or worse"):
+    with pytest.raises(UsageError, match="cannot be compared"):
         read_histories(store, RunFilter(), metric="warmup.query_count")
