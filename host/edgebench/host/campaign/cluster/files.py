@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
 from edgebench.host.campaign.cluster.messages import FileRef
 from edgebench.host.store.incomplete import claimed
@@ -22,7 +22,8 @@ from edgebench.protocol.errors import FileChanged, RunDamaged, StoreError, Usage
 
 PART_BYTES = 2**20
 """Size of the parts of files. A slow link has to carry each within the time of a call, 20 s: with
-420 kbit/s it does. A file of which one arrives too late is begun anew."""
+420 kbit/s it does. A file for a lab host of which one arrives too late is begun anew; a run on its
+way back goes on with that part."""
 UNUSED_S = 30 * 86400.0
 """Time after which a lab host forgets a file that no campaign needed."""
 FILES_DIRECTORY = "cluster"
@@ -98,7 +99,7 @@ class LabFiles:
                     shutil.rmtree(folder, ignore_errors=True)
 
 
-def pack_run(store: Store, run_id: str, into: IO[bytes]) -> int:
+def pack_run(store: Store, run_id: str, into: BinaryIO) -> int:
     """Write the files of a stored run as one; its size.
 
     Raises:
@@ -107,7 +108,8 @@ def pack_run(store: Store, run_id: str, into: IO[bytes]) -> int:
     directory = store.directory(run_id)
     try:
         with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as packed:
-            for folder, _, names in os.walk(directory):
+            for folder, folders, names in os.walk(directory):
+                folders.sort()  # packed again, it is the same file, and a host may have half of it
                 for name in sorted(names):
                     path = Path(folder, name)
                     packed.write(path, str(path.relative_to(directory)))
@@ -116,7 +118,7 @@ def pack_run(store: Store, run_id: str, into: IO[bytes]) -> int:
         raise StoreError(f"run not readable: {exc.strerror}: {directory}") from exc
 
 
-def store_packed(store: Store, run_id: str, packed: IO[bytes]) -> None:
+def store_packed(store: Store, run_id: str, packed: BinaryIO) -> None:
     """Store a run that a lab host has packed; it appears whole or not at all.
 
     Raises:
@@ -135,18 +137,73 @@ def store_packed(store: Store, run_id: str, packed: IO[bytes]) -> None:
     note_run(store, run_id)
 
 
+class ArrivingRun:
+    """The packed files of a run on their way here; what has come survives a link that is lost."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        """Whatever of the run came earlier.
+
+        Raises:
+            StoreError: that is not the id of a run, or the store cannot be read.
+        """
+        self._store, self._run_id = store, run_id
+        self._folder = store.root / FILES_DIRECTORY / "arriving"
+        name = store.directory(run_id).name
+        with _store_errors(store):
+            self._path = next(self._folder.glob(f"{name}.*"), None)
+            self.size_bytes = self._path.stat().st_size if self._path is not None else 0
+            """What has come: the offset of the next part."""
+
+    def add(self, sha256: str, part: bytes) -> bool:
+        """Add the next part of what has this digest; False where that is not what came before.
+
+        Then it begins anew: the lab host has packed the run again.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        digest = hashlib.sha256(sha256.encode()).hexdigest()  # whatever the lab host says
+        path = self._folder / f"{self._store.directory(self._run_id).name}.{digest}"
+        with _store_errors(self._store):
+            if self._path is not None and self._path != path:
+                self.forget()
+                return False
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with path.open("ab") as file:
+                self._path = path
+                file.write(part)
+            self.size_bytes += len(part)
+        return True
+
+    def keep(self, sha256: str) -> None:
+        """Put the run into the store, now that all of it has come.
+
+        Raises:
+            RunDamaged: that is no run, or not what was sent.
+            StoreError: the store cannot be written.
+        """
+        assert self._path is not None, "something has come"
+        try:
+            with _store_errors(self._store), self._path.open("rb") as packed:
+                if sha256_of(packed).hexdigest() != sha256:
+                    raise RunDamaged(f"run {self._run_id} arrived damaged")
+                store_packed(self._store, self._run_id, packed)
+        except RunDamaged:
+            self.forget()
+            raise
+        self.forget()
+
+    def forget(self) -> None:
+        """Nothing has come."""
+        with _store_errors(self._store):
+            if self._path is not None:
+                self._path.unlink(missing_ok=True)
+        self._path, self.size_bytes = None, 0
+
+
 @contextmanager
-def waiting_file(store: Store) -> Iterator[IO[bytes]]:
-    """A file without a name in a store, for what is not whole yet.
-
-    Raises:
-        StoreError: the store cannot be written.
-    """
-    import tempfile  # only here: it is slow to load
-
+def _store_errors(store: Store) -> Iterator[None]:
     try:
-        store.root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=store.root) as file:
-            yield file
+        yield
     except OSError as exc:
         raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, cast, get_args
+from typing import BinaryIO, cast, get_args
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.finish import FinishingProcess
@@ -49,6 +49,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.host.store.removal import remove_runs
 from edgebench.host.this_host import software
+from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
     LeaseHeld,
@@ -127,7 +128,7 @@ class LabLane:
         self._is_retired = False
         self._called_s = time.monotonic()
         self._before: LabLane | None = None
-        self._packed: tuple[str, int, IO[bytes]] | None = None
+        self._packed: tuple[str, m.RunPart, BinaryIO] | None = None
         self._request = lru_cache(maxsize=64)(self._new_request)
         self._thread = threading.Thread(target=self._run, name=f"lane {opened.device}", daemon=True)
 
@@ -178,21 +179,24 @@ class LabLane:
                 raise LinkLost("lab host has ended the lane, as nobody called")
             return self._reports[call.seen :]
 
-    def packed(self, run_id: str, offset: int) -> tuple[int, bytes]:
-        """Size of the packed files of a stored run, and a part of them.
+    def packed(self, run_id: str, offset: int) -> tuple[m.RunPart, bytes]:
+        """The packed files of a stored run, and a part of them.
 
         A call, too: over a slow link the parts of a run may come for longer than `IDLE_S`.
         """
         self._called_s = time.monotonic()
         if self._packed is None or self._packed[0] != run_id:
             # No `with`: later calls read from it, and the lane's end closes it.
-            file = cast(IO[bytes], TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
-            self._packed = run_id, pack_run(self._host.store, run_id, file), file
-        _, size_bytes, file = self._packed
+            file = cast(BinaryIO, TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
+            size_bytes = pack_run(self._host.store, run_id, file)
+            file.seek(0)
+            described = m.RunPart(size_bytes, sha256_of(file).hexdigest())
+            self._packed = run_id, described, file
+        _, described, file = self._packed
         file.seek(offset)
         part = file.read(PART_BYTES)
         self._called_s = time.monotonic()
-        return size_bytes, part
+        return described, part
 
     def _report(self, report: m.Report) -> None:
         with self._changed:
@@ -399,8 +403,8 @@ class LabService:
             lane = self._lane(first.lane)
             command = rest[0] if rest else None
             if isinstance(command, m.RunFetch):
-                size_bytes, part = lane.packed(command.run_id, command.offset)
-                return [m.RunPart(size_bytes)], part
+                described, part = lane.packed(command.run_id, command.offset)
+                return [described], part
             if command is None or isinstance(command, get_args(m.LaneCommand)):
                 return lane.call(first, cast("m.LaneCommand | None", command)), b""
         raise RemoteProtocolError(f"not a call to a lab host: {type(first).__name__}")

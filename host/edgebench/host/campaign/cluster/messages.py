@@ -167,6 +167,8 @@ class RunPart:
 
     size_bytes: int
     """Size of the whole."""
+    sha256: str
+    """Digest of the whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from edgebench.host.bench.model import Model
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
-from edgebench.host.campaign.cluster.files import store_packed, waiting_file
+from edgebench.host.campaign.cluster.files import ArrivingRun
 from edgebench.host.campaign.device import RunOrder
 from edgebench.host.campaign.journal import DeviceAtLab
 from edgebench.host.result.run import Run
@@ -194,31 +194,32 @@ class LabDevice:
         """Store a run that waits at the lab host; whether it was not here.
 
         Raises:
-            LinkLost: the lab host is gone.
+            LinkLost: the lab host is gone; what has come is kept, and the rest fetched later.
+            RunDamaged: what came is not what the lab host has.
             RunNotStored: the store cannot be written; lab host and device keep the run.
         """
         if self._store.has(run_id):
             return False
-        call, offset = m.LaneCall(self._lane, self._seen, 0.0), 0
         try:
-            with waiting_file(self._store) as packed:
-                while True:
-                    fetch = m.RunFetch(run_id, offset)
-                    [answer], part = self._connection.call(self._lab, call, fetch)
-                    if not isinstance(answer, m.RunPart) or (not part and answer.size_bytes):
-                        raise RemoteProtocolError(
-                            f"lab host {self._lab.name} sent nothing of run {run_id}"
-                        )
-                    packed.write(part)
-                    offset += len(part)
-                    if offset >= answer.size_bytes:
-                        break
-                store_packed(self._store, run_id, packed)
+            arriving = ArrivingRun(self._store, run_id)
+            while True:
+                size_bytes, sha256, part = self._part(run_id, arriving.size_bytes)
+                if arriving.add(sha256, part) and arriving.size_bytes >= size_bytes:
+                    break
+            arriving.keep(sha256)
         except RunDamaged:
             raise
         except StoreError as exc:
             raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
         return True
+
+    def _part(self, run_id: str, offset: int) -> tuple[int, str, bytes]:
+        """Size and digest of a run's packed files, and their next part."""
+        call, fetch = m.LaneCall(self._lane, self._seen, 0.0), m.RunFetch(run_id, offset)
+        [answer], part = self._connection.call(self._lab, call, fetch)
+        if not isinstance(answer, m.RunPart) or (not part and offset < answer.size_bytes):
+            raise RemoteProtocolError(f"lab host {self._lab.name} sent nothing of run {run_id}")
+        return answer.size_bytes, answer.sha256, part
 
     def _confirm(self, run_ids: Sequence[str]) -> None:
         if run_ids:

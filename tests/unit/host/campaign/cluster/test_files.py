@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import zipfile
 from dataclasses import replace
@@ -92,8 +93,9 @@ def test_fetching_a_run_keeps_its_lane(tmp_path: Path) -> None:
     opened = cast(LaneOpen, SimpleNamespace(device="pi5"))
     lane = LabLane(opened, host, LabFiles(store), cast(FinishingProcess, None))
     lane._called_s -= IDLE_S
-    size_bytes, part = lane.packed(RUN_ID, 0)
-    assert len(part) == size_bytes
+    described, part = lane.packed(RUN_ID, 0)
+    assert len(part) == described.size_bytes
+    assert hashlib.sha256(part).hexdigest() == described.sha256
     assert time.monotonic() - lane._called_s < IDLE_S
     assert lane._packed is not None
     lane._packed[2].close()
