@@ -260,6 +260,18 @@ def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
     check_complete(operator, 2)
 
 
+def test_meter_that_no_agent_serves_costs_no_run(operator: Host, tmp_path: Path) -> None:
+    """For a word in the file, every run of the night is begun, and fails."""
+    more = 'meter = "agent:synthetic"\nidle_duration_s = 0.2'
+    result = operator.run("campaign", "run", str(written(tmp_path, "one", repeats=3, more=more)))
+    assert result.returncode == 1
+    assert "meter synthetic is not served by the agent of one, which serves none" in result.stdout
+    assert intents(operator) == []
+    document = status(operator)
+    assert document["devices"][0]["state"] == "given_up"
+    assert document["campaign"]["left_count"] == 3
+
+
 def check_complete_but(host: Host, *, failed: int) -> dict[str, Any]:
     """Everything is over, and so many have failed."""
     document = status(host)

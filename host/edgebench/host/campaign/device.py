@@ -190,6 +190,20 @@ class PairedDevice:
             kept(run)
         for lost in settle_lost(lane.client, lane.store):
             watcher.lost(lost)
+        self._describe()  # a meter that is not served fails all runs: the device, and not each run
+
+    def _describe(self) -> SystemDescription:
+        """The device as it says it is, once for all runs.
+
+        Raises:
+            MeterNotServed: its agent does not serve the meter.
+        """
+        if self._system is None:
+            system = self.client.describe()
+            if self._meter is not None:
+                self._meter.require_served(system)
+            self._system = system
+        return self._system
 
     def _is_ours(self, run_id: str) -> bool:
         name = attempt_name(run_id)
@@ -212,15 +226,12 @@ class PairedDevice:
 
     def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
         """Measure."""
-        if self._system is None:
-            self._system = self.client.describe()
-            if self._meter is not None:
-                self._meter.require_served(self._system)
+        system = self._describe()
         lane, device, energy = self._lane, self._target.device, self._target.request.energy
         request = self._host.request(order.cell)
         request = request.on_device(device.name, energy.meter if energy else None)
         try:
-            request = request.on_system(self._system)
+            request = request.on_system(system)
         except UsageError:  # it is this run's, and not the device's
             lane.watcher.run(
                 order.cell.device,
@@ -229,16 +240,16 @@ class PairedDevice:
                 order.place,
             )
             raise
-        refuse_too_large(lane.client.device.name, request, self._system)
+        refuse_too_large(lane.client.device.name, request, system)
         model = request.models[0]
-        runtime = runtimes_for(model, request.runtime, self._system)[0]
+        runtime = runtimes_for(model, request.runtime, system)[0]
         if (asked := self._meter or request.instrument) is not None:
             spec = asked.spec(request.spec, is_duration_fixed=request.is_duration_fixed)
             request = replace(request, spec=spec)
         lane.watcher.run(order.cell.device, model, runtime, order.place)
         newest = next(reversed(list(order.references.values())), None)
         reference = order.references.get(runtime, newest)
-        is_target = runtime in runtimes_of_targets(self._system)
+        is_target = runtime in runtimes_of_targets(system)
         if is_target and self._meter is not None:
             refuse_unseen_edges(self._meter.request, has_dataset=request.accuracy is not None)
         step = Step(model, runtime, member=order.member, is_target=is_target)
