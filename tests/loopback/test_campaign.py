@@ -260,12 +260,67 @@ def test_meter_that_is_unplugged_is_waited_for_by_the_next_process_too(
     check_complete(operator, 2)
 
 
-def test_meter_that_no_agent_serves_costs_no_run(operator: Host, tmp_path: Path) -> None:
-    """For a word in the file, every run of the night is begun, and fails."""
-    more = 'meter = "agent:synthetic"\nidle_duration_s = 0.2'
-    result = operator.run("campaign", "run", str(written(tmp_path, "one", repeats=3, more=more)))
-    assert result.returncode == 1
-    assert "meter synthetic is not served by the agent of one, which serves none" in result.stdout
+METERED = 'meter = "agent:{}"\nidle_duration_s = 0.2'
+
+
+def test_meter_that_one_of_two_boards_has_is_said_before_a_run_is_begun(tmp_path: Path) -> None:
+    """The second board's runs are begun one by one, and each fails while the first measures."""
+    boards = ("--simulate", "raspberry-pi-5-bare", "--simulate", "rock-5b")
+    options = ["--name", "rack", *boards, "--meter", "synthetic:follow"]
+    agent = AgentProcess(tmp_path / "agent", options=options).start()
+    try:
+        host = Host(tmp_path / "host")
+        host.lab.pair(agent.pairing_string())
+        [first, second] = [
+            one["name"]
+            for one in json.loads(host.run("devices", "--json", "--timeout", "0.1s").stdout)[
+                "devices"
+            ]
+            if one["name"].startswith("rack")
+        ]
+        more = METERED.format("synthetic:follow")
+        both = written(tmp_path, first, second, repeats=2, more=more)
+        result = host.run("campaign", "run", str(both))
+        assert (result.returncode, result.stdout) == (2, "")
+        error, hint = result.stderr.splitlines()
+        assert error == (
+            f"error: meter synthetic:follow is not served by the agent of {second}, "
+            "which serves none"
+        )
+        assert hint.startswith(
+            "hint: serve it there: edgebench-agent serve --meter synthetic:follow"
+        )
+        assert host.run("campaign", "status").returncode == 2, "nothing was begun"
+        short = written(tmp_path, first, second, repeats=2, more=METERED.format("synthetic"))
+        result = host.run("campaign", "run", str(short))
+        assert f"; the same holds for {second}" in result.stderr
+        assert 'hint: name it in full in the campaign file: meter = "agent:synthetic:fol' in (
+            result.stderr
+        )
+        alone = written(tmp_path, first, repeats=1, more=more)
+        result = host.run("campaign", "run", str(alone))
+        assert result.returncode in (0, 3), result.stderr
+        check_complete(host, 1)
+    finally:
+        agent.kill()
+
+
+def test_meter_of_an_agent_that_was_away_costs_no_run(
+    agents: list[AgentProcess], operator: Host, tmp_path: Path
+) -> None:
+    """An agent that was away when the campaign began has every run begun, and failed."""
+    agents[0].kill()
+    try:
+        file = written(tmp_path, "one", repeats=3, wait_s=60, more=METERED.format("synthetic"))
+        host = operator.popen("campaign", "run", str(file))
+        begun = ("campaign", "status")
+        wait_until(lambda: operator.run(*begun).returncode == 0, "the campaign is begun")
+        wait_until(lambda: status(operator)["devices"][0]["state"] == "waiting", "it waits")
+    finally:
+        restart(agents[0])
+    stdout, _ = host.communicate(timeout=150)
+    assert host.returncode == 1
+    assert "meter synthetic is not served by the agent of one, which serves none" in stdout
     assert intents(operator) == []
     document = status(operator)
     assert document["devices"][0]["state"] == "given_up"

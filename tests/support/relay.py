@@ -24,11 +24,17 @@ class TcpRelay(Threaded):
     target_port: int
     port: int = 0
     """Port that it listens on."""
+    cut_after_bytes: int | None = None
+    """Bytes from the target after which every connection is reset, once."""
+    from_target_bytes: int = 0
+    """Bytes that the target has sent, and somebody has got."""
     _listener: socket.socket = field(init=False)
     _others: dict[socket.socket, socket.socket] = field(
         default_factory=dict[socket.socket, socket.socket]
     )
     """Other end of each connection."""
+    _targets: set[socket.socket] = field(default_factory=set[socket.socket])
+    """Ends at the target."""
     _is_cut: threading.Event = field(default_factory=threading.Event)
     _silent_until_s: float = 0.0
 
@@ -56,6 +62,10 @@ class TcpRelay(Threaded):
 
     def _run(self) -> None:
         while not self._over.is_set():
+            limit = self.cut_after_bytes
+            if limit is not None and self.from_target_bytes >= limit:
+                self.cut_after_bytes = None
+                self._is_cut.set()
             if self._is_cut.is_set():
                 self._reset_all()
                 self._is_cut.clear()
@@ -78,17 +88,21 @@ class TcpRelay(Threaded):
         for one, other in ((near, far), (far, near)):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._others[one] = other
+        self._targets.add(far)
 
     def _pass_on(self, source: socket.socket) -> None:
         try:
             data = source.recv(65536)
             self._others[source].sendall(data)
             is_reset = False
+            if source in self._targets:
+                self.from_target_bytes += len(data)
         except OSError:
             data, is_reset = b"", True
         if not data:
             other = self._others.pop(source)
             del self._others[other]
+            self._targets -= {source, other}
             for one in (source, other):
                 _close(one, is_reset=is_reset)
 
@@ -96,6 +110,7 @@ class TcpRelay(Threaded):
         for one in self._others:
             _close(one, is_reset=True)
         self._others.clear()
+        self._targets.clear()
 
 
 def _close(one: socket.socket, *, is_reset: bool) -> None:

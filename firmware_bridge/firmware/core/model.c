@@ -396,6 +396,8 @@ void model_run(const struct model *model)
 	}
 }
 
+const struct blob_tensor *model_input(const struct model *model) { return tensor_at(model, model->header->input); }
+
 const struct blob_tensor *model_output(const struct model *model, uint32_t index)
 {
 	return tensor_at(model, model->header->output[index]);

@@ -5,55 +5,15 @@
 #include "device/device.h"
 #include "device/port.h"
 #include "device/text.h"
+#include "device/words.h"
 
 #define MAX_SHOWN 80 /* characters of an unknown word; the reference has no room for more */
 #define VERSION "ULPMark for tinyML Firmware V0.0.1"
 #define OUT_BYTES_A_LINE 64
 #define CYCLES_A_LINE 16
+#define LISTENING "e-[Listening: stop first]"
 
 static const char *const STATES[] = {"ready", "none", "bad_header", "bad_operator", "bad_tensor", "no_memory"};
-
-/* The next word of the line; NULL at its end. */
-static char *next_word(char **rest)
-{
-	char *word = *rest;
-
-	while (*word == ' ')
-		word++;
-	if (!*word)
-		return NULL;
-	*rest = word;
-	while (**rest && **rest != ' ')
-		(*rest)++;
-	if (**rest)
-		*(*rest)++ = 0;
-	return word;
-}
-
-static bool is_word(const char *word, const char *expected) { return strcmp(word, expected) == 0; }
-
-/* As atoi, but what is too large stays large. */
-static int64_t number_of(const char *word)
-{
-	bool is_negative = *word == '-';
-	int64_t value = 0;
-
-	for (word += *word == '-' || *word == '+'; *word >= '0' && *word <= '9'; word++)
-		if (value <= INT32_MAX)
-			value = value * 10 + (*word - '0');
-	if (value > UINT32_MAX)
-		value = UINT32_MAX;
-	return is_negative ? -value : value;
-}
-
-static int digit_of(char character)
-{
-	if (character >= '0' && character <= '9')
-		return character - '0';
-	if (character >= 'a' && character <= 'f')
-		return character - 'a' + 10;
-	return character >= 'A' && character <= 'F' ? character - 'A' + 10 : -1;
-}
 
 static void load_begin(char *word)
 {
@@ -132,6 +92,8 @@ static void command_db(char *rest)
 
 	if (!word)
 		put_line("e-[Command 'db' requires a subcommand]", NULL);
+	else if (device_is_listening())
+		put_line(LISTENING, NULL);
 	else if (is_word(word, "load"))
 		load_begin(next_word(&rest));
 	else if (is_word(word, "print"))
@@ -152,6 +114,8 @@ static void command_infer(char *rest)
 		put_line("e-[Inference warmup must be >=0]", NULL);
 	} else if (device.state != MODEL_READY) {
 		put_line("e-[No model]", NULL);
+	} else if (device_is_listening()) {
+		put_line(LISTENING, NULL);
 	} else if (device.was_input_announced &&
 		   (load->received != load->size || load->received != device.model.input_bytes)) {
 		put("e-[Input has ");
@@ -176,7 +140,8 @@ static void command_help(void)
 		"db print            the bytes that are loaded",
 		"infer [N [W]]       N inferences (1) after W for warm-up (10)",
 		"results             outputs of the last inference",
-		"x-info x-crc x-out x-cycles x-mode x-frames: see docs/firmware-protocol.md",
+		"start, stop         listen to sound, with a model for that",
+		"x-info x-crc x-out x-cycles x-detections x-mode x-frames: see docs/firmware-protocol.md",
 	};
 
 	for (size_t i = 0; i < sizeof TEXT / sizeof *TEXT; i++)
@@ -216,7 +181,7 @@ static void command_info(void)
 	info("kernels", KERNELS_NAME);
 	if (port.is_untested)
 		info("port", "untested");
-	info("mode", device.is_energy_mode ? "energy" : "performance");
+	info("mode", mode_name());
 	info_number("tick_hz", port.tick_hz);
 	info("tick_source", port.tick_source);
 	info_number("line_max", LINE_MAX_CHARACTERS);
@@ -314,17 +279,25 @@ static void command_mode(char *rest)
 {
 	char *word = next_word(&rest);
 
-	if (word && !is_word(word, "energy") && !is_word(word, "performance")) {
+	if (word && is_word(word, "energy"))
+		set_mode(MODE_ENERGY);
+	else if (word && is_word(word, "performance"))
+		set_mode(MODE_PERFORMANCE);
+	else if (word && is_word(word, "streaming"))
+		set_mode(MODE_STREAMING);
+	else if (word) {
 		put_refused("Unknown mode", word);
 		return;
 	}
-	if (word)
-		device.is_energy_mode = is_word(word, "energy");
-	put_line("m-timestamp-mode-", device.is_energy_mode ? "energy" : "performance", NULL);
+	put_line("m-timestamp-mode-", mode_name(), NULL);
 }
 
 static void command_frames(void)
 {
+	if (device_is_listening()) {
+		put_line(LISTENING, NULL);
+		return;
+	}
 	put("m-frames-[");
 	put_unsigned(FRAME_MAX_DATA);
 	put(",");
@@ -333,27 +306,16 @@ static void command_frames(void)
 	device.is_frame_mode = true;
 }
 
-void command_execute(char *line)
+/* Commands of both dialects; false: it is none of them. */
+bool command_shared(const char *word, char *rest)
 {
-	char *rest = line, *word = next_word(&rest);
-
-	if (!word)
-		put_line("e-[Empty command]", NULL);
-	else if (is_word(word, "name"))
+	if (is_word(word, "name"))
 		put_line("m-name-dut-[edgebench-", port.board, "]", NULL);
 	else if (is_word(word, "timestamp"))
 		timestamp_print();
 	else if (is_word(word, "profile"))
 		put_line("m-profile-[" VERSION "]\r\nm-model-[",
 			 device.state == MODEL_READY ? device.model.header->id : "none", "]", NULL);
-	else if (is_word(word, "help"))
-		command_help();
-	else if (is_word(word, "db"))
-		command_db(rest);
-	else if (is_word(word, "infer"))
-		command_infer(rest);
-	else if (is_word(word, "results"))
-		results_print();
 	else if (is_word(word, "x-info"))
 		command_info();
 	else if (is_word(word, "x-crc"))
@@ -362,10 +324,37 @@ void command_execute(char *line)
 		command_out();
 	else if (is_word(word, "x-cycles"))
 		command_cycles();
+	else if (is_word(word, "x-detections"))
+		wake_detections();
 	else if (is_word(word, "x-mode"))
 		command_mode(rest);
 	else if (is_word(word, "x-frames"))
 		command_frames();
+	else
+		return false;
+	return true;
+}
+
+void command_execute(char *line)
+{
+	char *rest = line, *word = next_word(&rest);
+
+	if (!word)
+		put_line("e-[Empty command]", NULL);
+	else if (command_shared(word, rest))
+		;
+	else if (is_word(word, "help"))
+		command_help();
+	else if (is_word(word, "db"))
+		command_db(rest);
+	else if (is_word(word, "infer"))
+		command_infer(rest);
+	else if (is_word(word, "results"))
+		results_print();
+	else if (device.wake && is_word(word, "start"))
+		wake_start();
+	else if (device.wake && is_word(word, "stop"))
+		wake_stop();
 	else
 		put_refused("Unknown command", word);
 }

@@ -7,6 +7,17 @@
 
 struct device device;
 
+void set_mode(enum device_mode mode)
+{
+	device.is_streaming = mode == MODE_STREAMING;
+	device.is_energy_mode = mode != MODE_PERFORMANCE; /* streaming firmware prints no time either */
+}
+
+const char *mode_name(void)
+{
+	return device.is_streaming ? "streaming" : device.is_energy_mode ? "energy" : "performance";
+}
+
 void timestamp_print(void)
 {
 	if (device.is_energy_mode) {
@@ -33,9 +44,10 @@ void forget_input(void)
 /* Look for a blob, and give it the memory that it wants; the rest is for the input. */
 void open_model(void)
 {
-	uint32_t arena_bytes = 0;
+	uint32_t arena_bytes = 0, wake_bytes = 0;
 
 	forget_input();
+	device.wake = NULL;
 	device.state = model_open(&device.model, port.model, port.model_max, port.ram, port.ram_max);
 	if (device.state == MODEL_READY) {
 		arena_bytes = (device.model.header->arena_bytes + 15) & ~15u;
@@ -44,8 +56,10 @@ void open_model(void)
 			arena_bytes = 0;
 		}
 	}
+	if (device.state == MODEL_READY)
+		wake_bytes = wake_open((uint32_t)(port.ram_max - arena_bytes - device.model.input_bytes));
 	device.input = port.ram + arena_bytes;
-	device.input_max = (uint32_t)(port.ram_max - arena_bytes);
+	device.input_max = (uint32_t)(port.ram_max - arena_bytes - wake_bytes);
 }
 
 const char *begin_input(uint32_t size)
@@ -59,12 +73,12 @@ const char *begin_input(uint32_t size)
 	return NULL;
 }
 
-void device_reset(bool is_energy_mode)
+void device_reset(enum device_mode mode)
 {
 	memset(&device, 0, sizeof device);
-	device.is_energy_mode = is_energy_mode;
+	set_mode(mode);
 	open_model();
-	put_line("m-timestamp-mode-", is_energy_mode ? "energy" : "performance", NULL);
+	put_line("m-timestamp-mode-", device.is_energy_mode ? "energy" : "performance", NULL);
 	timestamp_print();
 	put_line("m-init-done", NULL);
 	put_line("m-ready", NULL);
@@ -88,9 +102,11 @@ void device_receive(uint8_t byte)
 	}
 	device.line[device.used] = 0;
 	if (device.is_too_long) {
-		put("e-[Command longer than ");
+		put(device.is_streaming ? "Error: Command longer than " : "e-[Command longer than ");
 		put_unsigned(LINE_MAX_CHARACTERS);
-		put_line(" characters]", NULL);
+		put_line(" characters", device.is_streaming ? "" : "]", NULL);
+	} else if (device.is_streaming) {
+		streaming_execute((char *)device.line);
 	} else {
 		command_execute((char *)device.line);
 	}

@@ -20,8 +20,11 @@ struct load {
 	uint32_t size, received, crc32;
 };
 
+/* What is timed, and how: docs/firmware-protocol.md. */
+enum device_mode { MODE_PERFORMANCE, MODE_ENERGY, MODE_STREAMING };
+
 struct device {
-	bool is_energy_mode, is_frame_mode, is_too_long;
+	bool is_energy_mode, is_streaming, is_frame_mode, is_too_long;
 	uint32_t used; /* characters of the line, or bytes of the frame */
 	uint8_t line[FRAME_MAX_WIRE + 1];
 	enum model_state state;
@@ -33,16 +36,22 @@ struct device {
 	bool has_inferred;
 	uint32_t cycles_total; /* inferences of the last infer */
 	float results_before;  /* mean squared error of the last inference */
+	struct wake *wake;     /* NULL: the model is none that listens */
 };
 
 extern struct device device;
 
 /* Reset: forget everything, look for a model, and print the banner. */
-void device_reset(bool is_energy_mode);
+void device_reset(enum device_mode mode);
 void device_receive(uint8_t byte);
+/* While it listens, whoever owns the line calls device_listen whenever no byte waits. */
+bool device_is_listening(void);
+void device_listen(void);
 
 /* The rooms of the firmware, for each other. */
 void command_execute(char *line);
+bool command_shared(const char *word, char *rest);
+void streaming_execute(char *line);
 void frames_receive(uint8_t byte);
 void infer(uint32_t count, uint32_t warmup);
 void results_print(void);
@@ -50,5 +59,13 @@ void timestamp_print(void);
 const char *begin_input(uint32_t size);
 void open_model(void);
 void forget_input(void);
+void set_mode(enum device_mode mode);
+const char *mode_name(void);
+uint32_t wake_open(uint32_t free_bytes);
+void wake_start(void);
+void wake_stop(void);
+void wake_state(void);
+void wake_detections(void);
+void wake_extract(void);
 
 #endif

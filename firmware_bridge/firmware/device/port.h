@@ -19,6 +19,9 @@ struct port {
 	size_t ram_max;
 	uint32_t *cycles; /* ring of the inferences' durations */
 	uint32_t cycles_max;
+	/* Sound from outside, NULL if there is none: as many samples of 16 kHz as have come, at most count.
+	 * A new one begins with a count of 0. */
+	size_t (*read_sound)(int16_t *samples, size_t count);
 };
 
 extern struct port port;
@@ -29,6 +32,10 @@ uint64_t port_microseconds(void);
 void port_begin_window(void);
 /* The timestamp pin: low for at least a microsecond. */
 void port_pulse(void);
+/* The pins of streaming firmware; a board without them has functions that do nothing. Processing is high while
+ * an audio frame is processed; detection is low for a moment. */
+void port_processing(bool is_high);
+void port_detection(void);
 void port_write(const char *data, size_t size);
 
 #endif

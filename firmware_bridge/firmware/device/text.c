@@ -46,6 +46,13 @@ void put_unsigned(uint64_t value)
 		put_character(digits[--count]);
 }
 
+void put_signed(int64_t value)
+{
+	if (value < 0)
+		put_character('-');
+	put_unsigned(value < 0 ? -(uint64_t)value : (uint64_t)value);
+}
+
 void put_hex(const uint8_t *data, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {

@@ -8,6 +8,7 @@
 void put(const char *text);
 void put_bytes(const uint8_t *data, size_t size); /* as they are */
 void put_unsigned(uint64_t value);
+void put_signed(int64_t value);
 void put_hex(const uint8_t *data, size_t size);
 void put_word_hex(uint32_t value); /* eight digits */
 void put_decimal(double value);	   /* as printf's %.3f */

@@ -36,6 +36,7 @@ from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
+from edgebench.host.campaign.meters import refuse_unserved
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import load_spec
@@ -830,10 +831,19 @@ class Lab:
         Raises:
             UsageError: the file, or a model or setting in it, makes no sense.
             NoSuchDevice: it names a device that is not paired.
+            MeterNotServed: the agent of one does not serve the meter.
             StoreError: the store cannot be written.
         """
         self._check_not_sent()
         plan = self.plan_campaign(file, watcher, cluster)
+        if cluster is None:
+            farm = load_farm(self._farm)
+            refuse_unserved(
+                plan,
+                CellRequests(plan),
+                find=partial(self._find, farm=farm, paired=self._files.devices()),
+                connect=partial(open_known, self._files, state=self._agent_state),
+            )
         begin_journal(self.store, plan)
         return self.campaign(plan.id)
 
@@ -860,12 +870,6 @@ class Lab:
             LabHostsUnreachable: no scheduler answers.
         """
         campaign, farm = self.campaign(name), load_farm(self._farm)
-        paired = self._files.devices()
-
-        def find(device: str) -> tuple[KnownDevice, str | None]:
-            [known] = select([device], paired, farm)
-            return known, farm.entry(known).meter
-
         if cluster is not None:
             from edgebench.host.campaign.cluster.lanes import cluster_lanes
 
@@ -873,7 +877,7 @@ class Lab:
         else:
             lanes = paired_lanes(
                 self.store,
-                find=find,
+                find=partial(self._find, farm=farm, paired=self._files.devices()),
                 connect=partial(open_known, self._files, state=self._agent_state),
                 outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
             )
@@ -889,6 +893,14 @@ class Lab:
                 parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
             )
         return campaign
+
+    @staticmethod
+    def _find(
+        name: str, *, farm: Farm, paired: Sequence[KnownDevice]
+    ) -> tuple[KnownDevice, str | None]:
+        """A device by its name in a plan, and the meter that is wired to it."""
+        [known] = select([name], paired, farm)
+        return known, farm.entry(known).meter
 
     def campaign(self, name: str = "last") -> Campaign:
         """A campaign of this store, by id or name.

@@ -31,6 +31,10 @@ void keep_received(uint8_t byte)
 		received[received_count++ % RECEIVED_MAX] = byte;
 }
 
+/* No board has these pins yet. */
+void port_processing(bool is_high) { (void)is_high; }
+void port_detection(void) {}
+
 /* The next byte; waits until there is one. */
 static uint8_t take(void)
 {
@@ -57,9 +61,14 @@ static void main_loop(void)
 	counter_start();
 	INTERRUPT_ENABLE(RECEIVE_INTERRUPT) = BIT(RECEIVE_INTERRUPT % 32);
 	__asm__ volatile("cpsie i");
-	device_reset(STARTS_IN_ENERGY_MODE);
-	for (;;)
-		device_receive(take());
+	device_reset(STARTS_IN_ENERGY_MODE ? MODE_ENERGY : MODE_PERFORMANCE);
+	for (;;) {
+		/* It does not wait for an interrupt: none comes when an audio frame is due. */
+		if (device_is_listening() && received_count == taken_count)
+			device_listen();
+		else
+			device_receive(take());
+	}
 }
 
 typedef void (*handler)(void);

@@ -20,19 +20,20 @@
 
 #define TICK_NS 10u
 #define POLL_MS 10
+#define LISTEN_MS 1
 #define OPEN_DELAY_MS 100 /* a host that opens a terminal throws away what is in it */
 
 static const char USAGE[] =
 	"usage: edgebench-posix [--model BLOB] [--energy] [--pin FILE] [--stdio] [--link PATH]\n"
 	"                       [--reset-on-open] [--baud N] [--board NAME] [--ram BYTES] [--model-max BYTES]\n"
-	"                       [--inference-us N]\n"
+	"                       [--inference-us N] [--streaming] [--sound FILE] [--edges FILE]\n"
 	"Prints the path of its pseudo-terminal, and is an MLPerf Tiny device on it: docs/firmware.md.\n";
 
 static _Alignas(16) uint8_t model_memory[8u << 20];
 static _Alignas(16) uint8_t ram[16u << 20];
 static uint32_t cycles[4096];
 static struct utsname machine;
-static int line_in, line_out, pin = -1;
+static int line_in, line_out, pin = -1, edges = -1, sound = -1;
 static bool is_pty = true;
 static uint64_t byte_ns; /* time of a byte on the line that is emulated, 0 for none */
 static uint64_t free_in_ns, free_out_ns;
@@ -95,6 +96,62 @@ void port_pulse(void)
 	}
 	while (now_ns() - at < 2000)
 		;
+}
+
+/* An edge is a line with the name of the pin, its level, and the time. */
+static void write_edge(const char *name, bool is_high)
+{
+	char line[48];
+	int size = snprintf(line, sizeof line, "%s %d %llu\n", name, is_high, (unsigned long long)now_ns());
+
+	if (edges >= 0 && write(edges, line, (size_t)size) < 0 && errno != EAGAIN)
+		edges = -1;
+}
+
+void port_processing(bool is_high) { write_edge("processing", is_high); }
+void port_detection(void) { write_edge("detection", false); }
+
+/* A file is played from its begin with each start, a FIFO from where it is. A WAV file's header is left out. */
+static size_t read_sound(int16_t *samples, size_t count)
+{
+	static uint8_t bytes[2];
+	static size_t odd; /* bytes of a sample that came in two parts */
+	size_t done = 0;
+	char head[44];
+
+	if (count == 0) {
+		odd = 0;
+		if (lseek(sound, 0, SEEK_SET) == 0 &&
+		    (read(sound, head, sizeof head) != sizeof head || memcmp(head, "RIFF", 4)))
+			lseek(sound, 0, SEEK_SET);
+		return 0;
+	}
+	while (done < count) {
+		ssize_t got = read(sound, bytes + odd, sizeof bytes - odd);
+
+		if (got <= 0)
+			break;
+		odd += (size_t)got;
+		if (odd < sizeof bytes)
+			continue;
+		samples[done++] = (int16_t)(bytes[0] | bytes[1] << 8);
+		odd = 0;
+	}
+	return done;
+}
+
+static void open_sound(const char *path)
+{
+	/* Also for writing, so that a FIFO has no end when nobody plays. */
+	struct stat status;
+	bool is_fifo = stat(path, &status) == 0 && S_ISFIFO(status.st_mode);
+
+	sound = open(path, (is_fifo ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOCTTY);
+	if (sound < 0) {
+		fprintf(stderr, "error: cannot open %s: %s\n", path, strerror(errno));
+		exit(2);
+	}
+	port.read_sound = read_sound;
 }
 
 static void pause_ms(int milliseconds) { poll(NULL, 0, milliseconds); }
@@ -220,17 +277,22 @@ int main(int argc, char **argv)
 		{"link", required_argument, 0, 'l'}, {"reset-on-open", no_argument, 0, 'r'},
 		{"baud", required_argument, 0, 'b'}, {"board", required_argument, 0, 'n'},
 		{"ram", required_argument, 0, 'a'}, {"model-max", required_argument, 0, 'x'},
-		{"inference-us", required_argument, 0, 'i'},
+		{"inference-us", required_argument, 0, 'i'}, {"streaming", no_argument, 0, 'w'},
+		{"sound", required_argument, 0, 'f'}, {"edges", required_argument, 0, 'd'},
 		{0, 0, 0, 0},
 	};
-	bool is_energy = false, resets_on_open = false, was_open;
+	enum device_mode mode = MODE_PERFORMANCE;
+	bool resets_on_open = false, was_open;
 	const char *link = NULL, *model = NULL;
 	int option;
 
 	while ((option = getopt_long(argc, argv, "", OPTIONS, NULL)) >= 0) {
 		switch (option) {
 		case 'm': model = optarg; break;
-		case 'e': is_energy = true; break;
+		case 'e': mode = MODE_ENERGY; break;
+		case 'w': mode = MODE_STREAMING; break;
+		case 'f': open_sound(optarg); break;
+		case 'd': edges = open(optarg, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600); break;
 		case 'p': pin = open(optarg, O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_NOCTTY, 0600); break;
 		case 's': is_pty = false; break;
 		case 'l': link = optarg; break;
@@ -256,7 +318,7 @@ int main(int argc, char **argv)
 	/* A board with its own supply talks when it starts, whether or not anybody listens. */
 	was_open = !is_pty;
 	if (!resets_on_open || !is_pty)
-		device_reset(is_energy);
+		device_reset(mode);
 	/* Whoever opens it empties it first; what is said after that is taken for a reply. */
 	if (is_pty)
 		announce_terminal(link);
@@ -265,22 +327,24 @@ int main(int argc, char **argv)
 		ssize_t count;
 		struct pollfd line = {.fd = line_in, .events = POLLIN};
 
+		device_listen();
 		look_for_rest();
 		poll(&line, 1, 0);
 		if (is_pty && line.revents & POLLHUP && !(line.revents & POLLIN)) {
 			was_open = false;
-			pause_ms(POLL_MS);
+			pause_ms(device_is_listening() ? LISTEN_MS : POLL_MS);
 			continue;
 		}
 		if (!was_open && resets_on_open) {
 			pause_ms(OPEN_DELAY_MS);
 			started_ns = now_ns();
-			device_reset(is_energy);
+			device_reset(mode);
 		}
 		if (!was_open)
 			rest(&free_in_ns);
 		was_open = true;
-		poll(&line, 1, -1);
+		if (poll(&line, 1, device_is_listening() ? LISTEN_MS : -1) == 0)
+			continue;
 		count = read(line_in, bytes, sizeof bytes);
 		if (count == 0 || (count < 0 && errno != EAGAIN && errno != EIO && errno != EINTR))
 			return 0;

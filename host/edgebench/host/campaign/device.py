@@ -201,7 +201,7 @@ class PairedDevice:
         if self._system is None:
             system = self.client.describe()
             if self._meter is not None:
-                self._meter.require_served(system)
+                self._meter.require_served(system, self._target.device.name)
             self._system = system
         return self._system
 

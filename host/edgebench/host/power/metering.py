@@ -194,8 +194,12 @@ class OpenMeter:
         """Name of the meter as its agent knows it; None for a meter of this host."""
         return self.request.meter.removeprefix(AGENT_PREFIX) if self.meter is None else None
 
-    def require_served(self, system: SystemDescription) -> None:
+    def require_served(self, system: SystemDescription, device: str | None = None) -> None:
         """Check that the agent serves the meter, unless it is a meter of this host.
+
+        Args:
+            system: The device as it describes itself.
+            device: Name by which the user knows it; None: its own.
 
         Raises:
             MeterNotServed: the agent does not serve it.
@@ -203,8 +207,8 @@ class OpenMeter:
         wanted = self.served_name
         if wanted is not None and wanted not in system.meters:
             raise MeterNotServed(
-                f"meter {wanted} is not served by the agent of {system.device.name}, which serves "
-                f"{', '.join(system.meters) or 'none'}",
+                f"meter {wanted} is not served by the agent of {device or system.device.name}, "
+                f"which serves {', '.join(system.meters) or 'none'}",
                 wanted,
                 meant=meant_of(wanted, system.meters),
             )

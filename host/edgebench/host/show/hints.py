@@ -270,6 +270,13 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, e.NoSuchRun) and error.bundle is not None:
         path = shlex.quote(error.bundle)
         return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"
+    if isinstance(error, e.MeterNotServed) and command.startswith("campaign"):
+        if error.meant:
+            return f'name it in full in the campaign file: meter = "agent:{error.meant}"'
+        return (
+            f"serve it there: edgebench-agent serve --meter {error.meter}, which gives it to the "
+            "first of several boards; or leave the other devices out of the campaign file"
+        )
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
     if isinstance(error, e.RuntimeUnavailable) and error.install:

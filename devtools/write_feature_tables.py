@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Writes the tables of the wake-word features: firmware_bridge/firmware/core/feature_tables.c.
+
+    python devtools/write_feature_tables.py           # write it
+    python devtools/write_feature_tables.py --check   # is it what this would write?
+
+Source: mlcommons/tiny, benchmark/training/streaming_wakeword/get_dataset.py (lfbe): frames of 1024
+samples at 16 kHz, a symmetric Hamming window, 40 mel bands from 0 to 8000 Hz as those of
+tf.signal.linear_to_mel_weight_matrix: triangles on the mel scale, without the bin of 0 Hz.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import struct
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+OUTPUT = Path(__file__).resolve().parents[1] / "firmware_bridge/firmware/core/feature_tables.c"
+FRAME, BINS, BANDS, RATE_HZ = 1024, 513, 40, 16_000
+VALUES_A_LINE = 8
+
+
+def _mel(frequency_hz: float) -> float:
+    """Slaney's constants, as TensorFlow has them: 1127 ln(1 + f / 700)."""
+    return 1127.0 * math.log(1.0 + frequency_hz / 700.0)
+
+
+def hamming() -> list[float]:
+    """First half of the window; the second one mirrors it."""
+    return [0.54 - 0.46 * math.cos(2 * math.pi * i / (FRAME - 1)) for i in range(FRAME // 2)]
+
+
+def cosines() -> list[float]:
+    """A quarter of a period."""
+    return [math.cos(2 * math.pi * i / FRAME) for i in range(FRAME // 4 + 1)]
+
+
+def places() -> list[float]:
+    """Place of each bin among the edges of the bands, 0 to 41.
+
+    Its fraction is the weight in the band that rises there, the rest that in the one that falls.
+    """
+    step = _mel(RATE_HZ / 2) / (BANDS + 1)
+    return [_mel(k * RATE_HZ / FRAME) / step for k in range(BINS)]
+
+
+def _float32(value: float) -> str:
+    """Shortest digits of the float32 nearest to a value."""
+    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
+    texts = (f"{rounded:.{digits}g}" for digits in range(1, 10))
+    text = next(one for one in texts if struct.pack("<f", float(one)) == struct.pack("<f", rounded))
+    return f"{text if set(text) & set('.e') else text + '.0'}f"
+
+
+def _table(name: str, values: Sequence[float]) -> str:
+    texts = [_float32(value) for value in values]
+    lines = [
+        "\t" + ", ".join(texts[at : at + VALUES_A_LINE]) + ","
+        for at in range(0, len(texts), VALUES_A_LINE)
+    ]
+    return "\n".join([f"const float {name}[{len(values)}] = {{", *lines, "};"])
+
+
+def source() -> str:
+    """The file."""
+    return "\n\n".join(
+        [
+            '/* Written by devtools/write_feature_tables.py. */\n#include "core/features.h"',
+            _table("feature_window", hamming()),
+            _table("feature_cosines", cosines()),
+            _table("feature_places", places()) + "\n",
+        ]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="write the tables of the wake-word features")
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    if not parser.parse_args().check:
+        OUTPUT.write_text(source(), "utf-8")
+        return 0
+    if OUTPUT.read_text("utf-8") == source():
+        return 0
+    print(f"error: {OUTPUT} is not what this script writes", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

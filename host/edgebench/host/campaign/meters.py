@@ -1,0 +1,64 @@
+"""Whether the agents of a campaign's devices serve the meter that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from edgebench.host.campaign.plan import CampaignPlan
+from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.client import Client
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.power.metering import OpenMeter, is_of_host
+from edgebench.protocol.errors import EdgebenchError, MeterNotServed
+
+MAX_ASKED = 8
+"""Devices that are asked at the same time; most of them answer within milliseconds."""
+
+
+def refuse_unserved(
+    plan: CampaignPlan,
+    requests: CellRequests,
+    *,
+    find: Callable[[str], tuple[KnownDevice, str | None]],
+    connect: Callable[[KnownDevice], Client],
+) -> None:
+    """Ask every device for the meter, before a run is begun anywhere.
+
+    A device that does not answer is left to its lane, which waits for it and asks again.
+
+    Args:
+        plan: The campaign.
+        requests: What its cells ask for.
+        find: Finds a device by its name in the plan, and the meter that is wired to it.
+        connect: Opens a connection to a device.
+
+    Raises:
+        MeterNotServed: an agent does not serve it; it names all such devices.
+    """
+    if plan.spec.settings.meter is None:
+        return
+
+    def refusal(name: str) -> MeterNotServed | None:
+        known, wired = find(name)
+        cell = next(cell for cell in plan.cells if cell.device == name)
+        energy = requests.of(cell).on_device(name, wired).energy
+        if energy is None or is_of_host(energy.meter):
+            return None
+        try:
+            with connect(known) as client:
+                OpenMeter.of(energy).require_served(client.describe(), name)
+        except MeterNotServed as refused:
+            return refused
+        except EdgebenchError:
+            return None
+        return None
+
+    with ThreadPoolExecutor(MAX_ASKED) as pool:
+        refusals = dict(zip(plan.devices, pool.map(refusal, plan.devices), strict=True))
+    names = [name for name, refused in refusals.items() if refused is not None]
+    first = next(filter(None, refusals.values()), None)
+    if first is None:
+        return
+    others = f"; the same holds for {', '.join(names[1:])}" if names[1:] else ""
+    raise MeterNotServed(f"{first}{others}", first.meter, meant=first.meant)
