@@ -477,7 +477,7 @@ _FIRST_TO_GO = (
 )
 """Columns that make room for the others, the first one first."""
 _BEHIND_NAMES = ("precision", "device")
-"""Of those, what says less than a name of a model that is not folded."""
+"""Columns that make room before the names of models are folded."""
 
 
 def text(value: str) -> Text:
