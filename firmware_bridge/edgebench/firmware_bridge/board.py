@@ -1,4 +1,4 @@
-"""One board: found out what it is, loaded, run and read out.
+"""One board: identified, loaded, run and read out.
 
 Theory of operation. The line may lose bytes, and MLPerf Tiny's protocol has no checksum. So nothing
 is believed that was said once, where it can be asked again: texts are asked for until two replies

@@ -1,4 +1,4 @@
-"""What a board can say, whichever dialect it says it in."""
+"""Events of a board, the same in all dialects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which keys every run of a version has, so that `verify` notices one that was taken out.
+"""Keys that every run of a version has, so that `verify` notices a removed one.
 
 `promised_keys.json` beside this file lists them by the version that brought them; the keys of a
 version that is not released yet are not in it, so a new key or rule needs no entry.

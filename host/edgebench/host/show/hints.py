@@ -1,4 +1,4 @@
-"""What to do next, for each kind of error: starts with a verb, holds a command."""
+"""Hint for each kind of error: starts with a verb, contains a command."""
 
 from __future__ import annotations
 
