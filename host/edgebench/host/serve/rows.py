@@ -273,7 +273,7 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
         f"unwatched: {summary.unwatched}" if summary.unwatched else "",
     ]
     if run is not None:
-        remarks += ["simulated"] * run.simulated + ["emulated"] * run.emulated
+        remarks += run.device_labels
         if run.failure is None:
             number, metric = _headline(run)
             energy = _energy(run)
