@@ -1,4 +1,4 @@
-"""The agent's log: a thing is said once, and a file has a bounded size.
+"""The agent's log: repeated messages are logged once, and the file has a bounded size.
 
 A warning that comes again within an hour is counted, not written; when it comes after that hour, or
 at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to

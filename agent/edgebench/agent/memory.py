@@ -1,4 +1,4 @@
-"""Memory given back: a daemon must not keep what one run needed for a moment."""
+"""Gives memory back to the system: a daemon must not keep what one run needed for a moment."""
 
 from __future__ import annotations
 

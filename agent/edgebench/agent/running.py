@@ -1,4 +1,4 @@
-"""The run in progress: its events, and the watchers that are told of them."""
+"""The run in progress: its events, and the watchers that receive them."""
 
 from __future__ import annotations
 

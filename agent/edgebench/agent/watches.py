@@ -1,4 +1,4 @@
-"""Those who watch seats: what they are told, and when.
+"""Watchers of seats: which updates they get, and when.
 
 Theory of operation. Nothing here is alive while nobody watches. During a run, the readings are
 those of the run's own sampler, which reports to the daemon once a second in any case; only while

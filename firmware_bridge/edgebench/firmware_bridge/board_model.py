@@ -1,4 +1,4 @@
-"""What is known of the model on a board: of one that was sent to it, and of one that it came with.
+"""Facts about the model on a board, whether it was sent to it or built into its firmware.
 
 A model that is compiled into somebody's firmware has a name, if the board says it, and nothing
 else: no file, no hash. For the models of MLPerf Tiny the name tells what the firmware expects.

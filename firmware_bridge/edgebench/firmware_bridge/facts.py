@@ -1,4 +1,4 @@
-"""What a board says of itself, and of the windows that it timed."""
+"""Facts that a board reports about itself and the windows that it timed."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _DILATION_H, _DILATION_W, _ZERO_IN, _MULTIPLIERS, _SHIFTS = range(7, 12)
 _FILTER_H, _FILTER_W = 7, 8
 _ZERO_A, _ZERO_B, _FACTOR_A, _FACTOR_B, _FACTOR_OUT = 0, 1, 7, 9, 11
 _ADD_LEFT_SHIFT = 20
-"""Of tensorflow/lite/kernels/add.cc."""
+"""Left shift of an addition. Source: tensorflow/lite/kernels/add.cc."""
 _SAME = 0
 _CONV_OPTIONS = {"act": 3, "dilation_w": 4, "dilation_h": 5}
 _DEPTHWISE_OPTIONS = {"act": 4, "dilation_w": 5, "dilation_h": 6}

@@ -1,4 +1,4 @@
-"""What a person does with boards by hand: list ports, write firmware, talk."""
+"""Boards by hand: list ports, write firmware, talk."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Energy meters: one interface, one file a driver."""
+"""Energy meters: one interface, one file per driver."""

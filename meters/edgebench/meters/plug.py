@@ -1,4 +1,4 @@
-"""Smart plugs: wall power about once a second, over the network of the house.
+"""Smart plugs: wall power about once a second, over the local network.
 
 A plug shows the power that its metering chip computed last. Cheap chips (HLW8012, BL0937) give a
 pulse for some joules: at 12 W one a second, at 1.2 W one in ten. So a value is late by seconds

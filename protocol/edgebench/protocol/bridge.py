@@ -1,4 +1,4 @@
-"""The interface of the firmware bridge to a person's hands: ports, firmware, console.
+"""The interface of the firmware bridge for use by hand: ports, firmware, console.
 
 The host's `edgebench bridge` finds it under the entry-point group below, as no two of host, agent
 and bridge import each other. Measuring goes another way: `protocol/target.py`.

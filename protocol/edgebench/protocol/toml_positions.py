@@ -1,4 +1,4 @@
-"""On which line of a TOML text a key stands; the standard parser does not tell.
+"""On which line of a TOML text a key stands; the standard parser does not report it.
 
 Good for what our files are made of: headers and keys at the start of a line. A key inside an inline
 table is found as the line where that table begins.

@@ -1,4 +1,4 @@
-"""Confine this process: every mechanism in turn, and what came of it."""
+"""Confine this process: every mechanism in turn, with its result."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ END_TIMEOUT_S = 120.0
 """Time for the last readings and the trace, which a small board sorts for half a minute."""
 MAX_LINE_BYTES = 4096
 LOG_FILE = "sampler.log"
-"""Its standard error, for the reason of a failure."""
+"""File with its standard error, for the reason of a failure."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,9 +60,9 @@ mlcommons/tiny, benchmark/api/internally_implemented.cpp reads the count with `a
 TRIAL_S = 0.5
 """Length of the window that is not counted."""
 UNTIMED_TRIAL_RATIO = 0.1
-"""The same where the target tells no time, in lengths of a window."""
+"""Length of that window on a target that tells no time, in lengths of a counted one."""
 CLOCKS_MARGIN = 1.02
-"""A little more than asked for: the clock of the target and that beside it differ."""
+"""Windows are made longer by this, as the target's clock and the machine's differ."""
 UNTIMED_MARGIN = 1.1
 """Lines are late by some milliseconds at either end of the trial."""
 FIRST_INFERENCES_S = 60.0

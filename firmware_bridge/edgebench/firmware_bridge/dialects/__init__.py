@@ -1,1 +1,1 @@
-"""What boards say and are told, as state machines without I/O: one dialect a file."""
+"""Commands and replies of boards, as state machines without I/O: one dialect per file."""

@@ -1,4 +1,4 @@
-"""What a board can say, whichever dialect it says it in."""
+"""Events of a board, the same in all dialects."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class Quirk(Enum):
     """Deviation from MLPerf Tiny's protocol that a board was seen to have."""
 
     ECHO = "echo"
-    """It sends commands back."""
+    """The board sends commands back."""
     NO_PREFIX = "no_prefix"
     """Lines lack their `m-`."""
     NAME_FORMAT = "name_format"
-    """Its name is not `m-name-dut-[…]`."""
+    """The name of the board is not `m-name-dut-[…]`."""
     TRAILING_COMMA = "trailing_comma"
     """Results end in a comma, as those of the reference for visual wake words."""
     JOINED_LINES = "joined_lines"
     """A line begins in the middle of another: the end of the first one was lost."""
     TEXT_IN_WINDOW = "text_in_window"
-    """It prints lines of its own within a window, whose time has that in it."""
+    """The board prints lines of its own within a window, whose time includes the printing."""
     NOT_TEXT = "not_text"
     """Bytes that are no ASCII: the speed is wrong, or the line is bad."""
 

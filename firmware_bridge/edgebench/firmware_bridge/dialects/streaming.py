@@ -47,7 +47,7 @@ from edgebench.firmware_bridge.dialects.mlperf_tiny import (
 STREAMING = "mlperf_tiny_streaming"
 """Name of the dialect."""
 MAX_CHARS = 1027
-"""Its buffer has 1028 characters."""
+"""Longest line: the buffer of the firmware has 1028 characters."""
 EDGES_MAX_BYTES = 1 << 20
 """Some interface boards print all edges as one line: 37 500 of a sound of 20 minutes, with ten
 characters each."""

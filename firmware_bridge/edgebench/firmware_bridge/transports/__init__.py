@@ -1,1 +1,1 @@
-"""Ways to a board: bytes with the time they came, one kind a file."""
+"""Transports to a board: bytes with their time of arrival, one kind per file."""

@@ -1,4 +1,4 @@
-"""Programs of this machine that stand for a board: they must not outlive who uses them.
+"""Programs of this machine that stand for a board: they must not outlive their user.
 
 A process that is killed closes nothing. An emulator that it started would go on, and take the
 processor from every later run; so the kernel ends it.

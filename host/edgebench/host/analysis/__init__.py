@@ -1,1 +1,1 @@
-"""Numbers and verdicts from traces: pure functions, nothing is read or printed here."""
+"""Numbers and verdicts from traces: pure functions, without I/O."""

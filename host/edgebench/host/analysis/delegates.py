@@ -1,4 +1,4 @@
-"""Names of delegates: which of them are the CPU, and on what the others run.
+"""Names of delegates: which of them mean the CPU, and what the others run on.
 
 A delegate that was requested and the place of an operator have the same names: `builtin` for a
 runtime's own kernels, an execution provider of ONNX Runtime, or a delegate of TensorFlow Lite,

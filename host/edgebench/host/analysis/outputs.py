@@ -1,4 +1,4 @@
-"""What a model's outputs are worth: agreement with reference kernels, and accuracy."""
+"""Judgement of a model's outputs: agreement with reference kernels, and accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several runs of one model say together.
+"""Results over several runs of one model.
 
 A run has its own process, memory layout and state of the machine, and all of its queries share
 them. So the interval of a single run says where its own median lies, and not where the next run's

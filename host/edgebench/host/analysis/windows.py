@@ -41,7 +41,7 @@ class WindowMeasurement:
     instructions_per_inference: float | None
     """Median over the windows; None where they are not counted."""
     latency: LatencySummary | None
-    """Of single inferences; None where none were timed, or the target is emulated."""
+    """Latency of single inferences; None where none were timed, or the target is emulated."""
     duration_s: float | None
     """Sum of the windows' times; None where they were not timed."""
     quality: OutputQuality = field(default_factory=OutputQuality)

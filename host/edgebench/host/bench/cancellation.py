@@ -1,4 +1,4 @@
-"""The end of measurements before their time: by Ctrl-C in the main thread, or from any thread."""
+"""Cancellation of measurements: by Ctrl-C in the main thread, or from any thread."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Energy of a stored run, from a file that an instrument of its own recorded beside it.
+"""Energy of a stored run, from the file of an instrument that edgebench does not drive.
 
-Found, analysed, stored: the samples become the run's power.parquet, the file is kept under raw/,
-and the run is computed anew from its raw files, as `edgebench verify` does it. What gives no energy
-is not stored, and the run stays as it was.
+The samples become the run's power.parquet, the file is kept under raw/,
+and the run is computed anew from its raw files, as by `edgebench verify`. If the file gives no
+energy, nothing is stored, and the run stays as it was.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ from edgebench.protocol.text import printable
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
 MAX_GAIN_RATIO = 1.0
-"""Errors beyond the reading itself are no errors of a gain."""
+"""Largest gain error that makes sense: as large as the reading itself."""
 SAME_PLACE_NS = 100_000_000
-"""By how much two places of one file may disagree on its clock, beside its rate: a few chips."""
+"""Largest difference in clock offset between two places of one file, rate aside: a few chips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,12 +109,12 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
     with tempfile.TemporaryDirectory(prefix=".energy-", dir=store.root) as folder:
         scratch = Path(folder)
         request, file = _read(scratch, path, options)
-        beside = list(_beside(store, run_id, record))
-        others = [code for other, _ in beside for code in load_codes(other)]
-        twins = _twins(record, facts, beside)
-        request = placed(scratch, request, record, others, twin_count=len(twins))
-        _refuse_taken(request, beside)
-        # Once more, now that the rate of its clock is known, which is an error of its seconds.
+        around = list(_runs_around(store, run_id, record))
+        other_codes = [code for other, _ in around for code in load_codes(other)]
+        twins = _twins(record, facts, around)
+        request = placed(scratch, request, record, other_codes, twin_count=len(twins))
+        _refuse_taken(request, around)
+        # Again, as the rate of its clock is known by now: it is an error of all durations.
         write_trace(scratch, path, request)
         facts = replace(facts, energy=_energy_request(request, options))
         power = PowerFile.open(scratch)
@@ -122,7 +122,7 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         made_utc = created_utc(run_id) or str(store.document(run_id).get("created_utc"))
         run = _analysed(directory, record, facts, power, made_utc)
         energy = run.metrics.energy
-        assert energy is not None, "it was asked for"
+        assert energy is not None, "it was requested"
         if energy.refused is not None:
             raise TraceRefused(f"{request.name}: {energy.refused}")
         file.check_unchanged()
@@ -171,7 +171,7 @@ def _refuse_unknown_samples(power: PowerFile) -> None:
     """Refuse samples that may be instants, and would be too few.
 
     Raises:
-        SamplesUnknown: nobody said that they are means.
+        SamplesUnknown: it is not stated that they are means.
     """
     try:
         refuse_few_instants(power.header.capability)
@@ -201,48 +201,48 @@ def _analysed(
         raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
 
 
-_Beside = tuple[RunRecord, HostFacts]
+_OtherRun = tuple[RunRecord, HostFacts]
 
 
-def _beside(store: Store, run_id: str, record: RunRecord) -> Iterator[_Beside]:
+def _runs_around(store: Store, run_id: str, record: RunRecord) -> Iterator[_OtherRun]:
     """Other runs of the device around this one: their load codes may be in the file as well."""
     ids = store.run_ids()
     place = ids.index(run_id)
     for name in ids[max(0, place - NEIGHBOURS) : place + NEIGHBOURS + 1]:
         if name == run_id:
             continue
-        with suppress(EdgebenchError):  # a damaged neighbour says nothing
+        with suppress(EdgebenchError):  # a damaged run has no codes
             other = read_record(store.directory(name))
             if other.device.id == record.device.id:
                 yield other, read_facts(store.directory(name))
 
 
-def _twins(record: RunRecord, facts: HostFacts, beside: Sequence[_Beside]) -> list[RunRecord]:
+def _twins(record: RunRecord, facts: HostFacts, around: Sequence[_OtherRun]) -> list[RunRecord]:
     """Other runs of its set whose codes are as far apart."""
     if facts.member is None:
         return []
     codes = load_codes(record)
     return [
         other
-        for other, known in beside
-        if known.member is not None
-        and known.member.set_id == facts.member.set_id
+        for other, other_facts in around
+        if other_facts.member is not None
+        and other_facts.member.set_id == facts.member.set_id
         and are_alike(codes, load_codes(other))
     ]
 
 
-def _refuse_taken(request: TraceRequest, beside: Sequence[_Beside]) -> None:
+def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
     """Refuse a place in a file that gave another run its energy from the same stretch.
 
     Raises:
         TraceRefused: the file's clock cannot be off by what both places say.
     """
-    for other, known in beside:
-        theirs = known.energy.trace if known.energy else None
-        if theirs is None or theirs.sha256 != request.sha256:
+    for other, other_facts in around:
+        other_trace = other_facts.energy.trace if other_facts.energy else None
+        if other_trace is None or other_trace.sha256 != request.sha256:
             continue
-        apart_ns = abs(request.reference_ns - theirs.reference_ns)
-        if abs(request.offset_ns - theirs.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
+        apart_ns = abs(request.reference_ns - other_trace.reference_ns)
+        if abs(request.offset_ns - other_trace.offset_ns) > RATE_LIMIT * apart_ns + SAME_PLACE_NS:
             raise TraceRefused(
                 f"{request.name}: the load codes that are seen in the trace are those of run "
                 f"{other.run_id}, which has its energy from this file"

@@ -1,4 +1,4 @@
-"""What a device has of earlier commands: stored, a run that goes on after it has ended."""
+"""Runs of earlier commands that are on a device: followed to their ends, and stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was fetched of a run, made into its result; in a process of its own while others measure.
+"""Makes the result of a run that was fetched; in a process of its own while others measure.
 
 The analysis of a million queries holds Python's global lock for a third of a second at a time. A
 meter that another lane reads meanwhile loses samples (its 64 KiB of buffer last 160 ms at a PPK2's

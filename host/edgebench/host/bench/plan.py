@@ -1,4 +1,4 @@
-"""The runs that a request makes on a device, step by step, and the walk through them."""
+"""The runs that a request makes on a device, and their execution in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which unquantised model a quantised one is held against, and what that one has achieved."""
+"""The unquantised reference of a quantised model, and the accuracy that it has achieved."""
 
 from __future__ import annotations
 

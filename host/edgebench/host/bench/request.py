@@ -1,4 +1,4 @@
-"""What the user asks for, whole: made once, checked once, and passed on."""
+"""The whole request of the user: made once, checked once, and passed on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign of a store, as one looks at it: how far it is, and what it has measured."""
+"""A campaign of a store, for reading: its progress, and its results."""
 
 from __future__ import annotations
 

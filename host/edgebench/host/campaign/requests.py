@@ -1,4 +1,4 @@
-"""What each cell of a campaign asks for, as `edgebench bench` would ask for it."""
+"""The request of each cell of a campaign, as `edgebench bench` would make it."""
 
 from __future__ import annotations
 

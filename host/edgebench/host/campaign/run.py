@@ -1,4 +1,4 @@
-"""The runs of a campaign on one device, whatever becomes of host, link or device meanwhile."""
+"""The runs of a campaign on one device; failures of host, link and device are survived."""
 
 from __future__ import annotations
 

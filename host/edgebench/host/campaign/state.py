@@ -1,4 +1,4 @@
-"""How far a campaign is, from the stored runs and its journal; nothing here asks a device."""
+"""How far a campaign is, from the stored runs and its journal, without a connection to devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a device says through a shell, as typed values: the one place that reads its JSON."""
+"""Answers of a device through a shell, as typed values: the one place that reads its JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The firmware bridge of this machine, if it is installed, for a person's hands.
+"""The firmware bridge of this machine, if it is installed, for use by hand.
 
 This is the only place of the host that looks for it.
 """

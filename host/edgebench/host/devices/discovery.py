@@ -51,7 +51,7 @@ class Access(str, Enum):
     NOT_PAIRED = "not paired"
     UNREACHABLE = "unreachable"
     GONE = "gone"
-    """Its agent is there, and knows it; it was unplugged."""
+    """The device was unplugged; its agent is there and knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class DiscoveredDevice:
     reason: str = ""
     """Why it cannot be used, when it cannot."""
     system: SystemDescription | None = None
-    """Its own description, when it can be used."""
+    """Description by its agent; None if it cannot be used."""
     seat: SeatState | None = None
     """Who has it, what runs there, how warm it is; None where its agent is too old to report it."""
     labels: tuple[str, ...] = ()
-    """Its labels in the farm file."""
+    """Labels in the farm file."""
     health: DeviceHealth | None = None
-    """Its health, as this host has seen it; None where it is not paired."""
+    """Health, as this host has seen it; None where it is not paired."""
     place: PlaceState | None = None
-    """Its place in labgrid; None where it has none."""
+    """Place in labgrid; None where it has none."""
 
 
 Record = Callable[[DiscoveredDevice, KnownDevice], DiscoveredDevice]

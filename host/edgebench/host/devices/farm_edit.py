@@ -1,4 +1,4 @@
-"""Changes of the farm file, which keep its comments, its order and whatever else a person wrote.
+"""Changes of the farm file, which keep its comments, its order and other content of the user.
 
 A label is changed by tomlkit. A name is replaced where it stands, as tomlkit has no way to give a
 table another name in its place. Either way, nothing is written unless the new text says what it is

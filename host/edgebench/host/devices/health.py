@@ -109,7 +109,7 @@ class CheckState(str, Enum):
     WELL = "well"
     UNWELL = "not_well"
     BUSY = "busy"
-    """It answers, and another client measures on it: nothing was run."""
+    """The device answers, and another client measures on it: nothing was run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

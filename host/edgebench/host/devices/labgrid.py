@@ -1,4 +1,4 @@
-"""Places of a labgrid coordinator, as one more source of what is known of devices.
+"""Places of a labgrid coordinator, a further source of facts about devices.
 
     [labgrid]
     coordinator = "lab-server:20408"

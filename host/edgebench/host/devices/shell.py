@@ -1,4 +1,4 @@
-"""Commands and files on a device: what a deploy needs of any way to log in.
+"""Commands and files on a device: the interface that a deploy needs, however it logs in.
 
     target.py   text ─▶ DeployTarget ── connect ─▶ Shell   (ssh.py: over SSH)
 

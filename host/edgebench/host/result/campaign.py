@@ -1,4 +1,4 @@
-"""How far a campaign is, as it is shown and written."""
+"""Progress of a campaign, as it is shown and written."""
 
 from __future__ import annotations
 

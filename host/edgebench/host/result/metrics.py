@@ -84,7 +84,7 @@ class Metric:
         return span in LATENCY_SPANS and name in PERCENTILES and name != "p50"
 
     def interval(self, run: Run) -> tuple[float, float] | None:
-        """Its 95 % confidence interval; None where it has none."""
+        """95 % confidence interval of the metric; None where it has none."""
         place, _, name = self.path.rpartition(".")
         owner = value_at(run.metrics, place) if place else run.metrics
         bounds = getattr(owner, "ci95" if name == "value" else f"{name}_ci95", None)

@@ -1,4 +1,4 @@
-"""Everything about older versions of a stored run: how they are read, and what they promised.
+"""Older versions of a stored run: how they are read, and which keys they have.
 
     1   latencies of invocations, memory, cold start, a verdict of twelve rules
     2   queries of all scenarios, counters and clocks at both ends of the loop, outputs, thermal

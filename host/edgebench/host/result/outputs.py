@@ -1,4 +1,4 @@
-"""What a model's outputs are worth."""
+"""Agreement and accuracy of a model's outputs."""
 
 from __future__ import annotations
 

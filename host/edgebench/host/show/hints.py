@@ -1,4 +1,4 @@
-"""What to do next, for each kind of error: starts with a verb, holds a command."""
+"""Hint for each kind of error: starts with a verb, contains a command."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ _OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.MeasurementError, "record for longer: edgebench meters record METER --duration 60s"),
     (e.TargetError, "see whether it is still there: edgebench meters"),
 )
-"""Of `edgebench meters`, before the others: nothing is benched there, and no agent has a part."""
+"""Hints of `edgebench meters`, which go before the general ones: it makes no runs."""
 _OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
     (
@@ -211,7 +211,7 @@ _OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.TargetError, "see which ports there are, and who uses them: edgebench bridge list"),
 )
-"""Of `edgebench bridge`, before the others."""
+"""Hints of `edgebench bridge`, which go before the general ones."""
 _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
     (
@@ -231,23 +231,23 @@ _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
 )
-"""Of `edgebench pair`, before the others."""
+"""Hints of `edgebench pair`, which go before the general ones."""
 _OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.FileNotWritten, "write it elsewhere: edgebench report RUN -o FILE.html"),
 )
-"""Of `edgebench report`, before the others."""
+"""Hints of `edgebench report`, which go before the general ones."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
 )
-"""Of one that is there, and whose energy is not printed."""
+"""Hint for a stored recording whose energy is refused."""
 _ALLOWING: dict[e.Permission, str] = {
     e.Permission.SERIAL_PORT: "join the group of serial ports, then log in again: sudo usermod -aG "
     "dialout $USER; then {again}",
     e.Permission.USB_TESTER: "docs/meters.md, USB testers, has a rule of udev that allows it; add "
     "it, plug the tester in again, then {again}",
 }
-"""By the permission that the user lacks."""
+"""Hints by the permission that the user lacks."""
 
 
 def hint_for(error: e.EdgebenchError, command: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Devices that are watched: a table of how they are now, and changes as lines."""
+"""Devices that are watched: a table of their state, and changes as lines."""
 
 from __future__ import annotations
 

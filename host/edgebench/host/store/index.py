@@ -62,7 +62,7 @@ class RunSummary:
     end_to_end_ns_p99: int | None
     throughput_per_s: float | None
     instructions_per_inference: float | None
-    """Of an emulated target, which has no latency."""
+    """Instructions of an emulated target, which has no latency."""
     peak_rss_bytes: int | None
     energy_j_per_inference: float | None
     """Gross energy."""

@@ -1,4 +1,4 @@
-"""Where results live, and how a run gets there whole.
+"""Where results live, and how a run is stored completely or not at all.
 
     <store>/runs/<run-id>/        run.json and the traces; appears by one rename
     <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way

@@ -1,4 +1,4 @@
-"""The runs of another store, taken into this one.
+"""Merges the runs of another store into this one.
 
 A run is known by its id, and never changes once it is stored: so a run that both have is the same,
 and one that differs all the same is left where it is and named. Tags of both are kept. Campaigns

@@ -19,7 +19,7 @@ class Absence:
     """Time at which it was there last, or else at which the watch began; Unix time."""
     reason: str
     is_final: bool = False
-    """It is not tried again: its agent broke the protocol."""
+    """Whether it is not tried again, as its agent broke the protocol."""
 
 
 @dataclass(frozen=True, slots=True)

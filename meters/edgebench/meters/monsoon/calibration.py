@@ -52,7 +52,7 @@ class Converter:
     """Calibration of one converter."""
 
     column: str
-    """Its raw values in an observation."""
+    """Raw values in an observation."""
     scale_a: float
     offset: float
     _line: _Line | None = None

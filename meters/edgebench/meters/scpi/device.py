@@ -1,4 +1,4 @@
-"""SCPI instrument: identified, then handed to the file that knows its family.
+"""SCPI instrument: identified, then driven by the module of its family.
 
 N6700 … N6705    elog.py          the external data log
 WT310 … WT5000   power_meter.py   the values that it displays

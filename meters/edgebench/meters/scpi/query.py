@@ -1,4 +1,4 @@
-"""Any SCPI instrument, by a question of the user's: `query=MEAS:POW?`.
+"""Any SCPI instrument, by a query of the user: `query=MEAS:POW?`.
 
     open     *IDN? · the question, once: its answer has to be what the user says it is
     session  the question for each value; nothing is set up, so the instrument measures as a person

@@ -1,4 +1,4 @@
-"""Instruments that sigrok drives: asked what they are, and left to measure.
+"""Instruments that sigrok drives: identification, and recording.
 
     open     --show: name, channels, whether there is a sample rate · --get samplerate · some
              readings: units of the channels, and how fast they come where nothing else tells

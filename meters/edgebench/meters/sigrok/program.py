@@ -1,4 +1,4 @@
-"""sigrok-cli: asked questions, and left to print what an instrument measures.
+"""sigrok-cli: queries, and its output while an instrument measures.
 
 It is GPL, so it is only ever another process. A line on its standard input ends what it records;
 its exit code says nothing then (0.7.2 reports an error of its own after a good recording).

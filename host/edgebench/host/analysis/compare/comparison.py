@@ -122,7 +122,7 @@ class Comparison:
     equivalence_interval: Bounds | None
     """Interval of the ratio at 1 - 2 alpha."""
     p_value: float
-    """Of counts that do not scatter 0 or 1: chance has no part in them."""
+    """P value of no difference; 0 or 1 for counts that do not scatter, which differ or do not."""
     p_adjusted: float
     """P value after Holm, over all comparisons that were made together."""
     smallest_p: float

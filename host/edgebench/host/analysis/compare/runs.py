@@ -1,4 +1,4 @@
-"""Stored runs, side against side: which metric, which design, and what may be said."""
+"""Comparison of stored runs: which metric, which design, and which conclusion."""
 
 from __future__ import annotations
 

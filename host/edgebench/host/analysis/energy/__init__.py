@@ -1,1 +1,1 @@
-"""What an inference costs: a meter's trace, aligned with the run, with its uncertainty."""
+"""Energy per inference: a meter's trace, aligned with the run, with its uncertainty."""

@@ -83,7 +83,7 @@ class PulsedEnergy:
 
     window: PulsedWindow
     edges_ns: tuple[int, int]
-    """Its ends, meter clock."""
+    """Ends of the window, meter clock."""
     measured: EnergyWindow
     energy_j_per_inference: UncertainValue
 

@@ -1,1 +1,1 @@
-"""What a query takes: percentiles with intervals, warm-up, outliers."""
+"""Latency of queries: percentiles with intervals, warm-up, outliers."""

@@ -1,4 +1,4 @@
-"""Number of independent queries that a series is worth.
+"""Effective count: the number of independent queries that a series is worth.
 
 Theory of operation. The variance of a mean over n dependent values is that over n / tau
 independent ones, with tau = 1 + 2 (r_1 + r_2 + …), the integrated autocorrelation time. The sum of

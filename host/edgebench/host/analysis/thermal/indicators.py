@@ -1,4 +1,4 @@
-"""What the device itself says about being slowed down, by window, with its cause.
+"""What the device itself reports about slowdowns, by window, with its cause.
 
 Only what is new counts: bits and counters from before the run say nothing.
 

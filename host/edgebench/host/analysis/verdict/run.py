@@ -82,7 +82,7 @@ def real_device(evidence: Evidence) -> Ruling:
 
 
 def enough_queries(evidence: Evidence) -> Ruling:
-    """As many as were asked for were issued; what a warm-up takes of them is another rule's."""
+    """As many queries as requested were issued; those lost to warm-up are for another rule."""
     spec = evidence.record.spec
     count = evidence.issued_rows // samples_per_query(spec)
     counted = spec.scenario.traits.counted

@@ -80,7 +80,7 @@ def real_device(evidence: TargetEvidence) -> Ruling:
 
 
 def enough_queries(evidence: TargetEvidence) -> Ruling:
-    """As many inferences as were asked for."""
+    """The run has as many inferences as were requested."""
     if evidence.is_counted:
         return not_applicable("counted")
     return at_least(
@@ -102,7 +102,7 @@ def enough_time(evidence: TargetEvidence) -> Ruling:
 
 
 def enough_windows(evidence: TargetEvidence) -> Ruling:
-    """As many windows as a median takes."""
+    """The run has as many windows as a median needs."""
     if evidence.is_counted:
         return not_applicable("counted")
     return at_least(evidence.measured.summary.count, MIN_WINDOWS, "count")

@@ -1,4 +1,4 @@
-"""Rules about heat: did the device slow down, did it start cool, was anybody looking?"""
+"""Rules about heat: did the device slow down, did it start cool, was it watched?"""
 
 from __future__ import annotations
 

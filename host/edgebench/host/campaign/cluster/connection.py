@@ -42,7 +42,7 @@ class LabDescription:
     devices: tuple[m.DeviceOffer, ...]
 
     def offer(self, device: str) -> m.DeviceOffer | None:
-        """Its offer of a device, by name."""
+        """Offer of a device, by name."""
         return next((one for one in self.devices if one.name == device), None)
 
     def device(self, name: str) -> DeviceAtLab:

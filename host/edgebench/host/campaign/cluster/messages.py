@@ -1,4 +1,4 @@
-"""What coordinator and lab hosts say to each other: bytes ↔ dataclasses, nothing is unpickled."""
+"""Messages between coordinator and lab hosts: bytes ↔ dataclasses, nothing is unpickled."""
 
 from __future__ import annotations
 

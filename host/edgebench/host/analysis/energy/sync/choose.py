@@ -98,7 +98,7 @@ class RunClocks:
     loop: LoopTimes | None = None
     """Start and end of the loop; None where the device was not quiet around it."""
     place: ClockLine | None = None
-    """Where the load codes were found in a trace whose clock nobody else knows; None for a meter
+    """Where the load codes were found in a trace whose clock is otherwise unknown; None for a meter
     that edgebench drove."""
 
 

@@ -1,4 +1,4 @@
-"""Both load codes of a run in a trace whose clock nobody knows: where they may be.
+"""Both load codes of a run in a trace whose clock is unknown: where they may be.
 
 Theory of operation. A file of another instrument has times of some clock: since 1970, since its
 first sample, by the wall. So each code is looked for in the whole file, by the correlation of its
