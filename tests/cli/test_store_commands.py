@@ -159,19 +159,22 @@ def test_damaged_document_is_one_line(edgebench: Run, host: Host, copied: str) -
     assert edgebench("runs").code == 0
 
 
-@pytest.mark.parametrize("place", ["run.json", "queries.parquet", "raw/record.json"])
+@pytest.mark.parametrize(
+    "place", ["run.json", "queries.parquet", "annotations.json", "raw/record.json"]
+)
 @pytest.mark.parametrize("command", ["show", "verify", "report", "bundle", "export"])
 def test_pipe_in_place_of_a_file_is_one_line(
     edgebench: Run, host: Host, copied: str, place: str, command: str
 ) -> None:
     """A run from a stranger has a pipe in it, and whoever opens the run waits for ever."""
     path = run_file(host, copied).parent / place
-    path.unlink()
+    path.unlink(missing_ok=True)
     os.mkfifo(path)
     options = ("-o", "run.csv") if command == "export" else ()
     said = edgebench(command, copied, *options)
     assert said.code != 0
-    assert "not a file" in said.err.splitlines()[0]
+    assert f"run is damaged: a pipe in place of a file: {path}" in said.err.splitlines()[0]
+    assert edgebench("runs").out.count("damaged") == 1
     assert "Traceback" not in said.err
 
 
@@ -186,7 +189,7 @@ def test_number_that_is_none_makes_a_document_damaged(
     path.write_text(json.dumps(document))
     said = edgebench("show", copied)
     assert said.code == ExitCode.FAILED
-    assert said.err.startswith("error: run not readable: not JSON: ")
+    assert said.err.startswith(f"error: run is damaged: {number} is not a finite number: ")
 
 
 def test_store_is_chosen_by_option_then_by_variable(

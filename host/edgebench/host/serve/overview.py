@@ -68,6 +68,8 @@ class Overview:
         self._rows: dict[str, Mapping[str, Row]] = {}
         self._runs: dict[RunSummary, RunRow] = {}
         self._farm = Farm()
+        self._has_runs = False
+        """True once the store had its directory of runs."""
         self._stamp: object = None
         """State of runs and commands at the last refresh of runs, campaigns and devices."""
         self._read_s = 0.0
@@ -130,6 +132,13 @@ class Overview:
                 self._rows.setdefault(section, {})
                 notes[section] = NoteRow(str(exc))
 
+        runs = self._sources.store.runs
+        if runs.is_dir():
+            self._has_runs = True
+        elif self._has_runs:  # an empty page would say that there never was a run
+            notes["store"] = NoteRow(
+                f"The store is gone: it was removed, or its disk is no longer mounted: {runs}"
+            )
         attempt("runs", self._run_rows)
         attempt("campaigns", self._campaign_rows)
         try:

@@ -22,7 +22,10 @@ MIN_TOKEN = 16
 """Shortest token that a user may choose, in characters: a shorter one can be guessed."""
 TOKEN_BYTES = 24
 MAX_CONNECTIONS = MAX_SUBSCRIBERS + 100
-"""Limit on concurrent connections; others are refused."""
+"""Limit on concurrent connections; the longest idle one is closed for another."""
+BACKLOG = 100
+"""Connections that are taken in one step: fewer than there are places, so that none is closed for
+others before its request was read."""
 UNREAD_MS = 30_000
 """Time after which the kernel closes a connection whose peer acknowledges no data."""
 STOP_POLL_S = 0.1
@@ -108,7 +111,7 @@ def _listen(host: str, port: int) -> socket.socket:
             # Accepted connections inherit the option.
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
             listener.bind(place)
-            listener.listen(MAX_CONNECTIONS)
+            listener.listen(BACKLOG)
         except BaseException:
             listener.close()
             raise
@@ -144,6 +147,7 @@ async def _serve(
             proxy_headers=False,
             server_header=False,
             limit_concurrency=MAX_CONNECTIONS,
+            backlog=BACKLOG,
             timeout_graceful_shutdown=2,
         )
     )

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from edgebench.host.store.layout import ANNOTATIONS_FILE, Store
+from edgebench.host.store.layout import ANNOTATIONS_FILE, Store, require_file
 from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
 from edgebench.protocol.text import printable
 
@@ -66,6 +66,7 @@ def read_annotations(directory: Path) -> Annotations:
         RunDamaged: they are not readable.
     """
     path = directory / ANNOTATIONS_FILE
+    require_file(path)
     try:
         document = json.loads(path.read_bytes())
         # Without the codec of the wire, which takes as long to import as the rest of `show`.

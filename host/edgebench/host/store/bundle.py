@@ -99,7 +99,7 @@ def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]
     )
     sources: dict[str, Path] = {}
     for run_id, run in sorted(runs.items()):
-        require_files(run.directory)  # a bundle without one of them would be a damaged run
+        require_files(run.directory)  # what is no file would be left out without a word
         names = {
             str(path.relative_to(run.directory)): path for path in regular_files(run.directory)
         }

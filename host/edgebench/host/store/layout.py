@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import stat
@@ -56,6 +57,8 @@ HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
 """Size of the file that shows whether a store can be written: a block of most file systems."""
+_OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+"""What is no file, by its format; the others are devices."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -154,14 +157,16 @@ class Store:
         """Content of a run's run.json, as it is stored.
 
         Raises:
-            RunDamaged: it is not readable.
+            RunDamaged: it is not readable, or another file of the run is no file.
         """
         path = self.document_path(run_id)
+        require_files(path.parent)
         try:
-            require_files(path.parent)
-            document = json.loads(path.read_bytes(), parse_constant=_not_a_number)
+            document = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
         except OSError as exc:
             raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
+        except _NotFinite as exc:
+            raise RunDamaged(f"run is damaged: {exc} is not a finite number: {path}") from exc
         except (ValueError, RecursionError) as exc:
             raise RunDamaged(f"run not readable: not JSON: {path}") from exc
         if not isinstance(document, dict):
@@ -255,6 +260,46 @@ class Store:
             raise self._not_writable(exc) from exc
 
 
+def require_files(directory: Path) -> None:
+    """Refuse a run in which something else is in place of a file.
+
+    Whoever opens a pipe waits for a writer, and a device may have no end.
+
+    Raises:
+        RunDamaged: there is a pipe, a device or a socket in it, or a directory named as a file.
+    """
+    for folder, folders, names in os.walk(directory):
+        # Each file of a run has a suffix; a directory has none.
+        for name in [*names, *(one for one in folders if os.path.splitext(one)[1])]:
+            require_file(os.path.join(folder, name))
+
+
+def require_file(path: str | Path) -> None:
+    """Refuse a path of a run that is there, and is no file.
+
+    Raises:
+        RunDamaged: it is a pipe, a device, a socket or a directory.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # whoever reads it says why not
+        return
+    if not stat.S_ISREG(mode):
+        what = _OTHER_KINDS.get(stat.S_IFMT(mode), "a device")
+        raise RunDamaged(f"run is damaged: {what} in place of a file: {path}")
+
+
+class _NotFinite(ValueError):
+    """A number in a document is infinite, or none; no strict reader of JSON takes it."""
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise _NotFinite(text[:40])
+    return number
+
+
 def regular_files(directory: Path) -> list[Path]:
     """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
     files: list[Path] = []
@@ -262,28 +307,6 @@ def regular_files(directory: Path) -> list[Path]:
         paths = [Path(folder, name) for name in sorted(names)]
         files += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     return files
-
-
-def require_files(directory: Path) -> None:
-    """Refuse a run with a pipe, a device or a socket in it: who reads one waits for ever.
-
-    Raises:
-        RunDamaged: there is one, or the directory cannot be read.
-    """
-    try:
-        for folder in (directory, directory / RAW_DIRECTORY):
-            for path in folder.iterdir() if folder.is_dir() else ():
-                with suppress(FileNotFoundError):  # a link to nowhere: whoever reads it says so
-                    mode = path.stat().st_mode
-                    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                        raise RunDamaged(f"run not readable: not a file: {path}")
-    except OSError as exc:
-        raise RunDamaged(f"run not readable: {exc.strerror}: {exc.filename}") from exc
-
-
-def _not_a_number(text: str) -> float:
-    """NaN and Infinity are no JSON, and in no document that edgebench has written."""
-    raise ValueError(text)
 
 
 def _checked(run_id: str) -> str:

@@ -42,9 +42,11 @@ from edgebench.host.result.run import Failure
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import Annotations
+from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.errors import NoSuchRun, UsageError
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
+from edgebench.protocol.traces import RECORD_FILE
 
 HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=alert(2)>"
 
@@ -86,6 +88,23 @@ def test_page_of_a_damaged_run_has_its_numbers(tmp_path: Path) -> None:
     page = run_report([ReportedRun(stored_run(PLAIN), tmp_path)])
     assert "traces left out" in page
     assert len(numbers_on(page)) > 5
+
+
+def test_run_without_traces_says_that_there_are_only_phases(
+    tmp_path: Path,
+) -> None:
+    """A picture with nothing in it looks like a page that is broken."""
+    run = stored_run(PLAIN)
+    [one] = reported(PLAIN)
+    assert one.directory is not None
+    raw = tmp_path / RAW_DIRECTORY
+    raw.mkdir()
+    document = json.loads((one.directory / RAW_DIRECTORY / RECORD_FILE).read_text())
+    document |= {"worker": None, "telemetry": {**document["telemetry"], "sensors": []}}
+    (raw / RECORD_FILE).write_text(json.dumps(document))
+    page = run_report([ReportedRun(run, tmp_path)])
+    assert "Phases only: the run recorded no latency, power, temperature or clock" in page
+    assert "Phases only" not in run_report(reported(PLAIN))
 
 
 def test_names_are_text() -> None:

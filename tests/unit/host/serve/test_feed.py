@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from support.records import RUN_ID, store_run
 
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.devices.health import HealthFiles
@@ -30,6 +32,26 @@ def overview_of(folder: Path) -> Overview:
             campaigns=list,
         )
     )
+
+
+def test_a_store_that_vanishes_is_noted_until_it_is_back(tmp_path: Path) -> None:
+    """A disk that was unplugged looks like a store that never had a run."""
+    store = Store(tmp_path / "store")
+    overview = overview_of(store.root)
+    assert "The store is gone" not in str(overview.refresh()), "a new store has no directory yet"
+    store_run(store)
+    assert RUN_ID in str(overview.refresh())
+    store.root.rename(tmp_path / "elsewhere")
+    overview.refresh()
+    whole = json.loads(overview.whole())["sections"]
+    assert whole["runs"] == {}
+    assert whole["notes"]["store"]["text"].startswith("The store is gone: ")
+    assert str(store.runs) in whole["notes"]["store"]["text"]
+    (tmp_path / "elsewhere").rename(store.root)
+    overview.refresh()
+    whole = json.loads(overview.whole())["sections"]
+    assert RUN_ID in whole["runs"]
+    assert whole["notes"] == {}
 
 
 async def next_message(subscriber: Subscriber) -> bytes:

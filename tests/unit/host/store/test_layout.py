@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
+import socket
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from edgebench.host.store import layout
+from edgebench.host.store.address import Address
+from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.bundle import write_bundle
+from edgebench.host.store.index import DAMAGED, list_runs
 from edgebench.host.store.layout import (
+    ANNOTATIONS_FILE,
     EXPECTED_FILE,
+    QUERIES_FILE,
     RAW_DIRECTORY,
     RUN_FILE,
     Store,
 )
 from edgebench.host.store.names import default_root
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
 
 IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")
 
@@ -216,4 +226,48 @@ def test_damaged_document_is_named(store: Store, text: str) -> None:
         store.document(IDS[0])
     path.unlink()
     with pytest.raises(StoreError, match="No such file"):
+        store.document(IDS[0])
+
+
+def bind_socket(path: Path) -> None:
+    """Put a socket in place of a file."""
+    with socket.socket(socket.AF_UNIX) as made, tempfile.TemporaryDirectory() as short:
+        made.bind(f"{short}/socket")  # the path of a socket has at most 107 bytes
+        os.rename(f"{short}/socket", path)
+
+
+@pytest.mark.parametrize("name", [RUN_FILE, QUERIES_FILE, ANNOTATIONS_FILE, "raw/record.json"])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (os.mkfifo, "a pipe in place of a file"),
+        (Path.mkdir, "a directory in place of a file"),
+        (bind_socket, "a socket in place of a file"),
+        (lambda path: path.symlink_to("/dev/null"), "a device in place of a file"),
+    ],
+)
+def test_what_is_no_file_damages_the_run(
+    store: Store, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
+) -> None:
+    """A command waits for ever at a pipe, or reads a device until the memory is full."""
+    path = store.directory(IDS[0]) / name
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    make(path)
+    with pytest.raises(RunDamaged, match=f"^run is damaged: {said}: .*{name}$"):
+        store.document(IDS[0])
+    with pytest.raises(RunDamaged, match=said):
+        write_bundle(tmp_path / "sent.zip", [Address(store, IDS[0])])
+    assert list_runs(store)[0].verdict == DAMAGED
+    if name == ANNOTATIONS_FILE:
+        with pytest.raises(RunDamaged, match=said):
+            read_annotations(store.directory(IDS[0]))
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_number_that_is_not_finite_damages_the_document(store: Store, number: str) -> None:
+    """A median that is no number is shown, compared and exported as one."""
+    path = store.document_path(IDS[0])
+    path.write_text(f'{{"metrics": {{"latency_ns": {{"p50": {number}}}}}}}')
+    with pytest.raises(RunDamaged, match=f"^run is damaged: {number} is not a finite number: "):
         store.document(IDS[0])
