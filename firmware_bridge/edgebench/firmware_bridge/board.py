@@ -540,12 +540,12 @@ class Board:
         marks = events.InferenceBegin | events.InferenceEnd
         laps: list[events.TimedEvent] = []
         around: list[events.TimedEvent] = []
-        for one in reply.events:
-            if isinstance(one.event, marks):
-                around.append(one)
-            elif isinstance(one.event, events.LapTime) and len(around) == 1:
-                laps.append(one)
-            elif isinstance(one.event, events.OtherText) and len(around) == 1:
+        for timed in reply.events:
+            if isinstance(timed.event, marks):
+                around.append(timed)
+            elif isinstance(timed.event, events.LapTime) and len(around) == 1:
+                laps.append(timed)
+            elif isinstance(timed.event, events.OtherText) and len(around) == 1:
                 self._exchange.dialect.quirks.add(events.Quirk.TEXT_IN_WINDOW)
         if len(laps) >= 2:
             return laps[0], laps[-1]

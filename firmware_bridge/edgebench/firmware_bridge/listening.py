@@ -251,12 +251,12 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
     """
     edges: dict[bool, list[int]] = {False: [], True: []}
     is_end: bool | None = None
-    for one in replied:
-        if isinstance(one, events.ProcessingHead):
-            is_end = one.is_end
-        elif isinstance(one, events.NumberList) and is_end is not None:
-            edges[is_end] += one.values
-        elif not isinstance(one, events.NumberList):
+    for event in replied:
+        if isinstance(event, events.ProcessingHead):
+            is_end = event.is_end
+        elif isinstance(event, events.NumberList) and is_end is not None:
+            edges[is_end] += event.values
+        elif not isinstance(event, events.NumberList):
             return ()
     if len(edges[False]) != len(edges[True]):
         return ()
@@ -265,7 +265,9 @@ def processing_ticks(replied: Sequence[events.BoardEvent], count: int) -> tuple[
     ]
     if len(ticks) == count + 1:
         ticks = ticks[1:]
-    is_true = len(ticks) <= count and all(0 < one <= FRAME_NS * EDGE_RATE_HZ / 1e9 for one in ticks)
+    is_true = len(ticks) <= count and all(
+        0 < tick <= FRAME_NS * EDGE_RATE_HZ / 1e9 for tick in ticks
+    )
     return tuple(ticks) if is_true else ()
 
 
@@ -282,18 +284,18 @@ def _activations(reply: BoardReply) -> tuple[int, ...]:
     Raises:
         LineDamaged: the list is not whole.
     """
-    behind = [one.event for one in reply.events]
+    behind = [timed.event for timed in reply.events]
     if events.ActivationsHead() not in behind:
         raise LineDamaged("the board does not say what it heard")
     parts: list[tuple[int, ...]] = []
-    for one in behind[behind.index(events.ActivationsHead()) + 1 :]:
-        if not isinstance(one, events.NumberList):
-            raise LineDamaged(f"a line of the activations was damaged: {one}")
-        if one.values:
-            parts.append(one.values)
+    for event in behind[behind.index(events.ActivationsHead()) + 1 :]:
+        if not isinstance(event, events.NumberList):
+            raise LineDamaged(f"a line of the activations was damaged: {event}")
+        if event.values:
+            parts.append(event.values)
     whole = {len(part) for part in parts[:-1]}
     values = tuple(value for part in parts for value in part)
-    is_whole = len(whole) <= 1 and all(len(parts[-1]) <= one for one in whole)
+    is_whole = len(whole) <= 1 and all(len(parts[-1]) <= size for size in whole)
     if not is_whole or not all(-128 <= value <= 127 for value in values):
         raise LineDamaged(f"the list of {len(values)} activations was damaged")
     return values

@@ -81,15 +81,15 @@ class PassthroughDialect:
     def receive(self, data: bytes, time_ns: int) -> list[TimedEvent]:
         """Events of the board; the interface board's own lines are those that are not marked."""
         events: list[TimedEvent] = []
-        for one in self._outer.receive(data, time_ns):
-            if isinstance(one.event, OtherText) and (mark := _MARK.match(one.event.text)):
-                line = one.event.text[mark.end() :].encode("ascii") + b"\n"
+        for timed in self._outer.receive(data, time_ns):
+            if isinstance(timed.event, OtherText) and (mark := _MARK.match(timed.event.text)):
+                line = timed.event.text[mark.end() :].encode("ascii") + b"\n"
                 events += [
-                    replace(inner, first_ns=one.first_ns)
-                    for inner in self._board.receive(line, one.last_ns)
+                    replace(inner, first_ns=timed.first_ns)
+                    for inner in self._board.receive(line, timed.last_ns)
                 ]
-            elif isinstance(one.event, ReplyEnd):
+            elif isinstance(timed.event, ReplyEnd):
                 self.is_interface_heard = True
-            elif isinstance(one.event, _OWN):
-                events.append(one)
+            elif isinstance(timed.event, _OWN):
+                events.append(timed)
         return events

@@ -178,11 +178,11 @@ class LineDialect:
 
     def _event(self, line: str) -> BoardEvent:
         bare = line.removeprefix("m-")
-        for one in self._patterns:
-            match = one.pattern.fullmatch(bare if one.has_prefix else line)
+        for entry in self._patterns:
+            match = entry.pattern.fullmatch(bare if entry.has_prefix else line)
             if match is None:
                 continue
-            if one.has_prefix and bare == line:
+            if entry.has_prefix and bare == line:
                 self.quirks.add(Quirk.NO_PREFIX)
-            return one.event(match, self.quirks)
+            return entry.event(match, self.quirks)
         return OtherText(line)

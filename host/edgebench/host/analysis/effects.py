@@ -83,11 +83,15 @@ def _effect(
 ) -> FactorEffect | None:
     """The effect of one level; None where no place has both often enough."""
     sides: dict[Hashable, dict[Hashable, dict[int, float]]] = {}
-    for one in observations:
-        place = tuple(value for name, value in one.levels.items() if name != factor)
-        sides.setdefault(place, {}).setdefault(one.levels[factor], {})[one.round] = one.value
+    for observation in observations:
+        place = tuple(value for name, value in observation.levels.items() if name != factor)
+        sides.setdefault(place, {}).setdefault(observation.levels[factor], {})[
+            observation.round
+        ] = observation.value
     is_suspect = any(
-        one.is_suspect for one in observations if one.levels[factor] in (baseline, level)
+        observation.is_suspect
+        for observation in observations
+        if observation.levels[factor] in (baseline, level)
     )
     strata = [
         np.array([math.log(after[number] / before[number]) for number in sorted(shared)])

@@ -133,11 +133,11 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
     from edgebench.host.show.energy import energy_lines
 
     if options.json:
-        print(json.dumps({"runs": [to_document(one) for one in runs]}, indent=1))
+        print(json.dumps({"runs": [to_document(run) for run in runs]}, indent=1))
         return
-    for one in runs:
-        print(f"run {one.run_id}: {one.verdict.label}")
-        for name, text in energy_lines(one.metrics.energy):
+    for run in runs:
+        print(f"run {run.run_id}: {run.verdict.label}")
+        for name, text in energy_lines(run.metrics.energy):
             print(f"  {name:<13} {text}")
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     # One name stands for all: a run, or a set.

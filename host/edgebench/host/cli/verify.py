@@ -98,18 +98,18 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     from edgebench.host.store.index import DAMAGED, list_runs
     from edgebench.protocol.errors import RunDamaged
 
-    found = find_runs(store, name)
+    addresses = find_runs(store, name)
     results: dict[str, list[Difference]] = {}
-    for one in found:
+    for address in addresses:
         try:
-            results[one.run_id] = verify(one.store, one.run_id)
+            results[address.run_id] = verify(address.store, address.run_id)
         except RunDamaged as exc:  # the others may be whole
-            results[one.run_id] = [Difference("files", "as measured", str(exc))]
+            results[address.run_id] = [Difference("files", "as measured", str(exc))]
     planned_count = len(results)
-    if is_set and (member := found[0].run().member):
+    if is_set and (member := addresses[0].run().member):
         planned_count = member.count
     failed = {run_id: differences for run_id, differences in results.items() if differences}
-    is_damaged = any(row.verdict == DAMAGED for row in list_runs(found[0].store))
+    is_damaged = any(row.verdict == DAMAGED for row in list_runs(addresses[0].store))
     if is_set and is_damaged and len(results) < planned_count:
         print("note: a damaged run may be one of the set: edgebench runs", file=sys.stderr)
     if as_json:
@@ -122,7 +122,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     elif failed:
         for run_id, differences in failed.items():
             _print_differences(f"run {run_id}", differences)
-        _print_hint(next(one.name for one in found if one.run_id in failed))
+        _print_hint(next(address.name for address in addresses if address.run_id in failed))
     else:
         count = len(results)
         stored = f"{count} runs" if count == planned_count else f"{count} of {planned_count} runs"

@@ -138,13 +138,13 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
     """
     names: list[str] = []
     counts: dict[str, int] = {}
-    for one in sets:
-        spec = one.first.spec
-        delegates = ",".join(one.first.runtime.delegates_used)
-        parts: list[str] = [one.model, one.device, one.runtime, spec.scenario.value]
+    for run_set in sets:
+        spec = run_set.first.spec
+        delegates = ",".join(run_set.first.runtime.delegates_used)
+        parts: list[str] = [run_set.model, run_set.device, run_set.runtime, spec.scenario.value]
         parts += [f"{spec.threads} threads"] * (spec.threads != 1) + [delegates] * bool(delegates)
-        parts += ["profile"] * (one.first.kind == "profile")
-        name = "/".join(_shorten(part) for part in parts) + mark(one)
+        parts += ["profile"] * (run_set.first.kind == "profile")
+        name = "/".join(_shorten(part) for part in parts) + mark(run_set)
         counts[name] = counts.get(name, 0) + 1
         names.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
     return names

@@ -33,19 +33,19 @@ _COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % inter
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write a table with a row for each set, and the reasons of verdicts that are not valid."""
     sets = sets_of(runs)
-    is_metered = any(run.metrics.energy is not None for one in sets for run in one.runs)
+    is_metered = any(run.metrics.energy is not None for run_set in sets for run in run_set.runs)
     titles = [*_COLUMNS, *(["to the first"] if len(sets) > 1 else [])]
     titles += [*(["energy per inference"] if is_metered else []), "verdict"]
     lines = [_row(titles), _row(["---"] * len(titles))]
-    for one in sets:
-        cells = _cells(one)
-        cells += [ratio_to_first(sets, one)] if len(sets) > 1 else []
-        cells += [_energy(one)] if is_metered else []
-        lines.append(_row([*cells, label(one.verdict, one.first)]))
+    for run_set in sets:
+        cells = _cells(run_set)
+        cells += [ratio_to_first(sets, run_set)] if len(sets) > 1 else []
+        cells += [_energy(run_set)] if is_metered else []
+        lines.append(_row([*cells, label(run_set.verdict, run_set.first)]))
     sentences = [line for line in (*verdict_lines(sets), unwatched_line(sets)) if line]
     if sentences:
         lines += ["", *_fenced(sentences)]
-    ids = ", ".join(code_span(one.set_id or one.first.run_id) for one in sets)
+    ids = ", ".join(code_span(run_set.set_id or run_set.first.run_id) for run_set in sets)
     out.write("\n".join([*lines, "", f"edgebench: {ids}", ""]).encode())
 
 

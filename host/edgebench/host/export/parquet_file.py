@@ -34,8 +34,8 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     )
     # A row group is one row: dictionaries save nothing, and take half a gigabyte for an hour.
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
-        for one in runs:
-            row = {**fact_cells(one), **number_cells(one), **_latencies(one)}
+        for exported in runs:
+            row = {**fact_cells(exported), **number_cells(exported), **_latencies(exported)}
             columns = [_column(row.get(field.name), field.type) for field in schema]
             writer.write_table(pa.table(columns, schema=schema))
 

@@ -217,15 +217,15 @@ def _operators(profile: ProfileResult, clock: _TraceClock) -> SliceTrack:
     """Track of one synthetic inference, made of the median time of each operator."""
     groups: list[SliceGroup] = []
     begin_ns = -clock.begin_ns
-    for one in profile.operators:
-        end_ns = begin_ns + round(one.typical_ns)
+    for operator in profile.operators:
+        end_ns = begin_ns + round(operator.typical_ns)
         facts = {
-            "name": printable(one.name),
-            "place": printable(one.place),
-            "count": str(one.count),
-            "total_ns": str(one.total_ns),
+            "name": printable(operator.name),
+            "place": printable(operator.place),
+            "count": str(operator.count),
+            "total_ns": str(operator.total_ns),
         }
-        groups.append(SliceGroup.single(printable(one.operator), begin_ns, end_ns, facts))
+        groups.append(SliceGroup.single(printable(operator.operator), begin_ns, end_ns, facts))
         begin_ns = end_ns
     return SliceTrack("operators, medians laid end to end", tuple(groups))
 
@@ -234,20 +234,20 @@ def _power(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
     """Mean power of each channel, and its extremes if any block has several samples."""
     if series.power_apart is not None:
         return
-    for one in series.power:
-        name = f"power {printable(one.channel)}"
-        yield _power_track(name, one, one.mean_w, clock)
-        if (one.low_w != one.high_w).any():
-            yield _power_track(f"{name}, lowest", one, one.low_w, clock)
-            yield _power_track(f"{name}, highest", one, one.high_w, clock)
+    for channel in series.power:
+        name = f"power {printable(channel.channel)}"
+        yield _power_track(name, channel, channel.mean_w, clock)
+        if (channel.low_w != channel.high_w).any():
+            yield _power_track(f"{name}, lowest", channel, channel.low_w, clock)
+            yield _power_track(f"{name}, highest", channel, channel.high_w, clock)
 
 
 def _gaps(series: RunSeries, clock: _TraceClock) -> Iterable[SliceTrack]:
     """Gaps without a reading; the counter of power crosses them, as the integrated line does."""
-    for one in series.power if series.power_apart is None else ():
+    for channel in series.power if series.power_apart is None else ():
         # Samples that are no number may come before the first that is one.
-        within_s = np.clip(one.gaps_s, one.begin_s[:1], one.end_s[-1:])
-        yield from _gap_track(f"power {printable(one.channel)}", within_s, clock)
+        within_s = np.clip(channel.gaps_s, channel.begin_s[:1], channel.end_s[-1:])
+        yield from _gap_track(f"power {printable(channel.channel)}", within_s, clock)
     for name, points in series.sensors.items():
         gaps = points.gaps()
         ends_s = np.stack([points.time_s[gaps], points.time_s[gaps + 1]], axis=1)

@@ -215,14 +215,14 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
     metric = METRICS[path]
     sign = 1.0 if metric.better is Better.LOWER else -1.0
     places: dict[tuple[str, str], list[RunSet]] = {}
-    for one in sets:
-        places.setdefault((one.device, one.model), []).append(one)
+    for run_set in sets:
+        places.setdefault((run_set.device, run_set.model), []).append(run_set)
     best = {
-        place: min(counted, key=lambda one: sign * one.metrics[path].median)
+        place: min(counted, key=lambda run_set: sign * run_set.metrics[path].median)
         for place, cells in places.items()
         if (counted := _counted(cells, path))
     }
-    values = [one.metrics[path].median for one in best.values()]
+    values = [run_set.metrics[path].median for run_set in best.values()]
     ends = (min(values), max(values)) if values else (1.0, 1.0)
 
     def cell(device: str, model: str) -> MatrixCell:
@@ -230,17 +230,17 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
         if (device, model) not in best:
             shown = ABSENT if cells is None else cells[0].verdict.state.value
             return MatrixCell(shown=shown, detail="no number", level=None)
-        one = best[device, model]
-        number = number_of(one, path)
+        run_set = best[device, model]
+        number = number_of(run_set, path)
         bounds = number.bounds.partition(" (")[0]
         detail = ", ".join(
-            filter(None, (one.runtime, facts.settings(one), bounds, *_doubts([one])))
+            filter(None, (run_set.runtime, facts.settings(run_set), bounds, *_doubts([run_set])))
         )
         level = _level(number.value, ends, metric)
         return MatrixCell(shown=number.shown, detail=detail, level=level, value=number.value)
 
-    models = tuple(dict.fromkeys(one.model for one in sets))
-    devices = dict.fromkeys(one.device for one in sets)
+    models = tuple(dict.fromkeys(run_set.model for run_set in sets))
+    devices = dict.fromkeys(run_set.device for run_set in sets)
     several = any(len(cells) > 1 for cells in places.values())
     return LabelledMatrix(
         title=label_of(sets[0], metric),
@@ -331,22 +331,22 @@ def _front(
     if second != ACCURACY and len(_counted(sets, ACCURACY)) == len(sets):
         judged.append(ACCURACY)
     costs = {
-        id(one): [one.metrics[path].median * _cost_sign(one, path) for path in judged]
-        for one in sets
+        id(run_set): [run_set.metrics[path].median * _cost_sign(run_set, path) for path in judged]
+        for run_set in sets
     }
-    devices = tuple(dict.fromkeys(one.device for one in sets))
+    devices = tuple(dict.fromkeys(run_set.device for run_set in sets))
     dots: list[ChartDot] = []
     rows: list[tuple[str, str, str, str, bool]] = []
-    for one in sets:
-        cost = costs[id(one)]
+    for run_set in sets:
+        cost = costs[id(run_set)]
         is_best = not any(_beats(theirs, cost) for theirs in costs.values())
         is_joined = is_best and not any(_beats(theirs[:2], cost[:2]) for theirs in costs.values())
-        x, y = one.metrics[latency].median, one.metrics[second].median
-        name = ", ".join([_name(facts, one), *_doubts([one])])
-        x_shown, y_shown = (number_of(one, path).shown for path in (latency, second))
-        accuracy = number_of(one, ACCURACY).shown if ACCURACY in one.metrics else ABSENT
+        x, y = run_set.metrics[latency].median, run_set.metrics[second].median
+        name = ", ".join([_name(facts, run_set), *_doubts([run_set])])
+        x_shown, y_shown = (number_of(run_set, path).shown for path in (latency, second))
+        accuracy = number_of(run_set, ACCURACY).shown if ACCURACY in run_set.metrics else ABSENT
         third = accuracy if ACCURACY in judged[2:] else ""
-        group = devices.index(one.device)
+        group = devices.index(run_set.device)
         dots.append(ChartDot(name, x, y, is_best, group, is_joined, third))
         rows.append((name, x_shown, y_shown, accuracy, is_best))
     metric = METRICS[second]

@@ -73,9 +73,9 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
 def _histories_of(addresses: Iterable[Address]) -> dict[str, History]:
     """History of each run that has one, by run id; a run's directory elsewhere has none."""
     stores: dict[Store, set[str]] = {}
-    for one in addresses:
-        if not isinstance(one.store, RunElsewhere):
-            stores.setdefault(one.store, set()).add(one.run_id)
+    for address in addresses:
+        if not isinstance(address.store, RunElsewhere):
+            stores.setdefault(address.store, set()).add(address.run_id)
     return {
         run_id: history
         for store, run_ids in stores.items()

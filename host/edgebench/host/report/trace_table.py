@@ -32,12 +32,12 @@ def trace_tables(series: RunSeries) -> list[TraceTable]:
         tables.append(_table("Latency", series.latency.points.envelope(edges_s), "ns"))
     if series.windows is not None:
         tables.append(_window_table(series.windows))
-    for one in series.power:
-        if len(one.begin_s):
+    for channel in series.power:
+        if len(channel.begin_s):
             own_s = edges_s
             if series.power_apart is not None:
-                own_s = even_edges(float(one.begin_s[0]), float(one.end_s[-1]), ROW_COUNT)
-            tables.append(_table(f"Power, {one.channel}", one.envelope(own_s), "w"))
+                own_s = even_edges(float(channel.begin_s[0]), float(channel.end_s[-1]), ROW_COUNT)
+            tables.append(_table(f"Power, {channel.channel}", channel.envelope(own_s), "w"))
     for panel in SENSOR_PANELS:
         for name, points in panel_sensors(series, panel).items():
             tables.append(_table(f"{panel.title}, {name}", points.envelope(edges_s), panel.unit))

@@ -175,14 +175,14 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
 
 def _overrides(kind: Any, *, is_written: bool) -> dict[str, Any]:
     overrides: dict[str, Any] = {}
-    for one in fields(kind):
-        name = key_of(one.metadata, one.name)
+    for field in fields(kind):
+        name = key_of(field.metadata, field.name)
         if not name:
-            overrides[one.name] = override(omit=True)
-        elif not one.init:  # computed from the others
-            overrides[one.name] = override(omit=not is_written)
-        elif name != one.name:
-            overrides[one.name] = override(rename=name)
+            overrides[field.name] = override(omit=True)
+        elif not field.init:  # computed from the others
+            overrides[field.name] = override(omit=not is_written)
+        elif name != field.name:
+            overrides[field.name] = override(rename=name)
     return overrides
 
 

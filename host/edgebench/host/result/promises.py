@@ -42,18 +42,18 @@ def key_paths(kind: Any, path: str = "") -> Iterator[str]:
     """Every place that documents of this type have a key at."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType, tuple):
-        for one in arguments:
-            yield from key_paths(one, path)
+        for argument in arguments:
+            yield from key_paths(argument, path)
     elif origin in (dict, Mapping):
         yield f"{path}.{ANY_KEY}"
         yield from key_paths(arguments[1], f"{path}.{ANY_KEY}")
     elif is_dataclass(kind):
         hints = get_type_hints(kind)
-        for one in fields(kind):
-            if key := key_of(one.metadata, one.name):
+        for field in fields(kind):
+            if key := key_of(field.metadata, field.name):
                 place = f"{path}.{key}".lstrip(".")
                 yield place
-                yield from key_paths(hints[one.name], place)
+                yield from key_paths(hints[field.name], place)
 
 
 @cache

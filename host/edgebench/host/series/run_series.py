@@ -198,9 +198,9 @@ class RunSeries:
         for points in self.sensors.values():
             times += [float(points.time_s[0]), float(points.time_s[-1])]
         if self.power_apart is None:
-            for one in self.power:
-                if len(one.begin_s):
-                    times += [float(one.begin_s[0]), float(one.end_s[-1])]
+            for channel in self.power:
+                if len(channel.begin_s):
+                    times += [float(channel.begin_s[0]), float(channel.end_s[-1])]
         return (min(times), max(times)) if times else (0.0, 0.0)
 
 

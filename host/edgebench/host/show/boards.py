@@ -17,23 +17,23 @@ from edgebench.protocol.text import printable
 def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: bool) -> None:
     """Every serial port, what is there, and who uses it."""
     if as_json:
-        print(json.dumps({"ports": [to_plain(one) for one in reports]}, indent=1))
+        print(json.dumps({"ports": [to_plain(report) for report in reports]}, indent=1))
         return
     if not reports:
         print("no serial port is here")
     else:
         table = plain_table("port", "usb id", "serial number", "what", "board", "in use by")
-        for one in reports:
+        for report in reports:
             table.add_row(
-                text(one.path),
-                one.usb_id or "-",
-                text(one.serial_number or "-"),
-                text(one.text),
-                _board(one),
-                text(", ".join(one.used_by) or "-"),
+                text(report.path),
+                report.usb_id or "-",
+                text(report.serial_number or "-"),
+                text(report.text),
+                _board(report),
+                text(", ".join(report.used_by) or "-"),
             )
         console().print(table)
-    if not is_confirmed and any(one.is_candidate and one.board is None for one in reports):
+    if not is_confirmed and any(report.is_candidate and report.board is None for report in reports):
         print("next: ask them what they are: edgebench bridge list --confirm", file=sys.stderr)
     print(
         "a board at another port (a pseudo-terminal, a socket) is named to the agent: "

@@ -70,20 +70,20 @@ def effects_table(metric: str, effects: Sequence[FactorEffect]) -> Table:
     for name in (metric, "95 % interval", "lowest", "highest", "places", "pairs"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for one in effects:
-        low, high = one.ci95
+    for effect in effects:
+        low, high = effect.ci95
         is_clear = low > 1 or high < 1
         table.add_row(
-            one.factor,
-            text(_level(one.baseline, is_file=one.factor == "model")),
-            text(_level(one.level, is_file=one.factor == "model")),
-            Text(f"× {one.ratio:.3f}", style="bold" if is_clear else ""),
+            effect.factor,
+            text(_level(effect.baseline, is_file=effect.factor == "model")),
+            text(_level(effect.level, is_file=effect.factor == "model")),
+            Text(f"× {effect.ratio:.3f}", style="bold" if is_clear else ""),
             f"{low:.3f} to {high:.3f}",
-            f"{one.lowest_ratio:.3f}",
-            f"{one.highest_ratio:.3f}",
-            str(one.place_count),
-            str(one.pair_count),
-            Text(one.verdict.value, style=verdict_style(one.verdict.value)),
+            f"{effect.lowest_ratio:.3f}",
+            f"{effect.highest_ratio:.3f}",
+            str(effect.place_count),
+            str(effect.pair_count),
+            Text(effect.verdict.value, style=verdict_style(effect.verdict.value)),
         )
     return table
 

@@ -263,18 +263,19 @@ def _different(was: str, now: str) -> tuple[str, str]:
 def _table(histories: Sequence[History]) -> RenderableType:
     names = ("device", "model", "runtime", "settings", "metric", "points", "level", "±", "outcome")
     table = plain_table(*names)
-    for one in histories:
-        metric = METRICS[one.metric]
-        newest = one.points[-1] if one.points else None
+    for history in histories:
+        metric = METRICS[history.metric]
+        newest = history.points[-1] if history.points else None
+        suspects = history.suspect_count
         table.add_row(
-            text(one.subject.device),
-            text(one.subject.model),
-            text(one.subject.runtime),
-            text(_settings(one.subject)),
-            one.metric,
-            f"{len(one.points)}{f', {one.suspect_count} suspect' if one.suspect_count else ''}",
-            format_metric(metric, one.levels[-1].median) if one.levels else ABSENT,
+            text(history.subject.device),
+            text(history.subject.model),
+            text(history.subject.runtime),
+            text(_settings(history.subject)),
+            history.metric,
+            f"{len(history.points)}{f', {suspects} suspect' if suspects else ''}",
+            format_metric(metric, history.levels[-1].median) if history.levels else ABSENT,
             format_half_width(newest.value, newest.ci95) if newest else ABSENT,
-            Text(one.outcome.value, style=_STYLES[one.outcome]),
+            Text(history.outcome.value, style=_STYLES[history.outcome]),
         )
     return table

@@ -135,14 +135,14 @@ def _say_why(session: StoredSession, what: str) -> None:
 def _energy_table(channels: list[ChannelEnergy]) -> Table:
     table = plain_table("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
     table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
-    for one in channels:
+    for channel in channels:
         table.add_row(
-            one.name,
-            one.boundary,
-            f"{one.duration_s:.3f} s",
-            format_joules_within(one.energy_j, one.u95_absolute_j),
-            format_watts_within(one.power_w_mean, one.power_w_mean_u95_absolute),
-            format_watts(one.power_w_peak),
+            channel.name,
+            channel.boundary,
+            f"{channel.duration_s:.3f} s",
+            format_joules_within(channel.energy_j, channel.u95_absolute_j),
+            format_watts_within(channel.power_w_mean, channel.power_w_mean_u95_absolute),
+            format_watts(channel.power_w_peak),
         )
     return table
 

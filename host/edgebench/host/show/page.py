@@ -102,18 +102,18 @@ def operators_table(profile: ProfileResult) -> Table:
     Times are medians, and shares are of the medians' sum: means include what preempted the model.
     """
     operators = profile.operators
-    has_medians = all(one.p50_ns is not None for one in operators)
+    has_medians = all(operator.p50_ns is not None for operator in operators)
     typical = "median time" if has_medians else "mean time"
     table = plain_table("#", "operator", "place", typical, "share", "name")
-    total_ns = sum(one.typical_ns * one.count for one in operators) or 1
-    for one in operators:
+    total_ns = sum(operator.typical_ns * operator.count for operator in operators) or 1
+    for operator in operators:
         table.add_row(
-            str(one.index),
-            text(one.operator),
-            text(one.place),
-            format_ns(one.typical_ns) if one.typical_ns else "< 1 µs",
-            f"{one.typical_ns * one.count / total_ns:.1%}",
-            text(one.name),
+            str(operator.index),
+            text(operator.operator),
+            text(operator.place),
+            format_ns(operator.typical_ns) if operator.typical_ns else "< 1 µs",
+            f"{operator.typical_ns * operator.count / total_ns:.1%}",
+            text(operator.name),
         )
     return table
 

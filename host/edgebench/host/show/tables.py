@@ -190,13 +190,13 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
     """Widths of the columns without numbers, by their titles, in a table of this width."""
     widths: dict[str, int] = {}
     narrow = NARROW_NAME
-    while narrow > 1 and sum(one.width(narrow) + GAP for one in fitting) > width:
+    while narrow > 1 and sum(filled.width(narrow) + GAP for filled in fitting) > width:
         narrow -= 1  # a name is folded further before a number is cut
-    free = width - sum(one.width(narrow) + GAP for one in fitting)
-    for one in reversed(fitting):  # a verdict is folded last
-        if not one.column.is_number:
-            wider = min(one.width(width) - one.width(narrow), max(free, 0))
-            widths[one.title] = one.width(narrow) + wider
+    free = width - sum(filled.width(narrow) + GAP for filled in fitting)
+    for filled in reversed(fitting):  # a verdict is folded last
+        if not filled.column.is_number:
+            wider = min(filled.width(width) - filled.width(narrow), max(free, 0))
+            widths[filled.title] = filled.width(narrow) + wider
             free -= wider
     return widths
 
@@ -205,17 +205,17 @@ def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> 
     """The columns that fit into the width; the ones of least weight go first."""
     weights = {name: weight for weight, name in enumerate(_FIRST_TO_GO)}
     leaving = sorted(
-        (one for one in columns if one.column.name in weights),
-        key=lambda one: weights[one.column.name],
+        (filled for filled in columns if filled.column.name in weights),
+        key=lambda filled: weights[filled.column.name],
     )
     left = list(columns)
-    for one in leaving:
-        is_extra = one.column.least_width >= WIDE_ONLY or one.column.name in _BEHIND_NAMES
+    for filled in leaving:
+        is_extra = filled.column.least_width >= WIDE_ONLY or filled.column.name in _BEHIND_NAMES
         name_width = WIDE_NAME if is_extra else NARROW_NAME
         if sum(other.width(name_width) + GAP for other in left) <= width:
             continue
-        if one.column.name != "device" or not keeps_device:
-            left.remove(one)
+        if filled.column.name != "device" or not keeps_device:
+            left.remove(filled)
     return left
 
 

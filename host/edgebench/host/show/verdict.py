@@ -92,12 +92,12 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
     """Reasons of verdicts that are not valid; a reason shared by several sets is one line."""
     sharing: dict[tuple[str, str], list[str]] = {}
-    is_of_several_devices = len({one.device for one in sets}) > 1
-    for one in sets:
-        where = f", {one.device}" if is_of_several_devices else ""
-        for reason in _reasons(one).values():
-            titles = sharing.setdefault((one.verdict.state.value, reason), [])
-            titles.append(f"{one.model} on {one.runtime}{where}")
+    is_of_several_devices = len({run_set.device for run_set in sets}) > 1
+    for run_set in sets:
+        where = f", {run_set.device}" if is_of_several_devices else ""
+        for reason in _reasons(run_set).values():
+            titles = sharing.setdefault((run_set.verdict.state.value, reason), [])
+            titles.append(f"{run_set.model} on {run_set.runtime}{where}")
     reasons: dict[tuple[str, ...], list[str]] = {}
     for (state, reason), titles in sharing.items():
         reasons.setdefault((state, *titles), []).append(reason)

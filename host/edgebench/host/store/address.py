@@ -185,12 +185,13 @@ def find_in_store(store: Store, names: Iterable[str]) -> list[str]:
         NoSuchRun: a name is unknown, or a part of several ids.
         UsageError: a name refers to a run outside of this store, which must not be changed.
     """
-    addresses = [one for name in names for one in find_runs(store, name)]
-    for one in addresses:
-        is_bundled = isinstance(one.store, BundleStore)  # asking for a directory unpacks the run
-        if one.store is not store and (is_bundled or one.directory.parent != store.runs):
-            raise UsageError(f"not a run of the store {store.root}: {one.place}")
-    return list(dict.fromkeys(one.directory.name for one in addresses))
+    addresses = [address for name in names for address in find_runs(store, name)]
+    for address in addresses:
+        # Asking a bundle for a directory unpacks the run.
+        is_bundled = isinstance(address.store, BundleStore)
+        if address.store is not store and (is_bundled or address.directory.parent != store.runs):
+            raise UsageError(f"not a run of the store {store.root}: {address.place}")
+    return list(dict.fromkeys(address.directory.name for address in addresses))
 
 
 def is_run_directory(name: str) -> bool:

@@ -206,18 +206,24 @@ def _instruments(reader: Any, supply_v: float | None) -> tuple[JlsInstrument, ..
 def _check(instruments: Sequence[JlsInstrument], supply_v: float | None) -> None:
     if not instruments:
         raise FileRefused("no signal of a fixed rate in it")
-    for one in instruments:
-        if one.power is None and one.current is None:
-            raise FileRefused(f"{one.name}: neither power nor current was recorded")
-        if one.power is None and one.voltage is None and supply_v is None:
-            raise FileRefused(f"{one.name}: current without a voltage: say it, as in --supply 3.3")
-        if supply_v is not None and (one.power or one.voltage):
-            raise FileRefused(f"--supply has no use: {one.name} has its own voltage")
-        if one.power is None and one.voltage and one.voltage.rate_hz != one.master.rate_hz:
-            raise FileRefused(f"{one.name}: current and voltage have different rates")
-        if one.limits[1] - one.limits[0] < 2:
+    for instrument in instruments:
+        if instrument.power is None and instrument.current is None:
+            raise FileRefused(f"{instrument.name}: neither power nor current was recorded")
+        if instrument.power is None and instrument.voltage is None and supply_v is None:
+            raise FileRefused(
+                f"{instrument.name}: current without a voltage: say it, as in --supply 3.3"
+            )
+        if supply_v is not None and (instrument.power or instrument.voltage):
+            raise FileRefused(f"--supply has no use: {instrument.name} has its own voltage")
+        if (
+            instrument.power is None
+            and instrument.voltage
+            and instrument.voltage.rate_hz != instrument.master.rate_hz
+        ):
+            raise FileRefused(f"{instrument.name}: current and voltage have different rates")
+        if instrument.limits[1] - instrument.limits[0] < 2:
             raise FileRefused("fewer than two samples have no energy")
-    rates = {one.master.rate_hz for one in instruments}
+    rates = {instrument.master.rate_hz for instrument in instruments}
     if len(rates) > 1:
         raise FileRefused(f"instruments of different rates: {', '.join(map(str, sorted(rates)))}")
 
