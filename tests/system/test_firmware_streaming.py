@@ -337,6 +337,10 @@ def test_bridge_measures_our_own_streaming_firmware(blob_file: Path, tmp_path: P
         for _ in range(2):
             timed = heard.window(40, warmup_count=0)
             assert 38 <= timed.window.count <= 44
+            assert len(timed.inference_ticks) == timed.window.count, "the firmware times each"
+            assert heard.firmware.tick_rate_hz is not None
+            longest_s = max(timed.inference_ticks) / heard.firmware.tick_rate_hz
+            assert 0 < longest_s < (timed.window.end_ns - timed.window.begin_ns) / 1e9
             assert timed.window.end_ns - timed.window.begin_ns >= timed.window.count * FRAME_NS
     with closing(Board(ChildProcess(command), timing=PATIENT)) as board:
         board.connect()
