@@ -16,7 +16,9 @@ from support.board_double import BoardDouble, BoardHabits, InterfaceDouble, Stre
 from support.firmware_process import built
 from support.target_runs import assert_boards_only_beside_boards
 from support.terminal_board import TerminalBoard
+from support.wake_words import sound, wake_model, wav
 
+from edgebench.firmware_bridge.generate import generate
 from edgebench.host.analysis.compare.comparability import check_comparable
 from edgebench.host.bench.verify import verify
 from edgebench.host.devices.health import CheckState
@@ -224,6 +226,39 @@ def test_model_in_a_firmware_that_has_none_is_refused(desk: Desk) -> None:
     """A device is measured with whatever is called firmware."""
     with pytest.raises(UsageError, match="has no model in its firmware"):
         desk.host.lab.bench("firmware", on=[f"{desk.device}/alpha"], runs=1, **SHORT)
+
+
+def test_our_own_firmware_is_measured_while_it_listens(tmp_path: Path) -> None:
+    """It is offered as one that takes models, or the times of its audio frames are left there."""
+    link, blob, sounds = tmp_path / "tty", tmp_path / "blob", tmp_path / "sound.wav"
+    blob.write_bytes(generate(wake_model(), model_id="sww01").data)
+    sounds.write_bytes(wav(sound(2000)))
+    words = [str(built("posix", "gcc")), "--streaming", "--link", str(link)]
+    words += ["--model", str(blob), "--sound", str(sounds)]
+    board = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert board.stdout is not None
+    board.stdout.readline()
+    options = ["--name", "desk", "--board", f"wake={link}"]
+    agent = AgentProcess(tmp_path / "agent", options=options).start()
+    try:
+        host = Host(tmp_path / "host")
+        host.lab.pair(agent.pairing_string())
+        (stored,) = host.lab.bench(on=["desk/wake"], runs=1, **SHORT)
+    finally:
+        agent.kill()
+        board.kill()
+        board.communicate()
+    run = stored.result
+    windows, latency = run.metrics.windows, run.metrics.latency_ns
+    assert windows is not None
+    assert latency is not None
+    assert (run.model.name, windows.count) == ("sww01", 5)
+    assert windows.inference_count == latency.count, "each audio frame has a time"
+    assert latency.p50 is not None
+    assert 0 < latency.p50 < 32_000_000
+    assert run.metrics.throughput_per_s is None, "it is the pace of the sound"
+    assert run.verdict.state is not State.INVALID
+    assert verify(host.lab.store, run.run_id) == []
 
 
 def test_streaming_firmware_is_measured_by_the_sound_that_is_played_to_it(desk: Desk) -> None:

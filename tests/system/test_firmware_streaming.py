@@ -30,6 +30,7 @@ from support.wake_words import (
 )
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.detection import known_board
 from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.generate import generate
 from edgebench.firmware_bridge.listening import FRAME_NS, ListeningBoard
@@ -330,10 +331,16 @@ def test_bridge_measures_our_own_streaming_firmware(blob_file: Path, tmp_path: P
         board.connect()
         assert board.facts.dialect == "mlperf_tiny_streaming"
         assert (board.facts.model_name, board.facts.timestamps) == ("sww01", None)
+        assert board.facts.firmware is not None, "x-info says what it is"
+        assert not known_board(board.facts).takes_models, "it is offered with its own model"
         heard = ListeningBoard(board, tmp_path, "")
         for _ in range(2):
             timed = heard.window(40, warmup_count=0)
             assert 38 <= timed.window.count <= 44
+            assert len(timed.inference_ticks) == timed.window.count, "the firmware times each"
+            assert heard.firmware.tick_rate_hz is not None
+            longest_s = max(timed.inference_ticks) / heard.firmware.tick_rate_hz
+            assert 0 < longest_s < (timed.window.end_ns - timed.window.begin_ns) / 1e9
             assert timed.window.end_ns - timed.window.begin_ns >= timed.window.count * FRAME_NS
     with closing(Board(ChildProcess(command), timing=PATIENT)) as board:
         board.connect()

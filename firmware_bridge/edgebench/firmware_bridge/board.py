@@ -564,6 +564,22 @@ class Board:
             return None
         return self.retrying(lambda: self._ask_ticks(count))
 
+    def frame_ticks(self, count: int) -> tuple[int, ...]:
+        """Times of the last audio frames that streaming firmware heard, in ticks of its own.
+
+        Args:
+            count: Audio frames that it heard.
+
+        Returns:
+            Those that it kept; empty: it times none, or one was longer than its counter.
+        """
+        info = self.facts.firmware
+        if info is None or not info.cycles_max or not info.tick_hz:
+            return ()
+        ticks = self.retrying(lambda: self._ask_ticks(count)).ticks
+        whole = tuple(one for one in ticks if one is not None)
+        return whole if len(whole) == len(ticks) else ()
+
     def _ask_ticks(self, count: int) -> InferenceTicks:
         reply = self._exchange.confirmed("x-cycles", events.CyclesHead, events.CyclesPart)
         head = reply.first(events.CyclesHead)

@@ -232,7 +232,9 @@ def ask_board(
 def known_board(facts: BoardFacts) -> KnownBoard:
     """What is worth remembering of a board."""
     info = facts.firmware
-    is_linked = info is not None and info.model_place == "firmware"
+    is_on_demand = facts.timestamps is not None  # else it listens, with the model that it has
+    is_linked = is_on_demand and info is not None and info.model_place == "firmware"
+    has_room = is_on_demand and info is not None and info.model_max is not None
     return KnownBoard(
         name=facts.name,
         baud_rate=facts.baud_rate,
@@ -240,6 +242,6 @@ def known_board(facts: BoardFacts) -> KnownBoard:
         model_name=facts.model_name,
         board=info.board if info else None,
         cpu=info.cpu if info else None,
-        takes_models=info is not None and info.model_max is not None and not is_linked,
+        takes_models=has_room and not is_linked,
         takes_own_file=is_linked,
     )

@@ -6,8 +6,9 @@ of every frame: so many inferences there were. That is a window, timed by the pu
 energy mode. Its count is not asked for but found: a frame that was cut off at either end is not in
 it, nor is time in which nobody played.
 
-The board times nothing. Behind an interface board, which plays a file to it, that one does: a pin
-is high while a frame is processed, and its edges are times of single inferences, features and all.
+MLPerf Tiny's firmware times nothing. Behind an interface board, which plays a file to it, that one
+does: a pin is high while a frame is processed, and its edges are times of single inferences,
+features and all. Our own firmware has the same times in its ring (`x-cycles`).
 
 What `stop` prints cannot be asked for again. A list with a line that is no list, or one of another
 length than the lines before the last, was damaged on its way, and the window with it.
@@ -101,11 +102,14 @@ class ListeningBoard:
                 f"{facts.name} is behind no interface board, which could play {sound}"
             )
         self.own_model: str | None = facts.model_name
+        self._times_itself = not is_behind
+        own_hz = facts.firmware.tick_hz if facts.firmware is not None else None
+        rate_hz = EDGE_RATE_HZ if is_behind else own_hz
         self.memory = TargetMemory(flash_bytes=None, ram_bytes=None, arena_bytes=None)
         self.firmware = FirmwareFacts(
             name=facts.name,
             version=facts.profile or "unknown",
-            tick_rate_hz=EDGE_RATE_HZ if is_behind else None,
+            tick_rate_hz=float(rate_hz) if rate_hz else None,
         )
         board.retrying(self._stop)
 
@@ -145,7 +149,10 @@ class ListeningBoard:
                 ticks=None,
                 tick_rate_hz=None,
             )
-            return TimedWindow(window, heard_window.processing_ticks, is_repeated=attempt > 1)
+            ticks = heard_window.processing_ticks
+            if self._times_itself:
+                ticks = self._board.frame_ticks(len(heard_window.activations))
+            return TimedWindow(window, ticks, is_repeated=attempt > 1)
         raise damage
 
     def _stop(self) -> None:
