@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,7 +18,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from support.firmware_process import LEAVE, Line, built, emulated, frame, running
+from support.firmware_damage import INTERESTING, edited, structure_words
+from support.firmware_process import (
+    LEAVE,
+    MODEL_BEGIN,
+    MODEL_COMMIT,
+    MODEL_DATA,
+    Line,
+    built,
+    emulated,
+    frame,
+    running,
+)
 from support.reference_kernels import BUILT_IN, MODELS, Reference
 from support.tools import ROOT_OF_CHECKOUT, need_runtime, need_shared, need_tool
 from support.wake_words import (
@@ -367,7 +380,14 @@ def test_wake_words_of_the_real_model_are_litert_s(binary: Path, tmp_path: Path)
 WORDS = st.sampled_from(
     [
         *("start", "stop", "state", "extract_uart_stream", "db load 1024", "db load 5"),
-        *("db setptr 2", "db setptr 4294967295", "db print", "db print_i16 3", "x-mode energy"),
+        *(
+            "db setptr 2",
+            "db setptr 1024",
+            "db setptr 4294967295",
+            "db print",
+            "db print_i16 3",
+            "x-mode energy",
+        ),
         *("x-mode streaming", "x-detections", "x-cycles", "infer 1 0", "proc_hi", "x-frames"),
     ]
 )
@@ -389,6 +409,33 @@ def test_any_bytes_leave_streaming_firmware_that_says_its_name(
     assert loaded.command("name") == [
         "Received command: name", "m-name-dut-[edgebench-posix]",
     ]  # fmt: skip
+
+
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_blob_that_listens_stays_within_its_memory(
+    loaded: Line, blob_file: Path, data: st.DataObject
+) -> None:
+    """A damaged model of this shape has the features written over the firmware."""
+    whole = blob_file.read_bytes()
+    words = st.integers(0, structure_words(whole) - 1)
+    values = st.sampled_from(INTERESTING) | st.integers(0, 2**32 - 1)
+    edits = data.draw(st.lists(st.tuples(words, values), min_size=1, max_size=3))
+    damaged = edited(whole, edits)
+    loaded.command("x-frames")
+    loaded.exchange(MODEL_BEGIN, 0, struct.pack("<II", len(damaged), zlib.crc32(damaged)))
+    for offset in range(0, len(damaged), 1024):
+        part = struct.pack("<I", offset) + damaged[offset : offset + 1024]
+        loaded.exchange(MODEL_DATA, 0, part)
+    loaded.exchange(MODEL_COMMIT)
+    loaded.leave()
+    loaded.command("db load 1024")
+    loaded.command("db setptr 1024")
+    for command in ("extract_uart_stream", "start", "stop", "x-out"):
+        loaded.command(command)
+    assert loaded.command("name")[1:] == ["m-name-dut-[edgebench-posix]"]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from edgebench.firmware_bridge.board import Board
+from edgebench.firmware_bridge.dialects.streaming import STREAMING
 from edgebench.firmware_bridge.exchange import BoardTiming
 from edgebench.firmware_bridge.facts import BoardFacts
 from edgebench.firmware_bridge.transports.base import BoardTransport
@@ -232,7 +233,7 @@ def ask_board(
 def known_board(facts: BoardFacts) -> KnownBoard:
     """What is worth remembering of a board."""
     info = facts.firmware
-    is_on_demand = facts.timestamps is not None  # else it listens, with the model that it has
+    is_on_demand = not facts.dialect.endswith(STREAMING)  # else it listens, with its own model
     is_linked = is_on_demand and info is not None and info.model_place == "firmware"
     has_room = is_on_demand and info is not None and info.model_max is not None
     return KnownBoard(
