@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from edgebench.agent.log import log_to_stderr
 from edgebench.agent.simulated import find_simulator
@@ -100,7 +100,16 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
 
-class _AgentParser(CommandParser):
+class _Parser(CommandParser):
+    """Prints an error in one line and a hint, like the command line of the host."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(
+            ExitCode.USAGE, f"error: {message}\nhint: see what it takes: {self.prog} --help\n"
+        )
+
+
+class _AgentParser(_Parser):
     """Lists the simulated boards, but only in a help text: finding them delays a start."""
 
     def format_help(self) -> str:
@@ -112,9 +121,7 @@ class _AgentParser(CommandParser):
 def command_parser() -> argparse.ArgumentParser:
     """Parser of the whole command line."""
     paths = user_paths(os.environ)
-    parser = CommandParser(
-        prog="edgebench-agent", description="Run and measure models on this device."
-    )
+    parser = _Parser(prog="edgebench-agent", description="Run and measure models on this device.")
     parser.add_argument("--verbose", action="store_true", help="log every step")
     parser.add_argument(
         "--state",

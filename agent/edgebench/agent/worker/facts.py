@@ -96,7 +96,8 @@ def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
             os.sched_setaffinity(0, spec.cpus)
         except OSError as exc:
             cpus = ",".join(map(str, spec.cpus))
-            refused.append(f"not bound to CPU {cpus}: {exc.strerror}")
+            usable = ",".join(map(str, own_cpus()))
+            refused.append(f"not bound to CPU {cpus}: {exc.strerror}; usable: {usable}")
     if spec.priority is Priority.REALTIME:
         try:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))

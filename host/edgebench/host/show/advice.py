@@ -6,7 +6,7 @@ run. It starts with a verb, and contains a command if one helps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from edgebench.host.result.verdict import Finding, RuleOutcome
 
@@ -20,6 +20,10 @@ _COOL = (
     "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
 )
 _GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
+_LEVELS = (
+    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPUS; or, where the kernel "
+    "has governors, fix the frequency: --governor performance"
+)
 _SENSORS = (
     "measure on the device itself, not in a virtual machine or container that hides its sensors"
 )
@@ -95,10 +99,9 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "binding"
     },
     "steady_state": {
-        "": "measure for longer, and see docs/measurement.md: edgebench bench MODEL --duration "
-        "300s",
-        "levels": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus CPUS",
-        "switching": f"{_GOVERNOR}; or bind it to CPUs of one kind: --cpus CPUS",
+        "": "measure for longer, and see docs/suspect.md: edgebench bench MODEL --duration 300s",
+        "levels": _LEVELS,
+        "switching": _LEVELS,
         "slowdown": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
         "too_few": _LONGER,
     },
@@ -183,3 +186,9 @@ def advice(finding: Finding) -> str | None:
         return None
     is_failure = finding.outcome is RuleOutcome.FAIL
     return known.get(finding.reason or "", known[""] if is_failure else None)
+
+
+def without_repeats(lines: Iterable[str]) -> list[str]:
+    """The lines in their order, each once, and none that another one contains."""
+    once = dict.fromkeys(lines)
+    return [line for line in once if not any(other != line and line in other for other in once)]

@@ -13,7 +13,7 @@ from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
-from edgebench.host.show.advice import advice
+from edgebench.host.show.advice import advice, without_repeats
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
 from edgebench.protocol.text import printable
@@ -52,12 +52,7 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in failed if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    lines = dict.fromkeys(line for finding in findings if (line := advice(finding)) is not None)
-    return [
-        line
-        for line in lines
-        if not any(other != line and other.startswith(line) for other in lines)
-    ]
+    return without_repeats(line for rule in findings if (line := advice(rule)) is not None)
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

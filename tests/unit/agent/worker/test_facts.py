@@ -247,7 +247,8 @@ def test_cpu_that_is_not_there_is_refused_by_its_number() -> None:
     """A run on a core that does not exist is one on all cores, and nobody knows."""
     cpus, _, _, refused = schedule("own", cpus=(MAX_CPUS - 1,))
     assert cpus == OWN_CPUS
-    assert refused == [f"not bound to CPU {MAX_CPUS - 1}: Invalid argument"]
+    usable = ",".join(map(str, OWN_CPUS))
+    assert refused == [f"not bound to CPU {MAX_CPUS - 1}: Invalid argument; usable: {usable}"]
 
 
 def test_priority_without_permission_is_refused_with_the_reason() -> None:

@@ -11,7 +11,7 @@ from edgebench.host.analysis.verdict.table import ALL_RULES
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.cli.options import options_of
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.advice import ADVICE, advice
+from edgebench.host.show.advice import ADVICE, advice, without_repeats
 from edgebench.host.show.sentences import SENTENCES, SENTENCES_OF_SETS
 
 ALL_SENTENCES = {**SENTENCES, **SENTENCES_OF_SETS}
@@ -59,3 +59,10 @@ def test_what_passed_needs_no_advice() -> None:
     assert advice(finding("frequency", RuleOutcome.UNKNOWN, "not_told")) is not None
     assert advice(finding("precision", RuleOutcome.UNKNOWN, "no_interval")) is None
     assert advice(finding("a rule of the past", RuleOutcome.FAIL)) is None
+
+
+def test_advice_that_another_line_contains_is_not_repeated() -> None:
+    """A busy machine fails two rules of a set, and its page says twice to end other programs."""
+    more_runs, alone = ADVICE["between_runs"][""], ADVICE["background_load"][""]
+    longer = ADVICE["precision"][""]
+    assert without_repeats([more_runs, longer, alone, longer]) == [more_runs, longer]
