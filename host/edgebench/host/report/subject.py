@@ -296,9 +296,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         elif not charts:
             note = "The run recorded nothing over time."
         elif not any(one.panels for one in charts):
-            note = (
-                "Phases only: the run recorded no latency, power, temperature or clock."
-            )
+            note = "Phases only: the run recorded no latency, power, temperature or clock."
     state = "failed" if run.failure is not None else run.verdict.state.value
     part = TracePart(
         run_id=run.run_id,
