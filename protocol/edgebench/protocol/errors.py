@@ -79,6 +79,7 @@
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunNotStored             a finished run cannot be stored; it stays on its device
         ├── RunDamaged               a file of a stored run is missing or not readable
+        ├── CampaignDamaged          plan or journal of a campaign is not readable
         ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
         ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
         ├── DirectoryTaken           something else is there already
@@ -611,6 +612,10 @@ class RunNotStored(StoreError):
 
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
+
+
+class CampaignDamaged(StoreError):
+    """Plan or journal of a campaign is missing, or not readable as what it should be."""
 
 
 class RunNewer(StoreError):

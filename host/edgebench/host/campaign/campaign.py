@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from functools import cached_property
@@ -12,7 +12,7 @@ from edgebench.host.analysis.effects import FactorEffect, Observation, factor_ef
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.campaign.estimate import expected_lanes_s
 from edgebench.host.campaign.journal import Journal, LaneNote, find_journal
-from edgebench.host.campaign.plan import CampaignPlan, attempt_name
+from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, attempt_name
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
 from edgebench.host.report.campaign import CampaignFacts
@@ -22,7 +22,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.show.campaigns import failure_lines
-from edgebench.host.store.index import RunSummary
+from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import EdgebenchError
 
@@ -145,8 +145,14 @@ class Campaign:
 
     def results(self) -> list[Run]:
         """The runs that stand for the planned ones, in their order; not those of other attempts."""
-        attempts = (progress.final for progress in self.state().runs.values())
-        return [self._store.run(one.run_id) for one in attempts if one is not None and one.stored]
+        return [run for _, run in self._results()]
+
+    def _results(self) -> Iterator[tuple[PlannedRun, Run]]:
+        """Planned runs with the stored run that stands for each; a damaged one has no result."""
+        for planned, progress in self.state().runs.items():
+            stored = progress.final and progress.final.stored
+            if stored and stored.verdict != DAMAGED:
+                yield planned, self._store.run(stored.run_id)
 
     def sets(self) -> list[RunSet]:
         """Sets of the cells, with the devices' names of the plan."""
@@ -184,10 +190,7 @@ class Campaign:
         The metrics are those of the scenarios' headlines, and the gross energy.
         """
         observed: dict[str, list[Observation]] = {}
-        for planned, progress in self.state().runs.items():
-            if progress.final is None or progress.final.stored is None:
-                continue
-            run = self._store.run(progress.final.run_id)
+        for planned, run in self._results():
             if run.failure is not None or run.verdict.is_refused:
                 continue
             levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)

@@ -19,21 +19,23 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgebench.host.campaign.plan import CampaignPlan
+from edgebench.host.campaign.plan import CampaignPlan, fault_of_plan
 from edgebench.host.store.layout import (
     CAMPAIGNS_DIRECTORY,
     JOURNAL_FILE,
     PLAN_FILE,
     Store,
+    fault_of_file,
 )
 from edgebench.protocol.errors import (
+    CampaignDamaged,
     CampaignRunning,
     NoSuchCampaign,
     RemoteProtocolError,
     StoreError,
 )
 from edgebench.protocol.plain import from_outside, to_plain
-from edgebench.protocol.text import printable
+from edgebench.protocol.text import one_line, printable
 
 LAST = "last"
 
@@ -101,13 +103,18 @@ class Journal:
         """The plan.
 
         Raises:
-            StoreError: it cannot be read.
+            CampaignDamaged: it cannot be read, or makes no sense.
         """
         path = self.directory / PLAN_FILE
         try:
-            return from_outside(json.loads(path.read_bytes()), CampaignPlan)
-        except (OSError, ValueError, RemoteProtocolError) as exc:
-            raise StoreError(f"campaign not readable: {exc}: {path}") from exc
+            plan = from_outside(json.loads(_content(path)), CampaignPlan)
+        except FileNotFoundError as exc:
+            raise CampaignDamaged(f"campaign not readable: {exc.strerror}: {path}") from exc
+        except (ValueError, RecursionError, RemoteProtocolError) as exc:
+            raise CampaignDamaged(f"campaign is damaged: {one_line(exc)}: {path}") from exc
+        if (fault := fault_of_plan(plan)) is not None:
+            raise CampaignDamaged(f"campaign is damaged: {fault}: {path}")
+        return plan
 
     def intend(self, run_id: str) -> None:
         """Say that a run is about to be started.
@@ -155,17 +162,15 @@ class Journal:
         """The journal as it is now; lines that make no sense are left out.
 
         Raises:
-            StoreError: it cannot be read.
+            CampaignDamaged: it cannot be read.
         """
         record = JournalRecord()
         try:
-            lines = self.path.read_bytes().split(b"\n")
+            lines = _content(self.path).split(b"\n")
         except FileNotFoundError:
             return record
-        except OSError as exc:
-            raise StoreError(f"campaign not readable: {exc.strerror}: {self.path}") from exc
         for line in lines:
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
+            with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 _apply(json.loads(line), record)
         return record
 
@@ -212,7 +217,32 @@ class Journal:
             raise StoreError(f"campaign not writable: {exc.strerror}: {self.path}") from exc
 
 
+def _content(path: Path) -> bytes:
+    """Content of a file of a campaign.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CampaignDamaged: it cannot be read, or is no file: a pipe would be waited for.
+    """
+    if (fault := fault_of_file(path)) is not None:
+        raise CampaignDamaged(f"campaign is damaged: {fault}: {path}")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        raise CampaignDamaged(f"campaign not readable: {exc.strerror}: {path}") from exc
+
+
 def _apply(entry: dict[str, str], record: JournalRecord) -> None:
+    """Apply a line to the record.
+
+    Raises:
+        KeyError: something is missing in it.
+        TypeError: something in it is no text.
+    """
+    if not all(isinstance(value, str) for value in entry.values()):
+        raise TypeError("not texts")
     event = entry["event"]
     if event == "intent":
         record.intended[entry["run_id"]] = entry["at_utc"]
@@ -257,9 +287,13 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
 
     Raises:
         NoSuchCampaign: there is none.
-        StoreError: it cannot be read.
+        CampaignDamaged: it cannot be read.
     """
     journals = list_journals(store)
+    if not any(name in (LAST, plan.id) for _, plan in journals):
+        for damaged in _names(store):
+            if name in (LAST, damaged):
+                Journal(store.root / CAMPAIGNS_DIRECTORY / damaged).plan()  # says what is wrong
     for journal, plan in reversed(journals):
         if name in (LAST, plan.id, plan.name):
             return journal
@@ -275,16 +309,20 @@ def list_journals(store: Store) -> list[tuple[Journal, CampaignPlan]]:
     Raises:
         StoreError: the store cannot be read.
     """
+    journals: list[tuple[Journal, CampaignPlan]] = []
+    for name in _names(store):
+        journal = Journal(store.root / CAMPAIGNS_DIRECTORY / name)
+        with suppress(StoreError):
+            journals.append((journal, journal.plan()))
+    return sorted(journals, key=lambda one: one[1].created_utc)
+
+
+def _names(store: Store) -> list[str]:
+    """Names in the directory of campaigns."""
     folder = store.root / CAMPAIGNS_DIRECTORY
     try:
-        names = os.listdir(folder)
+        return os.listdir(folder)
     except FileNotFoundError:
         return []
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {folder}") from exc
-    journals: list[tuple[Journal, CampaignPlan]] = []
-    for name in names:
-        journal = Journal(folder / name)
-        with suppress(StoreError):
-            journals.append((journal, journal.plan()))
-    return sorted(journals, key=lambda one: one[1].created_utc)

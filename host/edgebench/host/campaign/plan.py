@@ -19,6 +19,7 @@ from pathlib import Path
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.campaign.spec import (
     MAX_CELLS,
+    MAX_REPEATS,
     Addition,
     CampaignSpec,
     Pattern,
@@ -145,6 +146,17 @@ class CampaignPlan:
             return None
         set_id = f"{SET_PREFIX}{self.id}-{planned.cell:04d}"
         return SetMember(set_id, planned.repeat, self.spec.repeats)
+
+
+def fault_of_plan(plan: CampaignPlan) -> str | None:
+    """What no plan has that was made here, and nothing could be done with; None if it is sound."""
+    if not 1 <= plan.spec.repeats <= MAX_REPEATS:
+        return f"repeats must be 1..{MAX_REPEATS}, got {plan.spec.repeats}"
+    if not 1 <= len(plan.cells) <= MAX_CELLS:
+        return f"a plan has 1..{MAX_CELLS} cells, got {len(plan.cells)}"
+    if [cell.number for cell in plan.cells] != list(range(len(plan.cells))):
+        return "its cells are not numbered from 0"
+    return None
 
 
 def new_plan(

@@ -52,8 +52,9 @@ class Attempt:
             return self.refusal
         if self.stored.failure is not None:
             return Refusal(self.stored.failure, "")
-        is_refused = self.stored.verdict in (INVALID, DAMAGED)
-        return Refusal(INVALID, "") if is_refused else None
+        if self.stored.verdict == DAMAGED:
+            return Refusal(DAMAGED, "a file of the run is missing or not readable")
+        return Refusal(INVALID, "") if self.stored.verdict == INVALID else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,8 @@ def _state(attempts: Sequence[Attempt], retry: Mapping[str, int]) -> RunState:
         return RunState.MEASURED
     kind = last.problem.code
     count = sum(one.problem is not None and one.problem.code == kind for one in attempts)
-    is_tried_again = kind in MADE_AGAIN or count <= retry.get(kind, 0)
+    retry_kind = INVALID if kind == DAMAGED else kind  # neither has a number that counts
+    is_tried_again = kind in MADE_AGAIN or count <= retry.get(retry_kind, 0)
     if is_tried_again and len(attempts) < MAX_ATTEMPT:
         return RunState.LEFT
     return RunState.MEASURED if kind == INVALID else RunState.FAILED

@@ -168,6 +168,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "make room (df -h), or name a directory that has some, as in: TMPDIR=/var/tmp edgebench "
         "show FILE.zip",
     ),
+    (
+        e.CampaignDamaged,
+        "bring the file back from a copy, or begin another campaign: edgebench campaign run "
+        "FILE.toml; its runs are still in the store: edgebench runs",
+    ),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,

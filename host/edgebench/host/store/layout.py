@@ -280,13 +280,19 @@ def require_file(path: str | Path) -> None:
     Raises:
         RunDamaged: it is a pipe, a device, a socket or a directory.
     """
+    if (fault := fault_of_file(path)) is not None:
+        raise RunDamaged(f"run is damaged: {fault}: {path}")
+
+
+def fault_of_file(path: str | Path) -> str | None:
+    """What is in place of a file; None for a file, and for what cannot be looked at."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # whoever reads it says why not
-        return
-    if not stat.S_ISREG(mode):
-        what = _OTHER_KINDS.get(stat.S_IFMT(mode), "a device")
-        raise RunDamaged(f"run is damaged: {what} in place of a file: {path}")
+        return None
+    if stat.S_ISREG(mode):
+        return None
+    return f"{_OTHER_KINDS.get(stat.S_IFMT(mode), 'a device')} in place of a file"
 
 
 class _NotFinite(ValueError):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.records import store_run
 
+from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.device import may_pass
 from edgebench.host.campaign.journal import (
     Journal,
@@ -20,9 +23,10 @@ from edgebench.host.campaign.lanes import is_over
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
 from edgebench.host.campaign.spec import DEFAULT_RETRY, Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
+from edgebench.host.report.page import campaign_report
 from edgebench.host.store.index import RunSummary
-from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import CampaignRunning, NoSuchCampaign, SeatLeft
+from edgebench.host.store.layout import JOURNAL_FILE, PLAN_FILE, Store
+from edgebench.protocol.errors import CampaignDamaged, CampaignRunning, NoSuchCampaign, SeatLeft
 
 RUN = PlannedRun(0, 0)
 RETRY = {"worker_died": 1, "invalid": 1}
@@ -115,6 +119,80 @@ def test_half_a_line_counts_for_nothing_and_spoils_no_other(tmp_path: Path) -> N
     assert list(record.intended) == [run_id(1, plan.id), run_id(2, plan.id)]
     assert record.refused[run_id(2, plan.id)].message.isprintable()
     assert record.gone == set()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"event": "intent", "at_utc": "2026-01-01T00:00:00+00:00", "run_id": 5}',
+        '{"event": "intent", "at_utc": "2026-01-01T00:00:00+00:00", "run_id": null}',
+        '{"event": "refused", "at_utc": "", "run_id": "RUN", "code": ["x"], "message": ""}',
+        '{"event": "lane", "at_utc": 1, "device": "local", "state": "ended", "reason": ""}',
+        "[" * 100_000,
+        "null",
+    ],
+)
+def test_line_that_makes_no_sense_counts_for_nothing(tmp_path: Path, line: str) -> None:
+    """One damaged line, and nobody sees the campaign any more, nor resumes it."""
+    plan = plan_of()
+    journal = begin_journal(Store(tmp_path), plan)
+    journal.path.write_text(line.replace("RUN", run_id(1, plan.id)) + "\n")
+    journal.intend(run_id(2, plan.id))
+    state = campaign_state(Store(tmp_path), journal)
+    assert [one.run_id for one in state.runs[RUN].attempts] == [run_id(2, plan.id)]
+    assert state.lanes == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("cells", [], r"a plan has 1\.\.10000 cells, got 0"),
+        ("repeats", 10**9, r"repeats must be 1\.\.999, got 1000000000"),
+        ("number", 7, "its cells are not numbered from 0"),
+        ("name", 7, "expected str"),
+    ],
+)
+def test_plan_that_makes_no_sense_is_told(
+    tmp_path: Path, key: str, value: object, said: str
+) -> None:
+    """A damaged plan ends in a traceback, or in a count to a thousand million."""
+    journal = begin_journal(Store(tmp_path), plan_of())
+    path = journal.directory / PLAN_FILE
+    document = json.loads(path.read_text())
+    {"repeats": document["spec"], "number": document["cells"][0]}.get(key, document)[key] = value
+    path.write_text(json.dumps(document))
+    for name in (journal.directory.name, "last"):
+        with pytest.raises(CampaignDamaged, match=f"^campaign is damaged: .*{said}"):
+            find_journal(Store(tmp_path), name)
+
+
+@pytest.mark.parametrize("name", [PLAN_FILE, JOURNAL_FILE])
+def test_pipe_in_place_of_a_file_of_a_campaign_is_told(tmp_path: Path, name: str) -> None:
+    """Whoever looks at a campaign from a stranger waits for ever; even the report of a run does."""
+    store = Store(tmp_path)
+    journal = begin_journal(store, plan_of())
+    (journal.directory / name).unlink(missing_ok=True)
+    os.mkfifo(journal.directory / name)
+    with pytest.raises(CampaignDamaged, match=r"^campaign is damaged: a pipe in place of a file: "):
+        campaign_state(store, journal)
+    if name == PLAN_FILE:
+        with pytest.raises(NoSuchCampaign):  # the name of a run is looked for among campaigns too
+            find_journal(store, "20260101-000000-aaaaaaaa")
+
+
+def test_damaged_run_has_no_result_and_hides_no_other(tmp_path: Path) -> None:
+    """One torn document, and a whole night of measurements cannot be reported."""
+    store = Store(tmp_path)
+    plan = plan_of()
+    begin_journal(store, plan)
+    ids = [f"20261123-050607-{plan.id}-0000-00{repeat}-01" for repeat in range(2)]
+    for one in ids:
+        store_run(store, one)
+    store.document_path(ids[0]).write_text("{")
+    campaign = Campaign(store)
+    assert [run.run_id for run in campaign.results()] == ids[1:]
+    assert [row["code"] for row in campaign.rows()] == ["damaged", None]
+    assert campaign_report(campaign.report_facts())
 
 
 def test_device_that_may_keep_a_run_is_visited_again(tmp_path: Path) -> None:
