@@ -91,6 +91,15 @@ def test_runtime_without_a_profiler_is_refused_before_the_run(paired: Host) -> N
     assert paired.lab.runs().empty
 
 
+def test_cpu_that_the_device_does_not_have_is_refused_before_the_run(paired: Host) -> None:
+    """A minute is measured on any CPU, and then called suspect."""
+    words = ("--on", "board", "--cpus", "0,4095", *QUICK)
+    result = paired.run("bench", "digits_int8.tflite", *words)
+    assert result.returncode == 2
+    assert "no CPU 4095 for models on board, which has " in result.stderr
+    assert paired.lab.runs().empty
+
+
 def test_local_bench_needs_no_device(host: Host) -> None:
     """Somebody without a device cannot try the tool."""
     result = host.run("bench", "digits_int8.tflite", *QUICK)

@@ -6,10 +6,11 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.files import disk_errors, keep_end
 from edgebench.agent.guard import Guard
 from edgebench.agent.idle import work_between_idling
@@ -205,6 +206,11 @@ class Runner:
         from edgebench.agent.runtimes.registry import find_runtime
 
         spec, verified = request.spec, self._models.verified_path
+        if unusable := set(spec.cpus) - set(usable := own_cpus()):
+            raise UsageError(
+                f"no CPU {_numbers(unusable)} for models on {self._device.name}, which has "
+                f"{_numbers(usable)}"
+            )
         simulation = self._surroundings.simulation
         runtime = find_runtime(spec.runtime)
         path = await asyncio.to_thread(verified, request.model_sha256)
@@ -441,3 +447,7 @@ def _reason(
     # Stopped on request, or by a signal to the worker, which then reports no error.
     was_stopped = run.worker.is_stopping or error is None
     return RunStopped("stopped before anything was measured") if was_stopped else error
+
+
+def _numbers(cpus: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
