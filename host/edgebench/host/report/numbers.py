@@ -175,10 +175,14 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
 
 
 def shown_interval(metric: Metric, interval: Interval, value: float) -> str:
-    """Both ends of an interval; its half width where they read alike."""
+    """Both ends of an interval; half its width where they read alike, as tables of `show` say it.
+
+    >>> shown_interval(METRICS["latency_ns.p50"], (100_000, 100_100), 100_080)
+    '±0.05 %'
+    """
     half_width = half_width_of(interval, value)
     low, high = (shown_number(metric, end, half_width) for end in interval)
     if low != high or not value:
         return f"{low} to {high}"
-    ratio = half_width / abs(value)
+    ratio = half_width_of(interval) / abs(value)
     return f"±{100 * ratio:.2f} %" if ratio >= 1e-4 else "within ±0.01 %"

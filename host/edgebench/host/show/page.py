@@ -56,9 +56,10 @@ def run_page(
 def run_results(run: Run, width: int = PIPE_WIDTH) -> list[RenderableType]:
     """Verdict, what would make it better, and results; of a failed run, why."""
     if run.failure is not None:
-        return [facts_table(_failure(run.failure))]
+        return [facts_table([*_failure(run.failure), *_set(run)])]
     one = alone(run)
-    parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
+    rows = [*verdict_rows(one), *_set(run)]
+    parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
     if run.metrics.profile is not None:
@@ -143,7 +144,6 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     device, conditions = run.device, run.conditions
     facts = [
         ("run", f"{run.run_id}, {run.created_utc}"),
-        *_set(run),
         ("model", _model(run.model)),
         ("runtime", _runtime(run)),
         ("kind", _kind(run)),
@@ -225,11 +225,11 @@ def _added(annotations: Annotations) -> list[tuple[str, str]]:
 
 
 def _set(run: Run) -> list[tuple[str, str]]:
-    """Place of the run in its set: the interval between its runs is there."""
+    """Place of the run in its set, beside the verdict: that of the set may be another."""
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
-    return [("set", f"{place}; edgebench show {run.member.set_id}")]
+    return [("set", f"{place}; the verdict of all of them: edgebench show {run.member.set_id}")]
 
 
 def _is_counted(run: Run) -> bool:

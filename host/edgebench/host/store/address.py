@@ -144,6 +144,9 @@ def _find_inside(store: Store, name: str) -> list[Address]:
     except NoSuchRun:
         if tagged := list_runs(store, RunFilter(tag=name)):
             return [Address(store, row.run_id) for row in tagged]
+        path = name.partition(MARK)[0]
+        if path.endswith(".zip"):
+            raise NoSuchRun(f"no such bundle or run: {path}") from None
         raise
 
 

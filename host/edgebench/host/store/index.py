@@ -30,7 +30,7 @@ from edgebench.protocol.text import printable
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and what a process that was killed leaves beside it."""
-_MEANING = 9
+_MEANING = 10
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
@@ -370,7 +370,7 @@ def summary_of(run: Run) -> RunSummary:
     numbers: dict[str, Any] = {one.column: None for one in METRICS.values() if one.column}
     energy = None
     if not run.verdict.is_refused:
-        numbers = {one.column: one.value(run) for one in METRICS.values() if one.column}
+        numbers = {one.column: one.bounded_value(run) for one in METRICS.values() if one.column}
         energy = run.metrics.energy
     return RunSummary(
         run_id=run.run_id,

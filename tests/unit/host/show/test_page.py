@@ -18,7 +18,7 @@ from support.records import (
 )
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run
-from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import ProfileResult
 from edgebench.host.show.page import operators_table, run_page
 from edgebench.protocol.errors import ErrorCode
@@ -79,6 +79,18 @@ def test_page_says_which_share_of_the_inputs_is_clipped(clipped: float | None, s
     out.print(run_page(run))
     assert isinstance(out.file, StringIO)
     assert said in out.file.getvalue()
+
+
+def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
+    """`bench` said suspect; `show last` says valid of the last of the five runs, and no more."""
+    traces = replace(traces_of(latencies()), facts=HostFacts(member=SetMember("set-1", 4, 5)))
+    record = run_record(worker_record(latencies()))
+    run = analyse_run(record, traces, created_utc=CREATED_UTC, clock=None)
+    out = Console(file=StringIO(), width=200)
+    out.print(run_page(run))
+    assert isinstance(out.file, StringIO)
+    above, *_ = out.file.getvalue().split("p50", maxsplit=1)
+    assert "run 5 of 5; the verdict of all of them: edgebench show set-1" in above
 
 
 def test_page_of_a_failed_run_begins_with_the_reason() -> None:

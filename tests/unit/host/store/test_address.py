@@ -61,6 +61,13 @@ def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
         find_run(store, "day")
 
 
+def test_bundle_that_is_not_there_is_called_a_bundle(store: Store) -> None:
+    """A mistyped path is answered with the number of runs in a store that nobody asked about."""
+    for name in ("nothere.zip", "nothere.zip#last"):
+        with pytest.raises(NoSuchRun, match=r"^no such bundle or run: nothere\.zip$"):
+            find_runs(store, name)
+
+
 def test_directory_of_a_run_is_its_name_wherever_it_is(store: Store, tmp_path: Path) -> None:
     """A run that a colleague sent has to be copied into the store to be looked at."""
     shutil.copytree(store.directory(RUN_ID), tmp_path / "sent by Ada")

@@ -122,6 +122,16 @@ def test_row_of_an_invalid_run_has_no_numbers(store: Store) -> None:
     assert (row.latency_ns_p50, row.throughput_per_s, row.peak_rss_bytes) == (None, None, None)
 
 
+def test_percentile_of_the_tail_without_an_interval_is_not_listed(store: Store) -> None:
+    """`runs` prints a p99 that `bench` and `show` replace by a dash."""
+    document = store.document(RUN_ID)
+    latency = document["metrics"]["latency_ns"]
+    latency |= {"p50": 1, "p90": 2, "p99": 3}
+    latency |= {"p50_ci95": None, "p90_ci95": [1, 3], "p99_ci95": None}
+    row = summary_of(from_document(document))
+    assert row.headline_ns == [1, 2, None]
+
+
 def test_headline_is_what_the_scenario_is_about(store: Store) -> None:
     """The latency of an invocation stands in the column of a query that waited for its turn."""
     document = store.document(RUN_ID)
