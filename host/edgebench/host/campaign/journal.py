@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from edgebench.host.campaign.plan import CampaignPlan, fault_of_plan
 from edgebench.host.store.layout import (
@@ -234,7 +235,7 @@ def _content(path: Path) -> bytes:
         raise CampaignDamaged(f"campaign not readable: {exc.strerror}: {path}") from exc
 
 
-def _apply(entry: dict[str, str], record: JournalRecord) -> None:
+def _apply(entry: dict[str, Any], record: JournalRecord) -> None:
     """Apply a line to the record.
 
     Raises:

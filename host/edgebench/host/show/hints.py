@@ -293,6 +293,11 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return f"see what it takes: edgebench {action} --help"
     if type(error) is e.StoreError and command == "lab export":
         return "choose another file: edgebench lab export FILE"
+    if type(error) is e.StoreError and command in ("tag", "note", "rm", "prune", "store merge"):
+        return (
+            "make the store writable; or copy its runs into one that is: edgebench store merge "
+            "STORE --store DIRECTORY"
+        )
     if type(error) is e.StoreError and command == "bundle":
         return "see whether there is room: df -h; or choose another file: edgebench bundle RUN -o F"
     own = {
