@@ -81,7 +81,25 @@ def test_run_that_is_not_there_is_a_usage_error(edgebench: Run, command: str, na
     assert (said.code, said.out) == (2, "")
     error, hint = said.err.splitlines()
     assert error.startswith(f"error: no run matches {name!r} among 0 in ")
-    assert hint.startswith("hint: ")
+    assert hint.startswith("hint: measure one: edgebench bench MODEL; or open a bundle: ")
+
+
+@pytest.mark.parametrize("command", ["bundle", "report", "tag"])
+def test_failed_run_is_not_handed_on_without_a_word(
+    edgebench: Run, host: Host, copied: str, tmp_path: Path, command: str
+) -> None:
+    """The last attempt failed, and a colleague gets a file without a number in it."""
+    words = ("tag", "last", "night") if command == "tag" else (command, "last", "-o", "x.zip")
+    words = tuple(str(tmp_path / one) if one == "x.zip" else one for one in words)
+    assert "warning" not in edgebench(*words).err
+    path = run_file(host, copied)
+    document = json.loads(path.read_text())
+    document["failure"] = {"code": "worker_died", "message": "killed", "phase": "loading"}
+    path.write_text(json.dumps(document))
+    (tmp_path / "x.zip").unlink(missing_ok=True)
+    said = edgebench(*words)
+    assert said.code == 0
+    assert f"warning: run {copied} failed (worker_died), and has no numbers" in said.err
 
 
 def test_runs_are_listed(edgebench: Run, copied: str) -> None:

@@ -174,10 +174,13 @@ class UsageError(EdgebenchError):
 class NoSuchRun(UsageError):
     """No stored run, or several, match a name."""
 
-    def __init__(self, text: str, bundle: str | None = None) -> None:
+    def __init__(
+        self, text: str, bundle: str | None = None, *, is_store_empty: bool = False
+    ) -> None:
         super().__init__(text)
         self.bundle = bundle
         """Path of the bundle, if its name refers to several runs."""
+        self.is_store_empty = is_store_empty
 
 
 class NoSuchCampaign(UsageError):

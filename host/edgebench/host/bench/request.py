@@ -42,6 +42,11 @@ from edgebench.protocol.spec import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+MIN_PAIRS = 6
+"""Fewest pairs with which any result can be significant: 2 / 2**6 is below 0.05, 2 / 2**5 is not.
+
+Source: the smallest two-sided p value of Wilcoxon's signed-rank test.
+"""
 DEFAULT_PAIRS = 10
 DEFAULT_RUN_COUNT = MIN_RUNS
 MAX_RUN_COUNT = 1000

@@ -21,7 +21,8 @@ def annotate_runs(
     change: Callable[[Annotations], Annotations],
 ) -> ExitCode:
     """Change tags or note of runs of the store; print what each has now."""
-    from edgebench.host.store.address import find_in_store
+    from edgebench.host.cli.failed_runs import warn_of_failed
+    from edgebench.host.store.address import Address, find_in_store
     from edgebench.host.store.annotations import annotate
     from edgebench.host.store.index import note_run
     from edgebench.host.store.layout import Store
@@ -40,6 +41,7 @@ def annotate_runs(
                     f"{run_id}: {shown}" + (f"; {annotations.note}" if annotations.note else "")
                 )
             )
+    warn_of_failed(Address(store, str(row["run_id"])) for row in rows)
     if options.json:
         print(json.dumps({"runs": rows}, indent=1))
     return ExitCode.DONE

@@ -168,7 +168,8 @@ def _add_energy(add: Add) -> None:
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", action=GivenOnce, metavar="B", help=against)
-    add("--pairs", type=whole, metavar="N", help="runs of each model (default: 10)")
+    pairs = "pairs of runs (default: 10; times need at least 6)"
+    add("--pairs", type=whole, metavar="N", help=pairs)
     add_judgement(add)
 
 
@@ -196,6 +197,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         try:
             lab = Lab(options.store)
             request = _request(options)
+            _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher)
             if request.against is not None:
                 compared = compare_pairs(request.against, runs)
@@ -243,6 +245,18 @@ def _export(
         else:
             print(f"exported: {path}", file=sys.stderr)
     return is_whole
+
+
+def _warn_of_few_pairs(request: BenchRequest) -> None:
+    """Say before the runs that they will not decide; counts of instructions need one pair only."""
+    from edgebench.host.bench.request import MIN_PAIRS
+
+    if request.against is not None and request.against.pair_count < MIN_PAIRS:
+        print(
+            f"warning: --pairs {request.against.pair_count} decides nothing about times or "
+            f"energies, whatever the runs show; --pairs {MIN_PAIRS} or more can",
+            file=sys.stderr,
+        )
 
 
 def _request(options: argparse.Namespace) -> BenchRequest:

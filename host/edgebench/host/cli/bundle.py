@@ -38,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Write the bundle; print its path, size and number of runs."""
+    from edgebench.host.cli.failed_runs import warn_of_failed
     from edgebench.host.show.units import format_bytes
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.bundle import default_name, write_bundle
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     path = options.output or Path(default_name(runs))
     run_ids = write_bundle(path, runs, is_annotated=not options.without_annotations)
     size_bytes = path.stat().st_size
+    warn_of_failed(runs)
     if options.json:
         print(json.dumps({"path": str(path), "size_bytes": size_bytes, "runs": run_ids}, indent=1))
         return ExitCode.DONE

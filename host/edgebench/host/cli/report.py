@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
@@ -39,15 +40,21 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Write the file and print its path; the exit code does not depend on the verdicts."""
+    from edgebench.host.cli.failed_runs import warn_of_failed
     from edgebench.host.lab import Lab
+    from edgebench.host.store.address import find_runs
+    from edgebench.protocol.errors import NoSuchRun
 
-    path = Lab(options.store).report(
+    lab = Lab(options.store)
+    path = lab.report(
         *options.names,
         output=options.output,
         allowed=options.allow or (),
         is_anonymous=options.anonymous,
     )
     end_starting()
+    with suppress(NoSuchRun):  # it was a campaign
+        warn_of_failed(one for name in options.names for one in find_runs(lab.store, name))
     if options.json:
         print(json.dumps({"file": str(path), "size_bytes": path.stat().st_size}, indent=1))
     else:

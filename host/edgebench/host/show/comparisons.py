@@ -120,6 +120,8 @@ def _words(comparison: RunComparison) -> str:
     if outcome is ComparisonOutcome.EQUIVALENT:
         return "equivalent to"
     if outcome is ComparisonOutcome.INCONCLUSIVE:
+        if comparison.result.smallest_p >= comparison.result.rules.alpha:
+            return "undecided against"  # whatever the runs say
         return "neither clearly better nor clearly worse than"
     is_lower = (outcome is ComparisonOutcome.BETTER) == (better is Better.LOWER)
     return f"{outcome.value} ({'lower' if is_lower else 'higher'}) than"

@@ -272,6 +272,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return _ALLOWING[error.permission].format(again=again)
     if isinstance(error, e.LeaseHeld):
         return _hint_for_lease(error, command)
+    if isinstance(error, e.NoSuchRun) and error.is_store_empty:
+        return "measure one: edgebench bench MODEL; or open a bundle: edgebench show FILE.zip"
     if isinstance(error, e.NoSuchRun) and error.bundle is not None:
         path = shlex.quote(error.bundle)
         return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -49,7 +49,7 @@ def advices(one: RunSet) -> list[str]:
     unwatched = one.verdict.unwatched if not failed else ()
     rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
     findings = [
-        *(rules[name] for name in failed if name in rules),
+        *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
     return without_repeats(line for rule in findings if (line := advice(rule)) is not None)
@@ -137,10 +137,26 @@ def _reasons(one: RunSet) -> dict[str, str]:
 
 def _causes_first(lines: dict[str, str]) -> dict[str, str]:
     """Latencies scatter because others use the machine, or as it is hot: the cause comes first."""
-    causes = {name: BY_ID[name].cause for name in lines if name in BY_ID}
-    if not set(causes.values()) & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT}:
+    if not _has_cause(lines):
         return lines
-    return dict(sorted(lines.items(), key=lambda line: causes.get(line[0]) is Cause.SCATTER))
+    return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))
+
+
+def _to_mend(names: Iterable[str]) -> list[str]:
+    """The failed rules that need advice: what follows from another goes away with that."""
+    names = list(names)
+    if "complete" in names:  # too few queries, and all the rest, are those of a part of a run
+        return ["complete"]
+    return [name for name in names if not (_has_cause(names) and _is_scatter(name))]
+
+
+def _has_cause(names: Iterable[str]) -> bool:
+    causes = {BY_ID[name].cause for name in names if name in BY_ID}
+    return bool(causes & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT})
+
+
+def _is_scatter(name: str) -> bool:
+    return name in BY_ID and BY_ID[name].cause is Cause.SCATTER
 
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:

@@ -110,7 +110,9 @@ class Store:
         if run_ids:
             raise NoSuchRun(f"{len(run_ids)} runs match {name!r}: {', '.join(run_ids[:4])} …")
         count = len(self.run_ids())
-        raise NoSuchRun(f"no run matches {name!r} among {count} in {self.place}")
+        raise NoSuchRun(
+            f"no run matches {name!r} among {count} in {self.place}", is_store_empty=count == 0
+        )
 
     def matching(self, name: str) -> list[str]:
         """Ids that a name may mean: that very id, else the only one that begins like this.

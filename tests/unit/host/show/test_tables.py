@@ -349,9 +349,11 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     [both] = find_sets([failing({**scatter, **cause})])
     [line] = verdict_lines([both])
     assert line.endswith(": others took 40 %; it switches")
-    first, second = advices(both)
-    assert first == ADVICE["background_load"][""]
-    assert second == ADVICE["steady_state"][""]
+    assert advices(both) == [ADVICE["background_load"][""]]
+    [alone] = find_sets([failing(scatter)])
+    assert advices(alone) == [ADVICE["steady_state"][""]]
+    [cut] = find_sets([failing({"complete": "interrupted", "enough_time": "4 s"})])
+    assert advices(cut) == [ADVICE["complete"][""]], "nobody has to measure for longer"
 
 
 def test_reasons_are_the_rules_that_failed() -> None:

@@ -1,0 +1,23 @@
+"""Shared by the commands that hand runs on: `last` may be a run that failed."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from edgebench.host.store.address import Address
+
+
+def warn_of_failed(runs: Iterable[Address]) -> None:
+    """Print which of these runs failed, and so have no numbers."""
+    from edgebench.host.store.index import stored_summary
+    from edgebench.protocol.text import printable
+
+    for one in runs:
+        failure = stored_summary(one.store, one.run_id).failure
+        if failure is not None:
+            line = f"warning: run {one.run_id} failed ({failure}), and has no numbers"
+            print(printable(line), file=sys.stderr)
