@@ -58,7 +58,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH) -> list[RenderableType]:
     if run.failure is not None:
         return [facts_table([*_failure(run.failure), *_set(run)])]
     one = alone(run)
-    rows = [*verdict_rows(one), *_set(run)]
+    rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)

@@ -98,19 +98,23 @@ def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
     for (state, reason), titles in sharing.items():
         reasons.setdefault((state, *titles), []).append(reason)
     return [
-        printable(f"{state}: {_counted(titles)}: {'; '.join(shared)}", keep_lines=True)
+        printable(f"{state}: {_counted(titles, len(sets))}: {'; '.join(shared)}", keep_lines=True)
         for (state, *titles), shared in reasons.items()
     ]
 
 
-def _counted(titles: Sequence[str]) -> str:
-    """Titles, each once.
+def _counted(titles: Sequence[str], set_count: int) -> str:
+    """Titles, each once; of more than two sets, if they are all, only their number.
 
-    >>> _counted(["a on onnx", "b on onnx", "a on onnx"])
+    >>> _counted(["a on onnx", "b on onnx", "a on onnx"], 4)
     '2 × a on onnx and b on onnx'
-    >>> _counted(["a on onnx", "b on onnx", "c on onnx"])
+    >>> _counted(["a on onnx", "b on onnx", "c on onnx"], 4)
     'a on onnx, b on onnx and c on onnx'
+    >>> _counted(["a on onnx", "b on onnx", "c on onnx"], 3)
+    'all 3'
     """
+    if len(titles) == set_count > 2:
+        return f"all {set_count}"
     counts = Counter(titles)
     *others, last = (f"{count} × {one}" if count > 1 else one for one, count in counts.items())
     return " and ".join(filter(None, (", ".join(others), last)))
