@@ -222,7 +222,9 @@ def test_wrong_words_are_exit_code_2(
     """A misspelt option starts an agent with other settings."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
-    assert "usage: edgebench-agent" in err
+    error, hint = err.splitlines()
+    assert error.startswith("error: ")
+    assert hint.startswith("hint: see what it takes: edgebench-agent --help")
 
 
 @pytest.mark.parametrize("listen", ["7747", "host", ":", ":65536", ":-1", "host:port", ""])

@@ -293,8 +293,10 @@ def find_journal(store: Store, name: str = LAST) -> Journal:
     journals = list_journals(store)
     if not any(name in (LAST, plan.id) for _, plan in journals):
         for damaged in _names(store):
-            if name in (LAST, damaged):
-                Journal(store.root / CAMPAIGNS_DIRECTORY / damaged).plan()  # says what is wrong
+            journal = Journal(store.root / CAMPAIGNS_DIRECTORY / damaged)
+            is_meant = name in (LAST, damaged)
+            if is_meant and os.path.lexists(journal.directory / PLAN_FILE):  # else it just begins
+                journal.plan()  # says what is wrong
     for journal, plan in reversed(journals):
         if name in (LAST, plan.id, plan.name):
             return journal

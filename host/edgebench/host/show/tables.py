@@ -134,14 +134,14 @@ def results_table(
         place = [column.name for column in columns].index("runtime") + 1
         shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
         columns.insert(place, shown)
-    counts = {len(one.runs) for one in sets if one.set_id}
+    run_count = max((len(one.runs) for one in sets if one.set_id), default=1)
     unmeasured_cells = [
         {"device": text(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
     ]
     filled = [
         _FilledColumn(
             column,
-            column.name.format(runs=f"{max(counts, default=1)} runs"),
+            column.name.format(runs=f"{run_count} run{'' if run_count == 1 else 's'}"),
             [_cell(column, one) for one in sets]
             + [cells.get(column.name, ABSENT) for cells in unmeasured_cells],
         )

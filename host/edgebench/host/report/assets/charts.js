@@ -6,7 +6,7 @@
    anything. */
 (() => {
   const NS = "http://www.w3.org/2000/svg";
-  const LEFT = 62, RIGHT = 10, TOP = 22, BOTTOM = 20;
+  const LEFT = 62, RIGHT = 10, TOP = 22, BOTTOM = 20, SHARE_AXIS = 50;
   const charts = [];
 
   function add(parent, name, attributes = {}, text = null) {
@@ -466,13 +466,17 @@
       const { figure, data } = this, width = figure.clientWidth, height = 270, top = 56, bottom = height - BOTTOM;
       if (!width) return;
       figure.replaceChildren();
-      const x = scaleOf(data.edges[0], data.edges[data.edges.length - 1], LEFT, width - RIGHT, data.is_log);
+      const right = data.ecdfs.length ? SHARE_AXIS : RIGHT;
+      const x = scaleOf(data.edges[0], data.edges[data.edges.length - 1], LEFT, width - right, data.is_log);
       const total = data.counts.reduce((a, b) => a + b, 0) + data.below_count + data.above_count;
       const most = Math.max(...data.counts, 1) / total;
       const bars = scaleOf(0, most * 1.05, bottom, top, false), ecdf = scaleOf(0, 1, bottom, top, false);
       const svg = newSvg(figure, width, height, "Distribution of the latency", `Histogram of ${total} latencies from ${show(x.low, data.unit)} to ${show(x.high, data.unit)} with the cumulative share`);
       axisX(svg, x, data.unit, top, bottom);
-      axisY(svg, bars, "ratio", width);
+      axisY(svg, bars, "ratio", width - right + RIGHT);
+      for (const share of data.ecdfs.length ? [0, 0.25, 0.5, 0.75, 1] : []) {  // the line has an axis of its own
+        add(svg, "text", { class: "axis", x: width - right + 6, y: ecdf(share) + 4 }, show(share, "ratio"));
+      }
       data.counts.forEach((count, index) => {
         if (!count) return;
         const from = x(data.edges[index]), to = x(data.edges[index + 1]), y = bars(count / total);
@@ -485,19 +489,22 @@
         const line = add(svg, "path", { class: "line ecdf", d: `M${path.join("L")}` });
         add(line, "title", {}, `cumulative share, ${run.name}`);
       }
+      let hasShading = false;
       const free = [-99, -99, -99];  // right end of the last name in each row
       for (const mark of data.marks) {
         const isOutside = mark.value > x.high, at = isOutside ? width : x(mark.value);
-        if (mark.low !== null && mark.low < x.high) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
+        const isShaded = mark.low !== null && mark.low < x.high;
+        hasShading = hasShading || isShaded;
+        if (isShaded) add(svg, "rect", { class: "interval", x: x(Math.max(x.low, mark.low)), y: top, width: Math.max(1, x(Math.min(x.high, mark.high)) - x(Math.max(x.low, mark.low))), height: bottom - top });
         if (!isOutside) add(svg, "path", { class: "mark", d: `M${at} ${top - 4}V${bottom}` });
         const text = `${mark.name} ${show(mark.value, data.unit)}${isOutside ? " →" : ""}`, half = 3.4 * text.length;
-        const place = Math.min(width - RIGHT - half, Math.max(LEFT + half, at));
+        const place = Math.min(width - right - half, Math.max(LEFT + half, at));
         const row = Math.max(0, free.findIndex((end) => end < place - half));
         free[row] = place + half;
         add(svg, "text", { class: "axis", x: place, y: 14 + 16 * row, "text-anchor": "middle" }, text);
       }
       const outside = data.below_count + data.above_count;
-      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside of the axis` : ""}. Line: cumulative share, 0 to 100 %${data.ecdfs.length > 1 ? ", of each run" : ""}. Shaded: 95 % interval of a percentile.`;
+      const text = `Bars: share of the latencies${outside ? `; ${outside} of ${total} are outside of the axis` : ""}. Line, by the axis on the right: cumulative share${data.ecdfs.length > 1 ? ", of each run" : ""}.${hasShading ? " Shaded: 95 % interval of a percentile." : ""}`;
       addHtml(figure, "figcaption", "note", text);
     }
   }
