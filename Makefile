@@ -16,7 +16,7 @@ BENCH_OPTIONS ?= --quick
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage \
 	meter_decode meter_streams meter_hour energy_truth energy_simulated startup first_line idle_agent store_scale \
-	farm_scale meters_beside_analysis history_calibration serve_pages
+	farm_scale meters_beside_analysis reader_priority history_calibration serve_pages
 BENCHMARK_OPTIONS ?= --short
 
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.

@@ -1,15 +1,12 @@
 """Session of meters that stream: a thread that moves bytes to disk, and does nothing else.
 
-Decoding waits until somebody wants samples: work beside the read is what loses bytes. The thread
-goes before others where that is allowed: on a busy machine it would come too late.
+Decoding waits until somebody wants samples: work beside the read is what loses bytes.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +19,6 @@ SILENT_S = 2.0
 """A meter that sends nothing for so long has stopped."""
 _SILENT_SAMPLES = 3
 """A slow one has stopped when so many samples did not come."""
-_PRIORITY = 1
-"""Real-time priority of the thread, below that of a run that asked for one."""
 
 
 class ByteSource(Protocol):
@@ -60,7 +55,6 @@ class StreamSession(Recorder):
         self._start()
 
     def _work(self) -> None:
-        _go_first()
         silent_s = max(SILENT_S, _SILENT_SAMPLES / self._header.capability.rate_hz)
         heard_ns = time.perf_counter_ns()
         while not self._is_over.is_set():
@@ -75,17 +69,3 @@ class StreamSession(Recorder):
 
     def _finish(self) -> None:
         self._stop()
-
-
-def _go_first() -> None:
-    """Schedule this thread, and none that it starts, before those without real-time priority.
-
-    A tty holds 4 KiB for its reader, which are 10 ms of a PPK2: among other busy processes a
-    thread waits longer than that for its turn. Needs root, CAP_SYS_NICE or a limit of real-time
-    priority; without them, and where the system knows no such thing, the thread is like others.
-
-    Source: sched(7).
-    """
-    with suppress(AttributeError, OSError):
-        policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
-        os.sched_setscheduler(0, policy, os.sched_param(_PRIORITY))

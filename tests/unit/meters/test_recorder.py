@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import msgpack
 import pytest
-from support.agents import wait_until
 from support.energy import header
 
 from edgebench.meters import recorder, stream
@@ -238,26 +234,3 @@ def test_slow_meter_is_waited_for(
         session._thread.join(10)
     assert session.trouble == f"the meter sent nothing for {silent_s} s"
     assert clock.now_ns == (silent_s + 1) * 1e9
-
-
-def test_stream_is_read_before_other_work_where_that_is_allowed(tmp_path: Path) -> None:
-    """Beside busy processes the reader comes late, and a meter's samples are lost or late."""
-    policies: list[int] = []
-
-    def read() -> bytes:
-        policies.append(os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK)
-        return b"sample"
-
-    with streamed(read, tmp_path / "recording") as session:
-        wait_until(lambda: bool(policies) or session.trouble is not None, "it reads")
-    with ThreadPoolExecutor(1) as executor:
-        expected = executor.submit(_realtime_policy).result()
-    assert set(policies) == {expected}
-    assert os.sched_getscheduler(0) == os.SCHED_OTHER, "the rest of the agent is like others"
-
-
-def _realtime_policy() -> int:
-    """Policy of this thread after it has asked for real-time priority."""
-    with suppress(PermissionError):
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
-    return os.sched_getscheduler(0)
