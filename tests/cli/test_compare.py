@@ -7,12 +7,15 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.agents import Host
 from support.commands import Measured, Run
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
+from edgebench.host.analysis.compare.comparison import ComparisonOutcome, compare
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.bench.request import MIN_PAIRS
 from edgebench.host.result.document import to_document
 
 Ids = list[str]
@@ -95,7 +98,34 @@ def test_too_few_runs_are_inconclusive_and_say_so(edgebench: Run, host: Host) ->
     after = store_side(host, "after", [2_000_000, 2_001_000, 2_002_000])
     said = edgebench("compare", *before, "--against", *after)
     assert said.code == 5
+    assert "is undecided against" in said.out
     assert "too few runs" in said.out
+
+
+def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -> None:
+    """Whoever writes `compare A B` reads the help three times."""
+    before = store_side(host, "before", [1_000_000])
+    said = edgebench("compare", *before)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: compare needs a second side of stored runs: ")
+
+
+@pytest.mark.parametrize("count", [MIN_PAIRS - 1, MIN_PAIRS])
+def test_pairs_that_cannot_decide_are_told_before_they_are_measured(
+    edgebench: Run, count: int
+) -> None:
+    """Minutes are measured for an answer that was certain: nothing could be told."""
+    models = ("digits_int8.tflite", "--against", "digits_fp32.tflite")
+    said = edgebench("bench", *models, "--pairs", str(count), "--on", "nosuch")
+    assert said.code == 2
+    assert ("decides nothing about times" in said.err) == (count < MIN_PAIRS)
+
+
+def test_so_many_pairs_can_decide_and_fewer_cannot() -> None:
+    """The warning counts otherwise than the test that decides."""
+    slow, fast = np.linspace(2.0, 2.1, MIN_PAIRS), np.linspace(1.0, 1.1, MIN_PAIRS)
+    assert compare(slow, fast).outcome is ComparisonOutcome.BETTER
+    assert compare(slow[:-1], fast[:-1]).outcome is ComparisonOutcome.INCONCLUSIVE
 
 
 def test_runs_that_differ_are_refused_with_the_key(edgebench: Run, host: Host) -> None:

@@ -146,3 +146,13 @@ def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
         f"the last line of its log: importing; its log: {state / local.FAILED_LOG}"
     )
     assert (state / local.FAILED_LOG).read_text() == "importing\n"
+
+
+def test_agent_that_can_have_no_state_is_not_started_again(
+    tmp_path: Path, starts: list[subprocess.Popen[bytes]]
+) -> None:
+    """A home that cannot be written keeps each command waiting for 20 s."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TargetError, match=r"agent on this machine does not start: .*file"):
+        connect(tmp_path / "file" / "agent")
+    assert len(starts) == 1

@@ -30,7 +30,8 @@ def annotate_runs(
 
     store = Store(options.store)
     rows: list[dict[str, object]] = []
-    for run_id in find_in_store(store, names):
+    run_ids = find_in_store(store, names)
+    for run_id in run_ids:
         annotations = annotate(store, run_id, change)
         note_run(store, run_id)
         rows.append({"run_id": run_id, "tags": list(annotations.tags), "note": annotations.note})
@@ -41,7 +42,7 @@ def annotate_runs(
                     f"{run_id}: {shown}" + (f"; {annotations.note}" if annotations.note else "")
                 )
             )
-    warn_of_failed(Address(store, str(row["run_id"])) for row in rows)
+    warn_of_failed(Address(store, run_id) for run_id in run_ids)
     if options.json:
         print(json.dumps({"runs": rows}, indent=1))
     return ExitCode.DONE

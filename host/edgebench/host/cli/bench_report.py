@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from edgebench.host.result.run_set import RunSet
     from edgebench.protocol.errors import EdgebenchError
 
+MAX_NAMED = 6
+"""Sets that the next step names: the newest ones."""
+
 
 def report_runs(
     options: argparse.Namespace,
@@ -66,9 +69,9 @@ def report_runs(
     if lab is not None and runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
         store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        last = sets[-1].set_id or runs[-1].run_id
+        names = [one.set_id or one.runs[-1].run_id for one in sets][-MAX_NAMED:]
         is_for_file = options.meter is None and options.sync is not None
-        what = f"energy {last} --trace FILE" if is_for_file else f"show {last}"
+        what = f"energy {names[-1]} --trace FILE" if is_for_file else f"show {' '.join(names)}"
         print(f"next: edgebench {what}{store}", file=sys.stderr)
 
 

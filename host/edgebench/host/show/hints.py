@@ -130,7 +130,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
     (
         e.GovernorRefused,
-        "measure with what it has: edgebench bench MODEL; or start its agent as root, where it may",
+        "measure without --governor: edgebench bench MODEL; setting one needs an agent that runs "
+        "as root, on a kernel that has governors",
     ),
     (
         e.MetersDiffer,

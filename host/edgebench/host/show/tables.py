@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -76,9 +77,12 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that does not cut tables when its output goes to a file."""
+    """A console that does not cut tables when its output goes to a file, unless told a width.
+
+    Shells set COLUMNS for themselves only: where it reaches us, it was exported on purpose.
+    """
     out = _Console(stderr=stderr, highlight=False)
-    if not out.is_terminal:
+    if not out.is_terminal and "COLUMNS" not in os.environ:
         out.width = max(out.width, PIPE_WIDTH)
     return out
 
@@ -283,7 +287,7 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
     together = " together" if any(len(one.runs) > 1 for one in sets) else ""
-    return f"runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
+    return f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
 
 
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:

@@ -136,6 +136,8 @@ def _reasons(one: RunSet) -> dict[str, str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
+    if "complete" in lines:  # whatever else failed is that of a part of a run
+        return {"complete": lines["complete"]}
     return _causes_first(lines)
 
 
@@ -149,8 +151,6 @@ def _causes_first(lines: dict[str, str]) -> dict[str, str]:
 def _to_mend(names: Iterable[str]) -> list[str]:
     """The failed rules that need advice: what follows from another goes away with that."""
     names = list(names)
-    if "complete" in names:  # too few queries, and all the rest, are those of a part of a run
-        return ["complete"]
     return [name for name in names if not (_has_cause(names) and _is_scatter(name))]
 
 

@@ -76,7 +76,8 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         part.replace(path)
     except OSError as exc:
         reason = exc.strerror or str(exc)
-        raise StoreError(f"bundle not written: {reason}: {exc.filename or path}") from exc
+        where = path if exc.filename in (None, str(part)) else exc.filename
+        raise StoreError(f"bundle not written: {reason}: {where}") from exc
     finally:  # after Ctrl-C as well
         with suppress(OSError):
             part.unlink()

@@ -80,7 +80,7 @@ def _start_and_connect(state: Path) -> Link:
             code = process.poll()
         if code is None:
             time.sleep(POLL_S)
-        elif code in (0, 1):
+        elif code in (0, 1) and _may_hold_state(state):
             reason = _last_line(_end(process))
             time.sleep(RESTART_S)
             process = _start(state)
@@ -94,6 +94,12 @@ def _start_and_connect(state: Path) -> Link:
         reason = f"{late}; the last line of its log: {reason}" if reason else late
     kept = _keep(state, log)
     raise TargetError(f"agent on this machine does not start: {reason or 'no output'}{kept}")
+
+
+def _may_hold_state(state: Path) -> bool:
+    """Whether this user may write the state directory, or make it: else no agent ever starts."""
+    nearest = next(path for path in (state, *state.parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
 def _keep(state: Path, log: str) -> str:

@@ -303,7 +303,7 @@ def test_short_runs_are_said_to_be_short() -> None:
     assert length_line([]) is None
     assert (
         length_line(find_sets([long, short]))
-        == "runs are shorter than the 60 s that MLPerf Mobile requires"
+        == "note: runs are shorter than the 60 s that MLPerf Mobile requires"
     )
 
 
@@ -354,6 +354,8 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     assert advices(alone) == [ADVICE["steady_state"][""]]
     [cut] = find_sets([failing({"complete": "interrupted", "enough_time": "4 s"})])
     assert advices(cut) == [ADVICE["complete"][""]], "nobody has to measure for longer"
+    [line] = verdict_lines([cut])
+    assert line.endswith(": interrupted")
 
 
 def test_reasons_are_the_rules_that_failed() -> None:

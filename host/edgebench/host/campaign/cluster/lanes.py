@@ -15,7 +15,7 @@ from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
-from edgebench.host.campaign.cluster.files import PART_BYTES, file_ref
+from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
@@ -337,6 +337,7 @@ def cluster_lanes(cluster: ClusterAddress, journal: Journal, store: Store) -> Op
         plan: CampaignPlan, requests: CellRequests, count: int
     ) -> Iterator[ClusterLanes]:
         check_meter(plan.spec.settings.meter)
+        LabFiles(store).remove_unused()  # among them, halves of runs that never came whole
         with ClusterConnection(cluster) as connection:
             connection.connect()
             yield ClusterLanes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 import zipfile
 from dataclasses import replace
@@ -14,7 +15,15 @@ from typing import cast
 import pytest
 
 from edgebench.host.bench.finish import FinishingProcess
-from edgebench.host.campaign.cluster.files import LabFiles, file_ref, pack_run, store_packed
+from edgebench.host.campaign.cluster.files import (
+    FILES_DIRECTORY,
+    UNUSED_S,
+    ArrivingRun,
+    LabFiles,
+    file_ref,
+    pack_run,
+    store_packed,
+)
 from edgebench.host.campaign.cluster.lab import IDLE_S, LabHost, LabLane
 from edgebench.host.campaign.cluster.messages import LaneOpen
 from edgebench.host.store.layout import Store
@@ -39,6 +48,18 @@ def test_file_arrives_in_parts_and_keeps_its_name(tmp_path: Path) -> None:
     assert files.path(ref).read_bytes() == b"0123456789"
     files.remove_unused()
     assert files.has(ref)
+
+
+def test_half_of_a_run_that_never_came_whole_is_removed_in_time(tmp_path: Path) -> None:
+    """A campaign is given up, and what had come of its runs fills the disk for ever."""
+    store = Store(tmp_path)
+    assert ArrivingRun(store, RUN_ID).add("digest", b"half")
+    LabFiles(store).remove_unused()
+    assert ArrivingRun(store, RUN_ID).size_bytes == len(b"half")
+    folder = tmp_path / FILES_DIRECTORY / "arriving"
+    os.utime(folder, (time.time() - UNUSED_S - 1,) * 2)
+    LabFiles(store).remove_unused()
+    assert ArrivingRun(store, RUN_ID).size_bytes == 0
 
 
 def test_file_that_is_another_one_is_refused(tmp_path: Path) -> None:
