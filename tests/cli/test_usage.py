@@ -246,7 +246,10 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--qps", "100"), "the single_stream scenario has no arrivals"),
         (("--target-latency", "5ms"), "the single_stream scenario has no arrivals"),
         (("--duration", "1s", "--runs", "1000"), "1000 runs share 1 s: each may end after 0.001 s"),
-        (("--duration", "0.2s"), "5 runs share 0.2 s: each may end after 0.04 s, at least 0.1 s"),
+        (
+            ("--duration", "0.2s"),
+            "5 runs share 0.2 s: each may end after 0.04 s, at least 0.1 s needed",
+        ),
         (("--sustained", "20m", "--duration", "60s"), "--sustained and --duration contradict"),
         (("--sustained", "0s"), "duration must be > 0 s"),
         (("--ambient", "500"), "ambient temperature must be -60 to 90 °C, got 500"),

@@ -136,7 +136,7 @@ def test_model_larger_than_the_disk_is_refused_before_it_is_sent(
     model = open_model(path)
     with host.lab.connect("board") as client:
         client.acquire()
-        with pytest.raises(NoSpace, match=r"model needs \d+ bytes, disk has \d+ bytes free"):
+        with pytest.raises(NoSpace, match=r"needs [\d.]+ [KMG]iB, disk has [\d.]+ [KMG]?i?B"):
             client.push_model(model.path, model.sha256)
     assert host.run("bench", MODEL, "--on", "board", *SHORT).returncode in (0, 3)
 

@@ -129,9 +129,7 @@ def test_model_that_fills_the_disk_is_ended(
     """The limit on each file does not limit their number."""
     monkeypatch.setattr(process, "DISK_PERIOD_S", 0.02)
     monkeypatch.setattr(process, "DISK_LIMIT_FILES", 1)
-    with pytest.raises(
-        ModelRefused, match="the model wrote more than 67156864 bytes or 1000 files"
-    ):
+    with pytest.raises(ModelRefused, match=r"the model wrote more than 64\.0 MiB or 1000 files"):
         run_worker(tmp_path, victim, monkeypatch, f"fill {FILL_BYTES}")
     written = sum(file.stat().st_size for file in (tmp_path / "work").iterdir())
     assert 2**26 < written < FILL_BYTES

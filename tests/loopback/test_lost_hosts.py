@@ -188,8 +188,8 @@ def test_full_store_leaves_the_run_on_the_device(
         _, errors = command.communicate(timeout=60)
         assert command.returncode == 1
         error, hint = errors.splitlines()[-2:]
-        stays = r"error: run \S+ stays on the device: run not stored: it takes \d{4,} bytes, "
-        assert re.match(stays + r"disk has \d{1,4} bytes free: ", error), errors
+        stays = r"error: run \S+ stays on the device: run not stored: it takes [\d.]+ [KM]iB, "
+        assert re.match(stays + r"disk has \d{1,4} K?i?B free: ", error), errors
         assert "then store the run: edgebench collect --on DEVICE" in hint
         assert agent.status().spooled_count == 1
         assert list((store / "runs").iterdir()) == []

@@ -33,6 +33,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
+from edgebench.protocol.sizes import format_bytes
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -368,9 +369,10 @@ def _status(options: argparse.Namespace) -> None:
     else:
         print(f"lease    {lease}")
         print(f"running  {status.running or 'nothing'}")
-    print(f"spool    {status.spooled_count} runs wait for their host, {status.spooled_bytes} bytes")
-    quota = status.models_quota_bytes
-    print(f"models   {status.models_count}, {status.models_bytes} of {quota} bytes")
+    spooled = format_bytes(status.spooled_bytes)
+    print(f"spool    {status.spooled_count} runs wait for their host, {spooled}")
+    used, quota = format_bytes(status.models_bytes), format_bytes(status.models_quota_bytes)
+    print(f"models   {status.models_count}, {used} of {quota}")
     print(f"hosts    {', '.join(status.paired_hosts) or 'none paired'}")
     print(f"meters   {', '.join(status.meters) or 'none'}")
     print(f"line     {status.sync_line or 'none'}")

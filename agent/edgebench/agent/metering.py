@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.record import MeterFacts
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -208,11 +209,12 @@ def _why_too_long(path: Path) -> str | None:
     except OSError:
         return None  # its writer will find out
     if size_bytes > LIMIT_BYTES:
-        return f"the recording of the meter has {size_bytes} bytes, limit {LIMIT_BYTES}"
+        size, limit = format_bytes(size_bytes), format_bytes(LIMIT_BYTES)
+        return f"the recording of the meter has {size}, limit {limit}"
     free_bytes = disk.f_bavail * disk.f_frsize
     if free_bytes < min(size_bytes, KEPT_FREE_BYTES):
         return (
-            f"the recording of the meter has {size_bytes} bytes, and {free_bytes} are left on its "
-            "disk for the results of the run"
+            f"the recording of the meter has {format_bytes(size_bytes)}, and its disk has "
+            f"{format_bytes(free_bytes)} left for the results of the run"
         )
     return None

@@ -28,6 +28,7 @@ from edgebench.protocol.device import DeviceDescription
 from edgebench.protocol.errors import SeatLeft
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Phase
+from edgebench.protocol.sizes import format_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,7 @@ class Seat:
             return f"it has {temp_c:.1f} °C: the profile's limit is {limit_c:g} °C"
         waiting = self.spool.usage()[1]
         if waiting >= self.spool.quota_bytes:
-            return f"its spool holds {waiting} bytes of uncollected runs"
+            return f"its spool holds {format_bytes(waiting)} of uncollected runs"
         return None
 
     def inherit(self, holder: str, name: str, ttl_s: float) -> None:

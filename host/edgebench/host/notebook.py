@@ -17,7 +17,6 @@ from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.show.units import (
-    format_bytes,
     format_duration,
     format_half_width,
     format_metric,
@@ -26,6 +25,7 @@ from edgebench.host.show.units import (
 from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
 
 MAX_LINES = 50

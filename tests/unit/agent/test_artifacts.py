@@ -180,7 +180,7 @@ def test_model_over_the_quota_is_refused_and_costs_nothing(tmp_path: Path) -> No
     """A model that can never fit throws all others out."""
     store = ArtifactStore(tmp_path / "models", quota_bytes=1000)
     kept = store_model(store, b"k" * 900)
-    with pytest.raises(NoSpace, match="1001 bytes, quota 1000"):
+    with pytest.raises(NoSpace, match=r"model of 1001 B, quota 1000 B$"):
         store.begin(digest(MODEL), 1001)
     assert kept.exists()
 
@@ -233,7 +233,7 @@ def test_model_of_a_run_stays_while_another_seat_gets_one(tmp_path: Path) -> Non
     data = b"r" * 600
     store_model(store, data)
     store.hold(digest(data))
-    with pytest.raises(NoSpace, match="500 bytes, quota 1000 bytes, 600 in use"):
+    with pytest.raises(NoSpace, match="model of 500 B, quota 1000 B, 600 B in use"):
         store.begin(digest(MODEL), 500)
     assert store.offset(digest(data))[1]
     store.let_go(digest(data))

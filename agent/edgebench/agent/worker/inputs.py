@@ -21,6 +21,7 @@ from edgebench.protocol.errors import (
     SampleTypeRefused,
 )
 from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.sizes import format_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -154,13 +155,13 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
         dtype = np.dtype("float32" if spec.dtype == "float" else spec.dtype)
     except TypeError as exc:
         raise ModelRefused(f"input {spec.name!r} has the unknown type {spec.dtype!r}") from exc
-    count = 1
+    size_bytes = dtype.itemsize
     for size in spec.shape:
-        count *= size
-    if count * dtype.itemsize > memory_bytes:
+        size_bytes *= size
+    if size_bytes > memory_bytes:
         raise ModelRefused(
-            f"input {spec.name!r} {list(spec.shape)} {dtype} takes {count * dtype.itemsize} bytes, "
-            f"limit {memory_bytes}"
+            f"input {spec.name!r} {list(spec.shape)} {dtype} takes {format_bytes(size_bytes)}, "
+            f"limit {format_bytes(memory_bytes)}"
         )
     if dtype.kind in "fc":
         return random.random(spec.shape).astype(dtype)
@@ -169,7 +170,7 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
     if dtype.itemsize == 1 or spec.scale is not None:
         bounds = np.iinfo(dtype)
         return random.integers(bounds.min, bounds.max, spec.shape, dtype=dtype, endpoint=True)
-    if count == 1 or "mask" in spec.name.lower():
+    if size_bytes == dtype.itemsize or "mask" in spec.name.lower():
         return np.ones(spec.shape, dtype)
     return random.integers(0, 2, spec.shape, dtype=dtype)
 

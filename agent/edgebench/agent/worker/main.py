@@ -43,6 +43,7 @@ from edgebench.protocol.record import (
     TargetRecord,
     WorkerRecord,
 )
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
 CHECK_EXPECTED_S = 30.0
@@ -86,8 +87,8 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
     if isinstance(exc, EdgebenchError):
         return exc
     if isinstance(exc, MemoryError):
-        runtime, limit = job.spec.runtime, job.memory_bytes
-        return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit} bytes")
+        runtime, limit = job.spec.runtime, format_bytes(job.memory_bytes)
+        return ModelRefused(f"{runtime} ran out of memory with the model, limit {limit}")
     if isinstance(exc, StopRequested):
         return RunStopped("stopped before the first query")
     what = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)

@@ -51,6 +51,7 @@ from edgebench.protocol.record import (
     TargetRecord,
     WorkerRecord,
 )
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
 
@@ -186,7 +187,8 @@ class WorkerProcess:
             await asyncio.sleep(DISK_PERIOD_S)
             if written_bytes(self.pid, self.directory) > limit:
                 self._failure = ModelRefused(
-                    f"the model wrote more than {limit} bytes or {MAX_FILES} files to the disk"
+                    f"the model wrote more than {format_bytes(limit)} or {MAX_FILES} files to the "
+                    "disk"
                 )
                 self._end_session()
 

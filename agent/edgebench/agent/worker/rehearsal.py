@@ -19,6 +19,7 @@ from edgebench.protocol.errors import (
     NoSpace,
     OutputsTooLarge,
 )
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
     size = sum(one.nbytes for one in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
         raise OutputsTooLarge(
-            f"outputs for the {sample_count} samples of the data set take {size} bytes, "
-            f"limit {MAX_OUTPUT_BYTES}"
+            f"outputs for the {sample_count} samples of the data set take "
+            f"{format_bytes(size)}, limit {format_bytes(MAX_OUTPUT_BYTES)}"
         )
     return size
 
@@ -90,4 +91,7 @@ def refuse_full_disk(directory: Path, size_bytes: int) -> None:
     """
     needed = size_bytes + KEEP_FREE_BYTES
     if (free := shutil.disk_usage(directory).free) < needed:
-        raise NoSpace(f"the run will write {needed} bytes, disk has {free} bytes free: {directory}")
+        raise NoSpace(
+            f"the run will write {format_bytes(needed)}, disk has {format_bytes(free)} free: "
+            f"{directory}"
+        )

@@ -30,6 +30,7 @@ from edgebench.protocol.errors import (
     unknown_name,
     with_meant,
 )
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
 
 ALL_RUNTIMES = "all"
@@ -282,7 +283,10 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
     files += [(file.path, file.size_bytes) for file in own if file is not None]
     for path, size_bytes in files:
         if size_bytes > room:
-            raise TooLarge(f"file of {size_bytes} bytes, {device} has room for {room}: {path}")
+            raise TooLarge(
+                f"file of {format_bytes(size_bytes)}, {device} has room for {format_bytes(room)}: "
+                f"{path}"
+            )
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

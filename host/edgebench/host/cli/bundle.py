@@ -39,10 +39,10 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> ExitCode:
     """Write the bundle; print its path, size and number of runs."""
     from edgebench.host.cli.failed_runs import warn_of_failed
-    from edgebench.host.show.units import format_bytes
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.bundle import default_name, write_bundle
     from edgebench.host.store.layout import Store
+    from edgebench.protocol.sizes import format_bytes
     from edgebench.protocol.text import printable
 
     store = Store(options.store)

@@ -28,13 +28,14 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.incomplete import incomplete_line
 from edgebench.host.show.tables import REFUSED, console, print_line
-from edgebench.host.show.units import format_bytes, format_duration, format_metric
+from edgebench.host.show.units import format_duration, format_metric
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.device import RuntimeReport
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
 
 if TYPE_CHECKING:

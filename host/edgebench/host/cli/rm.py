@@ -42,8 +42,8 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 def remove(store: Store, run_ids: Sequence[str], options: argparse.Namespace) -> ExitCode:
     """Remove runs if the user said yes; print which they are and their size."""
-    from edgebench.host.show.units import format_bytes
     from edgebench.host.store.removal import remove_runs, size_bytes
+    from edgebench.protocol.sizes import format_bytes
 
     total = size_bytes(store, run_ids)
     if options.yes:

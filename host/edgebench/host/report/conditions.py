@@ -13,7 +13,7 @@ from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.page import confinement_line
-from edgebench.host.show.units import ABSENT, format_bytes, format_ns
+from edgebench.host.show.units import ABSENT, format_ns, format_size
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Engine, Priority, Scenario
 
 
@@ -48,12 +48,12 @@ def _conditions(run: Run) -> dict[str, str]:
     conditions, environment = run.conditions, run.environment
     known = fingerprint(run)
     if environment.memory_total_bytes is not None and run.conditions.firmware is None:
-        known["memory"] = format_bytes(environment.memory_total_bytes)
+        known["memory"] = format_size(environment.memory_total_bytes)
     known["duration"] = f"at least {format_ns(run.spec.duration_s * 1e9)}"
     rows = {
         "model": run.model.name,
         "model SHA-256": (run.model.sha256 or ABSENT)[:16],
-        "model size": format_bytes(run.model.size_bytes),
+        "model size": format_size(run.model.size_bytes),
         "precision": run.model.precision or ABSENT,
         **{key.replace("_", " "): known[key] for key in KEYS},
         "SoC": run.device.soc,

@@ -19,7 +19,6 @@ from edgebench.host.result.run import Run
 from edgebench.host.show.tables import REFUSED
 from edgebench.host.show.units import (
     ABSENT,
-    format_bytes,
     format_half_width,
     format_joules_within,
     format_metric,
@@ -31,6 +30,7 @@ from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice
 from edgebench.protocol.errors import StoreError
 from edgebench.protocol.record import PhaseProgress, ProgressUnit
+from edgebench.protocol.sizes import format_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from rich.text import Text
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
 from edgebench.host.show.tables import PIPE_WIDTH, text
-from edgebench.host.show.units import ABSENT, format_bytes, format_duration, format_ns
+from edgebench.host.show.units import ABSENT, format_duration, format_ns
+from edgebench.protocol.sizes import format_bytes
 
 _ACCESS_STYLES = {
     Access.READY: "green",

@@ -76,7 +76,7 @@ def outcome_sentence(history: History) -> str:
     """Why the history has its outcome."""
     count, needed = len(history.points), history.needed_count
     if count < needed:
-        return f"too few points: {count}, at least {needed}"
+        return f"too few points: {count}, at least {needed} needed"
     if history.outcome is HistoryOutcome.STEADY:
         return "no change of the level was found"
     if history.worsening_interval is None:

@@ -25,13 +25,13 @@ from edgebench.host.show.tables import (
     unwatched_line,
 )
 from edgebench.host.show.units import (
-    format_bytes,
     format_duration,
     format_instructions,
     format_interval_ns,
     format_ns,
     format_plain,
     format_rate,
+    format_size,
     half_width_of,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
@@ -137,7 +137,7 @@ def _percentiles_table(run: Run) -> Table:
 def _model(model: ModelFacts) -> str:
     if model.sha256 is None:
         return f"{model.name}, in the firmware of the device: no file, no hash"
-    return f"{model.name}, {format_bytes(model.size_bytes)}, {model.sha256[:12]}"
+    return f"{model.name}, {format_size(model.size_bytes)}, {model.sha256[:12]}"
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -309,16 +309,16 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         line = f"import {format_ns(cold.import_)}, load {format_ns(cold.load)}, first inference "
         facts.append(("cold start", f"{line}{format_ns(cold.first_inference)}; measured once"))
     if (memory := metrics.memory_bytes) is not None:
-        line = f"peak {format_bytes(memory.peak_rss)}, then {format_bytes(memory.steady_rss)} "
-        line += f"resident, of which {format_bytes(memory.model)} for the model"
+        line = f"peak {format_size(memory.peak_rss)}, then {format_size(memory.steady_rss)} "
+        line += f"resident, of which {format_size(memory.model)} for the model"
         facts.append(("memory", line))
     if (harness := metrics.harness_ns) is not None and harness.binding is not None:
         facts.append(("binding", _binding(harness.binding)))
     if metrics.windows is not None:
         facts += _windows(metrics.windows, metrics.instructions_per_inference)
     if (target := metrics.target_memory_bytes) is not None:
-        line = f"flash {format_bytes(target.flash)}, RAM {format_bytes(target.ram)}"
-        facts.append(("memory", f"{line}, of which {format_bytes(target.arena)} for tensors"))
+        line = f"flash {format_size(target.flash)}, RAM {format_size(target.ram)}"
+        facts.append(("memory", f"{line}, of which {format_size(target.arena)} for tensors"))
     if metrics.upload_s is not None:
         facts.append(("upload", format_duration(metrics.upload_s)))
     if metrics.throughput_per_s is not None:

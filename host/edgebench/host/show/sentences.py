@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from edgebench.host.result.verdict import Fact, Finding, Verdict
-from edgebench.host.show.units import ABSENT, format_bytes, format_joules, format_ns
+from edgebench.host.show.units import ABSENT, format_joules, format_ns, format_size
 
 _NO_METER = {"no_meter": "no meter was requested"}
 _AGREES = (
@@ -51,7 +51,7 @@ _BETWEEN_RUNS = {
 }
 _PRECISION = {
     "": "p50 ±{value:.2%} (95 % CI), limit {limit:.0%}",
-    "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f}",
+    "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f} needed",
     "no_interval": "too few independent queries for an interval of p50",
     "in_set": "one of several runs: the interval between them counts",
 }
@@ -80,21 +80,21 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "counted": "the device is emulated: its instructions are counted, and no time is claimed",
     },
     "enough_queries": {
-        "": "{value:.0f} {counted}, at least {limit:.0f}",
-        "max_duration": "{value:.0f} {counted}, at least {limit:.0f}: the run ended at its maximum "
-        "of {max_duration_s:g} s",
+        "": "{value:.0f} {counted}, at least {limit:.0f} needed",
+        "max_duration": "{value:.0f} {counted}, at least {limit:.0f} needed: the run ended at its "
+        "maximum of {max_duration_s:g} s",
         "counted": _COUNTED,
     },
     "enough_time": {
-        "": "{value:.3f} s, at least {limit:g} s",
-        "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences",
+        "": "{value:.3f} s, at least {limit:g} s needed",
+        "full": "{value:.3f} s, at least {limit:g} s or {max_query_count} inferences needed",
         "counted": _COUNTED,
         "no_time": "the device is in energy mode and tells no time, and no meter has edges of its "
         "windows",
         "heard": "the firmware prints no time, and neither an interface board nor a meter timed it",
     },
     "enough_windows": {
-        "": "{value:.0f} windows, at least {limit:.0f}",
+        "": "{value:.0f} windows, at least {limit:.0f} needed",
         "counted": _COUNTED,
     },
     "keeps_up": {
@@ -137,7 +137,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "not_told": "requested {asked}, {ran}; the runtime does not report whether it was used",
     },
     "delegated_share": {
-        "": "{count} of {total} operators ran on it, at least {limit:.0%}",
+        "": "{count} of {total} operators ran on it, at least {limit:.0%} needed",
         "not_asked": "no delegate was requested",
         "not_told": "the runtime does not report where its operators ran",
     },
@@ -168,7 +168,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "too_few": "{count} queries are too few to tell",
     },
     "steady_share": {
-        "": "{value:.1%} of the timed inferences come after the warm-up, at least {limit:.0%}"
+        "": "{value:.1%} of the timed inferences come after the warm-up, at least {limit:.0%} "
+        "needed"
     },
     "known_model": {
         "": "the model is a file whose hash is known",
@@ -227,11 +228,11 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "limit {limit:.0%}",
     },
     "cpu_share": {
-        "": "the worker had {value:.1%} of a CPU during the run, at least {limit:.0%}",
+        "": "the worker had {value:.1%} of a CPU during the run, at least {limit:.0%} needed",
         "of_threads": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
-        "{value:.1%} of one each, at least {limit:.0%}",
+        "{value:.1%} of one each, at least {limit:.0%} needed",
         "of_wanted": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
-        "{value:.1%} of what they could have used, at least {limit:.0%}",
+        "{value:.1%} of what they could have used, at least {limit:.0%} needed",
         "waits_for_arrivals": "the worker waits for arrivals",
         "waits_for_accelerator": "the worker may wait for an accelerator",
         "too_short": f"{_TOO_SHORT} which share of a CPU the worker had",
@@ -310,7 +311,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         **_NO_METER,
     },
     "energy_windows": {
-        "": "shortest window {value:.3f} s between its edges, at least {limit:g} s",
+        "": "shortest window {value:.3f} s between its edges, at least {limit:g} s needed",
         "no_edges": "no window has edges that the meter saw",
         **_NO_METER,
     },
@@ -377,8 +378,8 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "p99": "" if facts.get("p99_ns") is None else f", p99 is {_time(facts, 'p99_ns')}",
         "percentile": "" if percentile is None else f"p{100 * float(percentile):g}",
         "target": _time(facts, "target_s", 1e9),
-        "used": format_bytes(value),
-        "available": format_bytes(finding.limit),
+        "used": format_size(value),
+        "available": format_size(finding.limit),
         "joules": format_joules(value),
         "mean": _time(facts, "mean_ns"),
         "low": _time(facts, "low_ns"),

@@ -19,7 +19,6 @@ from edgebench.host.result.verdict import State
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.units import (
     ABSENT,
-    format_bytes,
     format_half_width,
     format_instructions,
     format_joules,
@@ -27,6 +26,7 @@ from edgebench.host.show.units import (
     format_ns,
     format_plain,
     format_rate,
+    format_size,
     half_width_of,
 )
 from edgebench.host.store.index import DAMAGED, FAILED, INVALID, RunSummary
@@ -462,7 +462,7 @@ _RESULT_COLUMNS = (
     _Column("queries", WIDE_ONLY, _query_count),
     _Column("load", 132, _median_of("cold_start_ns.load", format_ns)),
     _Column("first", 132, _median_of("cold_start_ns.first_inference", format_ns)),
-    _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_bytes)),
+    _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_size)),
     _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
 _FIRST_TO_GO = (

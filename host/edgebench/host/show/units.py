@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from edgebench.host.result.metrics import Metric, Quantity
+from edgebench.protocol.sizes import format_bytes
 
 ABSENT = "—"
 _TIME_UNITS = ((9, "s"), (6, "ms"), (3, "µs"), (0, "ns"))
@@ -29,7 +30,6 @@ _CLOCK_ENDS_H = 48
 _UNKNOWN = "(uncertainty unknown)"
 _ANY_PLACE = 99
 """Decimals of a value without a known uncertainty: as many as it likes."""
-_SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) -> str:
@@ -81,20 +81,13 @@ def format_instructions(count: float | None) -> str:
     return ABSENT if count is None else f"{count:,.0f}"
 
 
-def format_bytes(value: float | None) -> str:
+def format_size(size_bytes: float | None) -> str:
     """A size, three significant digits.
 
-    >>> format_bytes(5 * 2**20), format_bytes(100)
-    ('5.00 MiB', '100 B')
+    >>> format_size(5 * 2**20), format_size(None)
+    ('5.00 MiB', '—')
     """
-    if value is None:
-        return ABSENT
-    for size, unit in _SIZE_UNITS:
-        if value >= size:
-            scaled = value / size
-            decimals = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
-            return f"{scaled:.{decimals}f} {unit}"
-    return f"{value:.0f} B"
+    return ABSENT if size_bytes is None else format_bytes(size_bytes)
 
 
 def format_watts(value_w: float | None) -> str:

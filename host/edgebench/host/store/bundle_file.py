@@ -44,6 +44,7 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.record import RUN_ID
+from edgebench.protocol.sizes import format_bytes
 
 MANIFEST_FILE = "edgebench-bundle.json"
 BUNDLE_VERSION = 1
@@ -297,8 +298,8 @@ class BundleStore(Store):
         size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
         if size_bytes > (free_bytes := shutil.disk_usage(self.root).free):
             raise BundleNotUnpacked(
-                f"bundle not unpacked: run {run_id} has {size_bytes} bytes, {free_bytes} are free: "
-                f"{self.root}"
+                f"bundle not unpacked: run {run_id} has {format_bytes(size_bytes)}, disk has "
+                f"{format_bytes(free_bytes)} free: {self.root}"
             )
         return self._unpack(run_id, names)
 

@@ -31,6 +31,7 @@ from edgebench.host.store.names import default_root
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
 from edgebench.protocol.paths import refuse_long
 from edgebench.protocol.record import RUN_ID
+from edgebench.protocol.sizes import format_bytes
 
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
@@ -241,7 +242,7 @@ class Store:
         reason = exc.strerror or str(exc)
         if exc.errno in _FULL:
             with suppress(OSError):
-                reason += f", {shutil.disk_usage(self.root).free} bytes free"
+                reason += f", {format_bytes(shutil.disk_usage(self.root).free)} free"
         return StoreError(f"store not writable: {reason}: {self.root}")
 
     def check_writable(self) -> None:

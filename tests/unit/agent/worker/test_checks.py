@@ -259,7 +259,7 @@ def test_answers_that_are_too_large_are_not_kept(
     """A segmentation model fills the disk of the device with its answers."""
     monkeypatch.setattr(checks, "MAX_OUTPUT_BYTES", 90)
     _, found = run_checks(subject(FakeModel(), dataset=dataset(tmp_path)), tmp_path)
-    assert found.reference_error == f"outputs take {CHECKED_SAMPLES * 12} bytes, limit 90"
+    assert found.reference_error == f"outputs take {CHECKED_SAMPLES * 12} B, limit 90 B"
     assert found.dataset_sample_count == 5
     assert set(arrays(tmp_path)) == {"dataset.0"}
 

@@ -181,7 +181,7 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
     if is_taken:
         refuse_too_large("pi", request, system)
         return
-    with pytest.raises(TooLarge, match=r"^file of 5 bytes, pi has room for 4: a\.tflite$"):
+    with pytest.raises(TooLarge, match=r"^file of 5 B, pi has room for 4 B: a\.tflite$"):
         refuse_too_large("pi", request, system)
 
 

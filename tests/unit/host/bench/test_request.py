@@ -82,7 +82,8 @@ def test_runs_that_contradict_the_request_are_refused(settings: dict[str, Any], 
 def test_runs_that_are_too_short_to_be_judged_are_refused() -> None:
     """A thousand loops of a millisecond are measured, and no rule can say what disturbed them."""
     with pytest.raises(
-        RunsTooShort, match=r"^11 runs share 1 s: each may end after 0.091 s, at least 0.1 s$"
+        RunsTooShort,
+        match=r"^11 runs share 1 s: each may end after 0.091 s, at least 0.1 s needed$",
     ) as e:
         request(runs=11, duration_s=1.0)
     assert "edgebench bench MODEL --duration 1.1s, or --runs 10" in hint_for(e.value)

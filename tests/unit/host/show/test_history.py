@@ -47,7 +47,7 @@ def level(rate: float) -> list[float]:
 @pytest.mark.parametrize(
     ("rates", "sentence"),
     [
-        (level(100)[:4], "too few points: 4, at least 5"),
+        (level(100)[:4], "too few points: 4, at least 5 needed"),
         (level(100), "no change of the level was found"),
         ([*level(100), *level(90)], "worse by 11"),
         ([*level(100), *level(99)], "worse by 1"),

@@ -121,7 +121,7 @@ def test_page_begins_with_the_verdict_and_folds_what_passed() -> None:
     """Forty-one lines of rules, and the two that matter are between them."""
     made = shown(20)
     first, second, *others = [line for line in made.splitlines() if line.strip()]
-    assert re.match(r"verdict +invalid: 10 queries, at least 100", first), first
+    assert re.match(r"verdict +invalid: 10 queries, at least 100 needed", first), first
     assert re.match(r"to improve +allow more time|to improve +measure for longer", second), second
     assert "finite_outputs" not in made
     [folded] = [line for line in others if line.startswith("rules: ")]

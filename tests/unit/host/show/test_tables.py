@@ -362,7 +362,7 @@ def test_reasons_are_the_rules_that_failed() -> None:
     """A person reads that a run is invalid, and not why."""
     made = run(20)
     lines = verdict_lines(find_sets([made]))
-    assert any("queries, at least 100" in line for line in lines)
+    assert any("queries, at least 100 needed" in line for line in lines)
     assert all(line.startswith("invalid: digits.tflite on tflite: ") for line in lines)
     assert verdict_lines(find_sets([run()])) == []
 

@@ -17,7 +17,6 @@ from edgebench.host.show import pictures, units
 from edgebench.host.show import ratios as ratios_module
 from edgebench.host.show.units import (
     ABSENT,
-    format_bytes,
     format_change,
     format_duration,
     format_half_width,
@@ -28,6 +27,7 @@ from edgebench.host.show.units import (
     format_plain,
     format_rate,
     format_ratio,
+    format_size,
     format_uncertainty_joules,
     format_watts_within,
     half_width_of,
@@ -61,13 +61,13 @@ def test_printed_time_is_the_time(value_ns: float) -> None:
 @given(st.floats(1, 1e15))
 def test_printed_size_is_the_size(value: float) -> None:
     """A size is printed with a wrong unit or too few digits."""
-    number, unit = format_bytes(value).split()
+    number, unit = format_size(value).split()
     assert float(number) * SIZES[unit] == pytest.approx(value, rel=0.005, abs=0.5)
 
 
 def test_absent_is_never_zero() -> None:
     """What was not measured is printed as a number."""
-    assert format_ns(None) == format_bytes(None) == ABSENT
+    assert format_ns(None) == format_size(None) == ABSENT
     for value, interval in ((None, [1, 2]), (5, None), (0, [0, 0])):
         assert format_half_width(value, interval) == ABSENT
     assert format_ns(0) == "0 ns"

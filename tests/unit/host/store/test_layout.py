@@ -211,7 +211,7 @@ def test_full_disk_is_named_with_what_it_has(store: Store) -> None:
     """A quota is reached on a disk that has room, and nobody can tell it from a full one."""
     full = OSError(errno.ENOSPC, "No space left on device")
     with (
-        pytest.raises(StoreError, match=r"No space left on device, \d+ bytes free: /"),
+        pytest.raises(StoreError, match=r"No space left on device, [\d.]+ [KMG]?i?B free: /"),
         store.incoming("new"),
     ):
         raise full

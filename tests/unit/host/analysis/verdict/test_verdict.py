@@ -828,10 +828,10 @@ def test_worst_rule_decides_and_comes_first() -> None:
 def test_details_tell_the_value_and_the_limit() -> None:
     """A person reads that something is wrong, but not by how much."""
     verdict = judged(spec(min_query_count=501)(good()))
-    assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501"
+    assert rule_of(verdict, "enough_queries").detail == "490 queries, at least 501 needed"
     verdict = judged(spec(min_query_count=501, max_duration_s=600.0)(good()))
     assert rule_of(verdict, "enough_queries").detail == (
-        "490 queries, at least 501: the run ended at its maximum of 600 s"
+        "490 queries, at least 501 needed: the run ended at its maximum of 600 s"
     )
 
 
