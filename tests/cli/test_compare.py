@@ -108,6 +108,9 @@ def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -
     said = edgebench("compare", *before)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("error: compare needs a second side of stored runs: ")
+    said = edgebench("compare", "pairs-00000000")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error: no comparison 'pairs-00000000' in ")
 
 
 @pytest.mark.parametrize("count", [MIN_PAIRS - 1, MIN_PAIRS])
@@ -180,12 +183,14 @@ def test_paired_campaign_measures_and_decides(measured: Measured, tmp_path: Path
     (found,) = document["comparisons"]
     assert result.returncode == EXIT_CODES[found["result"]["outcome"]], result.stderr
     assert found["result"]["rules"]["design"] == "paired"
-    again = measured.host.run(
-        *("compare", *found["baseline_runs"], "--against", *found["candidate_runs"]),
-        *("--store", str(store), "--json"),
-    )
-    assert again.returncode == result.returncode
-    assert json.loads(again.stdout)["comparisons"] == document["comparisons"]
+    pairs = document["runs"][0]["pair"]["comparison_id"]
+    sides = (*found["baseline_runs"], "--against", *found["candidate_runs"])
+    for names in (sides, (pairs,)):
+        again = measured.host.run("compare", *names, "--store", str(store), "--json")
+        assert again.returncode == result.returncode
+        assert json.loads(again.stdout)["comparisons"] == document["comparisons"]
+    listed = measured.host.run("runs", pairs, "--store", str(store), "--json")
+    assert len(json.loads(listed.stdout)["runs"]) == 12
     for run in document["runs"][:2]:
         verified = measured.host.run("verify", run["run_id"], "--store", str(store))
         assert verified.returncode == 0, verified.stdout

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, split_sides
+from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, compare_pairs
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
@@ -67,7 +67,6 @@ from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
     DeviceNotOffered,
     EdgebenchError,
-    MeasurementError,
     NoSuchCampaign,
     NoSuchDevice,
 )
@@ -570,7 +569,7 @@ class Lab:
             **changes,
         )
         runs = self.measure(request, watcher)
-        return compare_pairs(against, runs), runs
+        return compare_measured(against, runs), runs
 
     def measure(
         self,
@@ -1007,7 +1006,7 @@ class Lab:
     def compare(
         self,
         baseline: str | Path | Sequence[str | Path],
-        candidate: str | Path | Sequence[str | Path],
+        candidate: str | Path | Sequence[str | Path] = (),
         *,
         metrics: str | Sequence[str] | None = None,
         margin_ratio: float | None = None,
@@ -1015,19 +1014,28 @@ class Lab:
     ) -> list[RunComparison]:
         """Compare stored runs, named as for `runs`; one result per metric.
 
+        Args:
+            baseline: The runs of one side; without a candidate, runs that `bench_against` made,
+                named by the id of their comparison: `pairs-1f2e3d4c`.
+            candidate: The runs of the other side.
+            metrics: As for `bench_against`.
+            margin_ratio: As for `bench_against`.
+            allowed: As for `bench_against`.
+
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
-        sides = [
+        before, after = (
             [one.run() for name in _listed(names) for one in find_runs(self.store, name)]
             for names in (baseline, candidate)
-        ]
+        )
+        wanted = None if metrics is None else _listed(metrics)
+        keys = _listed(allowed)
+        if not after:
+            return compare_pairs(before, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
         return compare_groups(
-            [(sides[0], sides[1])],
-            metrics=None if metrics is None else _listed(metrics),
-            margin_ratio=margin_ratio,
-            allowed=_listed(allowed),
+            [(before, after)], metrics=wanted, margin_ratio=margin_ratio, allowed=keys
         )
 
     def report(
@@ -1088,21 +1096,14 @@ def _address(cluster: str | ClusterAddress) -> ClusterAddress:
     return cluster if isinstance(cluster, ClusterAddress) else ClusterAddress(cluster)
 
 
-def compare_pairs(against: ComparisonRequest, runs: Sequence[StoredRun]) -> list[RunComparison]:
-    """Compare runs that were made as pairs; a device and a runtime at a time.
+def compare_measured(against: ComparisonRequest, runs: Sequence[StoredRun]) -> list[RunComparison]:
+    """Compare the runs that were made for this request.
 
     Raises:
         MeasurementError: a comparison has no pair of valid runs.
     """
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.result.pair is not None:
-            groups.setdefault(run.result.pair.comparison_id, []).append(run.result)
-    sides = [split_sides(group, against.metrics) for group in groups.values()]
-    if not all(baseline for baseline, _ in sides) or not sides:
-        raise MeasurementError("no pair of valid runs is left to compare")
-    return compare_groups(
-        sides,
+    return compare_pairs(
+        [run.result for run in runs],
         metrics=against.metrics,
         margin_ratio=against.margin_ratio,
         allowed=against.allowed,

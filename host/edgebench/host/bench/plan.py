@@ -14,7 +14,7 @@ from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
-from edgebench.host.result.facts import SET_PREFIX, EnergyRequest, Pair, SetMember
+from edgebench.host.result.facts import PAIRS_PREFIX, SET_PREFIX, EnergyRequest, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import SystemDescription
@@ -150,7 +150,7 @@ def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[
     Whatever drifts over the campaign, as the temperature, hits both sides of a pair alike. The
     order is drawn from the comparison's id, which is kept with every run.
     """
-    comparison_id = secrets.token_hex(4)
+    comparison_id = f"{PAIRS_PREFIX}{secrets.token_hex(4)}"
     chance = random.Random(comparison_id)
     is_swapped = [number % 2 == 1 for number in range(against.pair_count)]
     chance.shuffle(is_swapped)

@@ -179,6 +179,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.bench_report import (
         conclude,
         failure_entry,
+        report_comparison_again,
         report_missing_pairs,
         report_runs,
     )
@@ -186,7 +187,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.compare import report as report_comparison
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
-    from edgebench.host.lab import Lab, compare_pairs
+    from edgebench.host.lab import Lab, compare_measured
     from edgebench.protocol.errors import EdgebenchError
 
     exports = [(format_of_file(name), Path(name)) for name in options.export]
@@ -200,7 +201,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher)
             if request.against is not None:
-                compared = compare_pairs(request.against, runs)
+                compared = compare_measured(request.against, runs)
         except Interrupted:
             is_interrupted = True
         except EdgebenchError as exc:
@@ -216,6 +217,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         errors = list(map(failure_entry, watcher.failures))
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(options, compared, watcher)
+        report_comparison_again(options, watcher)
         code = exit_code(compared)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)

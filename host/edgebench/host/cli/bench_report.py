@@ -119,6 +119,23 @@ def report_missing_pairs(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
+def report_comparison_again(options: argparse.Namespace, watcher: ProgressWatcher) -> None:
+    """Print the command that compares the same runs again."""
+    if options.json:
+        return
+    pairs = {run.pair.comparison_id: None for run in watcher.runs if run.pair}
+    parts = ["edgebench", "compare", *pairs]
+    for name in options.metric or ():
+        parts += ["--metric", name]
+    if options.fail_on is not None:
+        parts += ["--fail-on", f"{options.fail_on * 100:.9g}%"]
+    for key in options.allow or ():
+        parts += ["--allow", key]
+    if options.store:
+        parts += ["--store", str(options.store)]
+    print(f"next: {shlex.join(parts)}", file=sys.stderr)
+
+
 def failure_entry(failure: RunFailure) -> ErrorEntry:
     """A failure as `bench --json` lists it."""
     from edgebench.host.cli.failure import error_entry, kind_of

@@ -22,7 +22,8 @@ def parser() -> argparse.ArgumentParser:
     about = "Compare stored runs, baseline against candidate; the unit of analysis is the run."
     made = new_parser("compare", about)
     ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
-    made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids)
+    pairs = "; or the pairs of edgebench bench --against, by id and without a candidate"
+    made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids + pairs)
     made.add_argument("--against", nargs="+", default=[], metavar="CANDIDATE", help=ids)
     add_judgement(made.add_argument)
     add_store(made)
@@ -47,15 +48,8 @@ def add_judgement(add: Add) -> None:
 def run(options: argparse.Namespace) -> ExitCode:
     """Compare; exit code 4 for a regression, 5 when the result is inconclusive."""
     from edgebench.host.lab import Lab
-    from edgebench.protocol.errors import UsageError
 
-    if not options.against:
-        raise UsageError(
-            "compare needs a second side of stored runs: edgebench compare A --against B; two "
-            "models are measured and compared by edgebench bench A --against B"
-        )
-    lab = Lab(options.store)
-    comparisons = lab.compare(
+    comparisons = Lab(options.store).compare(
         options.baseline,
         options.against,
         metrics=options.metric,

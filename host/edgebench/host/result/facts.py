@@ -10,6 +10,8 @@ from edgebench.meters.uncertainty import Unit
 
 SET_PREFIX = "set-"
 """Ids of sets begin with it; no id of a run has it in it."""
+PAIRS_PREFIX = "pairs-"
+"""Ids of comparisons in pairs begin with it."""
 
 
 @dataclass(frozen=True, slots=True)

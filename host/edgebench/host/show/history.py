@@ -276,6 +276,13 @@ def _table(histories: Sequence[History]) -> RenderableType:
             f"{len(history.points)}{f', {suspects} suspect' if suspects else ''}",
             format_metric(metric, history.levels[-1].median) if history.levels else ABSENT,
             format_half_width(newest.value, newest.ci95) if newest else ABSENT,
-            Text(history.outcome.value, style=_STYLES[history.outcome]),
+            _outcome_cell(history),
         )
     return table
+
+
+def _outcome_cell(history: History) -> Text:
+    """The outcome; where there are too few points for one, their number."""
+    count, needed = len(history.points), history.needed_count
+    few = f": {count} of {needed} points" if count < needed else ""
+    return Text(f"{history.outcome.value}{few}", style=_STYLES[history.outcome])

@@ -43,8 +43,8 @@ _VERDICT_STYLES = {
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
-SET_WIDTH = 13
-"""Columns of the id of a set."""
+GROUP_WIDTH = 15
+"""Columns of the id of a set or a comparison."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNMEASURED = "not measured"
@@ -242,10 +242,11 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     )
     room = width - (ENERGY_WIDTH if is_metered else 0)
     is_wide = room >= RUNS_WIDTH
-    has_sets = room >= RUNS_WIDTH + SET_WIDTH and any(row.set_id for row in rows)
+    groups = [row.set_id or row.comparison_id for row in rows]
+    has_groups = room >= RUNS_WIDTH + GROUP_WIDTH and any(groups)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
-    if has_sets:
+    if has_groups:
         table.add_column("set", no_wrap=True)
     narrow_names = ("model",) if is_metered else ("model", "runtime")
     for name in _RUN_NAMES if is_wide else narrow_names:
@@ -257,12 +258,12 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     table.add_column("verdict", no_wrap=True)
     if is_annotated := is_wide and any(row.tags or row.note for row in rows):
         table.add_column("tags; note", overflow="fold")
-    for row in rows:
+    for row, group in zip(rows, groups, strict=True):
         numbers = row.headline_ns
         names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
             text(row.run_id),
-            *([text(row.set_id or ABSENT)] if has_sets else []),
+            *([text(group or ABSENT)] if has_groups else []),
             *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
             _refused() if row.verdict == INVALID else _row_number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),

@@ -1,7 +1,7 @@
 """Resolves names of stored runs.
 
-A name is an id or a part of one, `last`, a set, a tag, a directory, a bundle, or one of these names
-in a bundle: `sent.zip#last`.
+A name is an id or a part of one, `last`, a set, the pairs of a comparison, a tag, a directory, a
+bundle, or one of these names in a bundle: `sent.zip#last`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.host.result.document import Document
-from edgebench.host.result.facts import SET_PREFIX
+from edgebench.host.result.facts import PAIRS_PREFIX, SET_PREFIX
 from edgebench.host.result.run import Run
 from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, split_name
@@ -96,7 +96,7 @@ def find_run(store: Store, name: str) -> Address:
         StoreError: the name is a directory or a bundle whose run cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """
-    if name.startswith(SET_PREFIX) or not (addresses := find_runs(store, name)):
+    if name.startswith((SET_PREFIX, PAIRS_PREFIX)) or not (addresses := find_runs(store, name)):
         raise NoSuchRun(f"not the name of one run: {name!r}")
     if len(addresses) > 1:
         some = ", ".join(one.run_id for one in addresses[:4])
@@ -110,7 +110,7 @@ def find_run(store: Store, name: str) -> Address:
 
 
 def find_runs(store: Store, name: str) -> list[Address]:
-    """The runs that a name refers to, oldest first: all runs of a set, a tag or a bundle.
+    """The runs that a name refers to, oldest first: all runs of a set, pairs, a tag or a bundle.
 
     A name is tried as an id, a directory, a bundle, a part of an id, and a tag, in this order.
 
@@ -134,10 +134,11 @@ def find_runs(store: Store, name: str) -> list[Address]:
 
 def _find_inside(store: Store, name: str) -> list[Address]:
     """The runs of this store with a name that is not a path."""
-    if name.startswith(SET_PREFIX):
-        rows = [row for row in list_runs(store) if row.set_id == name]
+    if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
+        rows = [row for row in list_runs(store) if name in (row.set_id, row.comparison_id)]
         if not rows:
-            raise NoSuchRun(f"no set {name!r} in {store.place}")
+            what = "set" if name.startswith(SET_PREFIX) else "comparison"
+            raise NoSuchRun(f"no {what} {name!r} in {store.place}")
         return [Address(store, row.run_id) for row in rows]
     try:
         return [Address(store, store.resolve(name))]

@@ -109,6 +109,40 @@ def compare_groups(
     return [one.compared(results[name]) for name, one in zip(names, prepared, strict=True)]
 
 
+def compare_pairs(
+    runs: Sequence[Run],
+    *,
+    metrics: Sequence[str] | None = None,
+    margin_ratio: float | None = None,
+    allowed: Iterable[str] = (),
+) -> list[RunComparison]:
+    """Compare runs that were made as pairs: one result per metric, device and runtime.
+
+    Args:
+        runs: All runs of one or more such comparisons. A pair with a missing, failed or invalid
+            run is left out.
+        metrics: As for `compare_groups`.
+        margin_ratio: As for `compare_groups`.
+        allowed: As for `compare_groups`.
+
+    Raises:
+        UsageError: a run was not made in a pair, or the runs differ in more than the model.
+        MeasurementError: a comparison has no pair of valid runs.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.pair is None:
+            raise UsageError(
+                "compare needs a second side of stored runs: edgebench compare A --against B; two "
+                "models are measured and compared by edgebench bench A --against B"
+            )
+        groups.setdefault(run.pair.comparison_id, []).append(run)
+    sides = [split_sides(group, metrics or ()) for group in groups.values()]
+    if not all(baseline for baseline, _ in sides) or not sides:
+        raise MeasurementError("no pair of valid runs is left to compare")
+    return compare_groups(sides, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)
+
+
 @dataclass(frozen=True, slots=True)
 class _PreparedComparison:
     """A comparison that may be made."""

@@ -805,7 +805,7 @@ def test_four_threads_that_got_one_cpu_are_told() -> None:
     assert [rule.id for rule in verdict.failures] == ["cpu_pressure", "cpu_share"]
     assert rule_of(verdict, "cpu_share").detail == (
         "the worker's 4 threads had 1.00 CPUs during the run: 25.0% of what they could have used, "
-        "at least 90%"
+        "at least 90% needed"
     )
 
 
