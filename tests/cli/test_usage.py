@@ -273,7 +273,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--inputs", "a.npz", "--inputs", "b.npz"), "given twice: 'a.npz' and 'b.npz'"),
         (
             ("--accuracy", "digits", "--reference", "nowhere.tflite"),
-            "model not readable: No such file or directory: nowhere.tflite",
+            "no such model: nowhere.tflite",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -293,7 +293,7 @@ def test_wrong_path_is_named_with_the_reason(edgebench: Run, name: str) -> None:
     """A person learns that it failed, but not where it looked."""
     said = edgebench("bench", name)
     assert (said.code, said.out) == (2, "")
-    assert_is_usage_error(said.err, f"model not readable: No such file or directory: {name}")
+    assert_is_usage_error(said.err, f"no such model: {name}")
 
 
 def test_directory_is_no_model(edgebench: Run, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
+    │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
@@ -181,6 +182,10 @@ class NoSuchRun(UsageError):
         self.bundle = bundle
         """Path of the bundle, if its name refers to several runs."""
         self.is_store_empty = is_store_empty
+
+
+class NoSuchModel(UsageError):
+    """No file has this path, and no built-in model this name."""
 
 
 class NoSuchCampaign(UsageError):

@@ -54,6 +54,11 @@ def find_sets(runs: Iterable[Run]) -> list[RunSet]:
     return [find_set(group) for group in groups.values()]
 
 
+def chosen_sets(runs: Iterable[Run]) -> list[RunSet]:
+    """The sets of runs that a person chose: one without the others of its set stands alone."""
+    return [alone(one.first) if len(one.runs) == 1 else one for one in find_sets(runs)]
+
+
 def find_set(runs: Sequence[Run]) -> RunSet:
     """What runs of one set say together; at least one run."""
     ordered = tuple(sorted(runs, key=lambda run: run.member.number if run.member else 0))

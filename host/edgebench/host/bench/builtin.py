@@ -37,7 +37,8 @@ def find_model(name: str) -> Model:
     `firmware`, where no file is called so, is the model that a board has in its firmware.
 
     Raises:
-        UsageError: there is neither.
+        NoSuchModel: there is neither.
+        UsageError: the file cannot be read.
     """
     path = Path(name)
     builtin = _FOLDER / path.name

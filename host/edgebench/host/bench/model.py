@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.protocol.errors import FileChanged, UsageError
+from edgebench.protocol.errors import FileChanged, NoSuchModel, UsageError
 from edgebench.protocol.text import printable
 
 OnBytes = Callable[[int, int], None]
@@ -66,13 +66,16 @@ def open_model(path: Path, name: str | None = None) -> Model:
     """Look at a model file, without reading it: a device may have no room for it.
 
     Raises:
-        UsageError: there is no such file, or it cannot be read.
+        NoSuchModel: there is no such file.
+        UsageError: it cannot be read.
     """
     try:
         if path.exists() and not path.is_file():
             raise UsageError(f"model is not a file: {path}")
         with path.open("rb"):
             facts = path.stat()
+    except FileNotFoundError as exc:
+        raise NoSuchModel(f"no such model: {path}") from exc
     except OSError as exc:
         raise UsageError(f"model not readable: {exc.strerror}: {path}") from exc
     return Model(path, name or printable(path.name), facts.st_size, facts.st_mtime_ns)

@@ -36,7 +36,13 @@ def report_runs(
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
-    from edgebench.host.show.tables import console, length_line, results_table, unwatched_line
+    from edgebench.host.show.tables import (
+        console,
+        length_line,
+        results_table,
+        tails_line,
+        unwatched_line,
+    )
 
     runs = watcher.runs
     sets = find_sets(runs)
@@ -52,7 +58,7 @@ def report_runs(
     elif runs:
         out = console()
         out.print(results_table(sets, out.width, watcher.unmeasured))
-        for line in filter(None, (unwatched_line(sets), length_line(sets))):
+        for line in filter(None, (unwatched_line(sets), tails_line(sets), length_line(sets))):
             print(line)
         for run in runs:
             if run.metrics.profile is not None:

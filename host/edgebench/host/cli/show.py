@@ -128,15 +128,21 @@ def _picture(
 
 def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     """Several runs and sets, one row each."""
-    from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.analysis.run_set import chosen_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
-    from edgebench.host.show.tables import console, print_line, results_table, unwatched_line
+    from edgebench.host.show.tables import (
+        console,
+        print_line,
+        results_table,
+        tails_line,
+        unwatched_line,
+    )
     from edgebench.host.show.verdict import verdict_lines
 
     runs = [one.run() for one in addresses]
-    sets = find_sets(runs)
+    sets = chosen_sets(runs)
     if options.json:
         document = {
             "runs": list(map(to_document, runs)),
@@ -146,7 +152,8 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         return ExitCode.DONE
     out = console()
     out.print(results_table(sets, out.width))
-    lines = [*filter(None, [unwatched_line(sets)]), *slower_int8_lines(sets), *verdict_lines(sets)]
+    notes = filter(None, [unwatched_line(sets), tails_line(sets)])
+    lines = [*notes, *slower_int8_lines(sets), *verdict_lines(sets)]
     for line in lines:
         print_line(out, line)
     return ExitCode.DONE

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.host.analysis.run_set import alone, find_sets
+from edgebench.host.analysis.run_set import chosen_sets
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import BY_SHORT_NAME, GROSS_ENERGY, METRICS, Metric
 from edgebench.host.result.run import Run
@@ -151,6 +151,5 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
 
 
 def sets_of(runs: Sequence[ExportedRun]) -> list[RunSet]:
-    """Exported runs grouped into sets; a single exported run of a set is treated as a lone run."""
-    sets = find_sets(one.run for one in runs)
-    return [alone(one.first) if len(one.runs) == 1 else one for one in sets]
+    """Exported runs grouped into sets."""
+    return chosen_sets(one.run for one in runs)

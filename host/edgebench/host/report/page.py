@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from edgebench.host.analysis.history.history import History
-from edgebench.host.analysis.run_set import alone, find_sets
+from edgebench.host.analysis.run_set import chosen_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
 from edgebench.host.report.charts import chart_document
@@ -190,9 +190,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
-    """Runs grouped into sets; a run named without the others of its set is a lone run."""
-    sets = find_sets(one.run for one in runs)
-    return [alone(one.first) if len(one.runs) == 1 else one for one in sets]
+    return chosen_sets(one.run for one in runs)
 
 
 def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[ReportSubject, ...]:

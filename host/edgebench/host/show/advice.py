@@ -13,7 +13,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome
 _LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
 _ALONE = (
     "end other programs on the device, or give the model CPUs of its own: edgebench bench MODEL "
-    "--cpus CPUS"
+    "--cpus 0"
 )
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
@@ -21,7 +21,7 @@ _COOL = (
 )
 _GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
 _LEVELS = (
-    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPUS; or, where the kernel "
+    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 0,1; or, where the kernel "
     "has governors, fix the frequency: --governor performance"
 )
 _SENSORS = (
@@ -132,14 +132,14 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "interference": {
         "": _ALONE,
-        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPUS",
+        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 0,1",
     },
     "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
     "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
     "cooldown": {"": _COOL},
     "telemetry": {
         "": "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate "
-        "2, or --cpus CPUS"
+        "2, or --cpus 0"
     },
     "known_model": {
         "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "

@@ -10,6 +10,10 @@ from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
+    (
+        e.NoSuchModel,
+        "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
+    ),
     (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
     (e.CampaignRunning, "look at it: edgebench campaign watch"),
     (
@@ -242,6 +246,10 @@ _OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.FileNotWritten, "write it elsewhere: edgebench report RUN -o FILE.html"),
 )
 """Hints of `edgebench report`, which go before the general ones."""
+_OF_HISTORY: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (e.FileNotWritten, "write it elsewhere: edgebench history -o FILE.html"),
+)
+"""Hints of `edgebench history`, which go before the general ones."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
@@ -308,6 +316,7 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         "bridge": _OF_BRIDGE,
         "pair": _OF_PAIRING,
         "report": _OF_REPORT,
+        "history": _OF_HISTORY,
     }
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

@@ -16,11 +16,16 @@ _PRECISIONS = re.compile(
     r"qdq)(?![a-z0-9])"
 )
 """Words in a file name that denote its precision."""
+_WIDE_RATIO = 0.5
+"""Half-width, relative to the ratio, from which on the range is printed."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
 def ratio_words(ratio: SetRatio) -> str:
-    """The ratio with the half-width of its interval; without a direction if it may be 1.
+    """The ratio with its interval; without a direction if it may be 1.
+
+    The interval is a half-width in percent, or the range if that is wide: a wide one is far from
+    symmetric.
 
     >>> from edgebench.host.result.metrics import METRICS
     >>> p50 = METRICS["latency_ns.p50"]
@@ -28,23 +33,29 @@ def ratio_words(ratio: SetRatio) -> str:
     ('1.80× faster ±1.4 %', '2.00× slower ±21 %')
     >>> ratio_words(SetRatio(p50, 0.99, (0.97, 1.02)))
     '0.990× ±2.5 %'
+    >>> ratio_words(SetRatio(p50, 0.5, (0.2, 0.9))), ratio_words(SetRatio(p50, 1.2, (0.1, 53.0)))
+    ('2.0× slower (1.1 to 5.0×)', '1× (0.1 to 53×)')
     """
-    low, high = ratio.interval
-    times = ratio.times
+    (low, high), times = ratio.interval, ratio.times
+    if ratio.is_clear and times < 1:
+        low, times, high = 1 / high, 1 / times, 1 / low
     within_ratio = (high - low) / 2 / times
-    if not ratio.is_clear:
-        return f"{format_times(times, within_ratio * times)} {format_ratio(within_ratio)}"
-    if ratio.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
-        better, worse = "faster", "slower"
+    words = [format_times(times, within_ratio * times)]
+    if ratio.is_clear:
+        words.append(_direction(ratio))
+    if within_ratio < _WIDE_RATIO:
+        words.append(format_ratio(within_ratio))
     else:
-        better, worse = (
-            ("less", "more") if ratio.metric.better is Better.LOWER else ("more", "less")
-        )
-    if times < 1:
-        # Half-width of the inverse's interval, whose bounds are the inverse bounds.
-        times, within_ratio = 1 / times, (1 / low - 1 / high) / 2 * times
-        better = worse
-    return f"{format_times(times, within_ratio * times)} {better} {format_ratio(within_ratio)}"
+        words.append(f"({low:.2g} to {format_times(high, high - times)})")
+    return " ".join(words)
+
+
+def _direction(ratio: SetRatio) -> str:
+    """How the second set differs from the first."""
+    is_better = ratio.times > 1
+    if ratio.metric.quantity in (Quantity.DURATION_NS, Quantity.RATE):
+        return "faster" if is_better else "slower"
+    return "less" if is_better is (ratio.metric.better is Better.LOWER) else "more"
 
 
 def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:

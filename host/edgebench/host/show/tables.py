@@ -291,6 +291,22 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     return f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
 
 
+def tails_line(sets: Sequence[RunSet]) -> str | None:
+    """Why a p90 or p99 is missing beside a p50; None where none is."""
+    missing = [
+        name
+        for name in ("p90", "p99")
+        if any(_latency(one, name)[0] is None for one in sets if _latency(one, "p50")[0])
+    ]
+    if not missing:
+        return None
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"note: {' and '.join(missing)} {verb} left out ({ABSENT}) where too few queries are "
+        "independent of each other for an interval"
+    )
+
+
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
     """A metric with its interval: between runs, or within the only one."""
     summary = one.metrics.get(path)
@@ -317,8 +333,15 @@ def _percentile(name: str) -> Callable[[RunSet], str]:
     return cell
 
 
-def _half_width(one: RunSet) -> str:
-    return format_half_width(*_latency(one, "p50"))
+def _half_width(*, is_of_sets: bool) -> Callable[[RunSet], str]:
+    """Half the interval of p50: of sets between their runs, of others within the run."""
+
+    def cell(one: RunSet) -> str:
+        if (one.set_id is not None) is not is_of_sets:
+            return ABSENT
+        return format_half_width(*_latency(one, "p50"))
+
+    return cell
 
 
 def _median_of(path: str, shown: Callable[[float | None], str]) -> Callable[[RunSet], str]:
@@ -448,8 +471,18 @@ _RESULT_COLUMNS = (
         only_for=_is_timed,
         is_asked_for=True,
     ),
-    _Column("± in run", 60, _half_width, only_for=lambda one: _is_timed(one) and not one.set_id),
-    _Column("± over {runs}", 60, _half_width, only_for=lambda one: one.set_id is not None),
+    _Column(
+        "± in run",
+        60,
+        _half_width(is_of_sets=False),
+        only_for=lambda one: _is_timed(one) and not one.set_id,
+    ),
+    _Column(
+        "± over {runs}",
+        60,
+        _half_width(is_of_sets=True),
+        only_for=lambda one: one.set_id is not None,
+    ),
     _Column("p90", -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
     _Column("p99", 70, _percentile("p99"), only_for=_is_timed),
     _Column(

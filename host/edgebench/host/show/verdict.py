@@ -87,37 +87,48 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 
 def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
     """Reasons of verdicts that are not valid; a reason shared by several sets is one line."""
-    sharing: dict[tuple[str, str], list[str]] = {}
-    is_of_several_devices = len({run_set.device for run_set in sets}) > 1
-    for run_set in sets:
-        where = f", {run_set.device}" if is_of_several_devices else ""
+    sharing: dict[tuple[str, str], list[int]] = {}
+    for number, run_set in enumerate(sets):
         for reason in _reasons(run_set).values():
-            titles = sharing.setdefault((run_set.verdict.state.value, reason), [])
-            titles.append(f"{run_set.model} on {run_set.runtime}{where}")
-    reasons: dict[tuple[str, ...], list[str]] = {}
-    for (state, reason), titles in sharing.items():
-        reasons.setdefault((state, *titles), []).append(reason)
+            sharing.setdefault((run_set.verdict.state.value, reason), []).append(number)
+    reasons: dict[tuple[str, tuple[int, ...]], list[str]] = {}
+    for (state, reason), numbers in sharing.items():
+        reasons.setdefault((state, tuple(numbers)), []).append(reason)
     return [
-        printable(f"{state}: {_counted(titles, len(sets))}: {'; '.join(shared)}", keep_lines=True)
-        for (state, *titles), shared in reasons.items()
+        printable(f"{state}: {_named(sets, numbers)}: {'; '.join(shared)}", keep_lines=True)
+        for (state, numbers), shared in reasons.items()
     ]
 
 
-def _counted(titles: Sequence[str], set_count: int) -> str:
-    """Titles, each once; of more than two sets, if they are all, only their number.
+def _named(sets: Sequence[RunSet], numbers: Sequence[int]) -> str:
+    """The sets at these places by their models; of more than two, if they are all, their number.
 
-    >>> _counted(["a on onnx", "b on onnx", "a on onnx"], 4)
-    '2 × a on onnx and b on onnx'
-    >>> _counted(["a on onnx", "b on onnx", "c on onnx"], 4)
-    'a on onnx, b on onnx and c on onnx'
-    >>> _counted(["a on onnx", "b on onnx", "c on onnx"], 3)
-    'all 3'
+    Sets with the same title are counted, or, where only some of them are meant, have their ids.
     """
-    if len(titles) == set_count > 2:
-        return f"all {set_count}"
-    counts = Counter(titles)
-    *others, last = (f"{count} × {one}" if count > 1 else one for one, count in counts.items())
+    if len(numbers) == len(sets) > 2:
+        return f"all {len(sets)}"
+    titles = _titles(sets)
+    parts: list[str] = []
+    for title in dict.fromkeys(titles[number] for number in numbers):
+        meant = [sets[number] for number in numbers if titles[number] == title]
+        if titles.count(title) == 1:
+            parts.append(title)
+        elif titles.count(title) == len(meant):
+            parts.append(f"{len(meant)} × {title}")
+        else:
+            ids = ", ".join(one.set_id or one.first.run_id for one in meant)
+            parts.append(f"{title} ({ids})")
+    *others, last = parts
     return " and ".join(filter(None, (", ".join(others), last)))
+
+
+def _titles(sets: Sequence[RunSet]) -> list[str]:
+    """Model and runtime of each set, and its device if there are several."""
+    is_of_several_devices = len({one.device for one in sets}) > 1
+    return [
+        f"{one.model} on {one.runtime}{f', {one.device}' if is_of_several_devices else ''}"
+        for one in sets
+    ]
 
 
 def _reasons(one: RunSet) -> dict[str, str]:

@@ -18,7 +18,7 @@ from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, split_name
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_summary
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError, with_meant
 
 
 class RunElsewhere(Store):
@@ -142,12 +142,15 @@ def _find_inside(store: Store, name: str) -> list[Address]:
         return [Address(store, row.run_id) for row in rows]
     try:
         return [Address(store, store.resolve(name))]
-    except NoSuchRun:
+    except NoSuchRun as error:
         if tagged := list_runs(store, RunFilter(tag=name)):
             return [Address(store, row.run_id) for row in tagged]
         path = name.partition(MARK)[0]
         if path.endswith(".zip"):
             raise NoSuchRun(f"no such bundle or run: {path}") from None
+        if not store.matching(name) and (rows := list_runs(store)):
+            tags = {tag for row in rows for tag in row.tags}
+            with_meant(error, name, ["last", *sorted(tags), *(row.run_id for row in rows)])
         raise
 
 

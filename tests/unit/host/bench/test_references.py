@@ -89,7 +89,7 @@ def test_named_reference_is_for_all_models_but_itself(own: Model) -> None:
 
 def test_named_reference_that_is_not_there_is_a_mistake() -> None:
     """The accuracy has no reference, since its name was mistyped."""
-    with pytest.raises(UsageError, match=r"No such file or directory: fp23\.tflite"):
+    with pytest.raises(UsageError, match=r"no such model: fp23\.tflite"):
         find_references(builtin_models(), "fp23.tflite")
 
 

@@ -25,6 +25,7 @@ from support.records import (
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_set, find_sets
 from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.latency import LatencySummary
 from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.outputs import Accuracy
@@ -37,6 +38,7 @@ from edgebench.host.show.tables import (
     length_line,
     results_table,
     runs_table,
+    tails_line,
     unwatched_line,
 )
 from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
@@ -305,6 +307,41 @@ def test_short_runs_are_said_to_be_short() -> None:
         length_line(find_sets([long, short]))
         == "note: runs are shorter than the 60 s that MLPerf Mobile requires"
     )
+
+
+def test_missing_tail_is_explained_below_the_table() -> None:
+    """A dash in the place of p90 is taken for a fault of the program."""
+    whole = run()
+    without = changed(whole, {"metrics.latency_ns.p90": None, "metrics.latency_ns.p90_ci95": None})
+    assert tails_line(find_sets([whole])) is None
+    found = tails_line(find_sets([whole, without]))
+    assert found is not None
+    assert found.startswith("note: p90 is left out (—)")
+
+
+def test_runs_of_one_model_are_told_apart() -> None:
+    """Two runs of a model have one line, and nobody knows whose reason is whose."""
+    slow, hot, both = (failing(one) for one in ({"thermal": "hot"}, {"swap": "swaps"}, {}))
+    sets = find_sets(
+        [replace(slow, run_id="a"), replace(hot, run_id="b"), replace(both, run_id="c")]
+    )
+    first, second = verdict_lines(sets)
+    assert re.search(r" on \S+ \(a\): hot$", first)
+    assert re.search(r" on \S+ \(b\): swaps$", second)
+    [shared] = verdict_lines(find_sets([slow, slow]))
+    assert ": 2 × " in shared
+
+
+def test_run_beside_a_set_has_its_interval_in_its_own_column() -> None:
+    """The interval within a run is read as one between runs."""
+    members = [
+        replace(run(), run_id=f"a{number}", member=SetMember("set-a", number, 5))
+        for number in range(5)
+    ]
+    lines = printed(results_table(find_sets([*members, run()]))).splitlines()
+    of_set, alone = (re.findall(r"(±\S* %|—)", line)[:2] for line in lines[3:5])
+    assert (of_set[0], alone[1]) == (ABSENT, ABSENT)
+    assert alone[0] != ABSENT
 
 
 def test_page_tells_the_conditions_and_what_was_seen_beside_the_latency() -> None:
