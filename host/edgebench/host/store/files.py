@@ -23,6 +23,7 @@ from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts, migrated_record
 from edgebench.host.result.run import Run
 from edgebench.host.store.arrow import table_of, texts_to_arrow, to_arrow, to_numpy
+from edgebench.host.store.finite_json import load_finite
 from edgebench.host.store.layout import (
     ANNOTATIONS_FILE,
     CLOCK_FILE,
@@ -66,7 +67,7 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
-        return from_outside(migrated_record(json.loads(path.read_bytes())), RunRecord)
+        return from_outside(migrated_record(load_finite(path.read_bytes())), RunRecord)
     except OSError as exc:
         raise RunDamaged(f"record of the run is not readable: {exc.strerror}: {path}") from exc
     except (ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
@@ -258,7 +259,7 @@ def read_facts(directory: Path) -> HostFacts:
     if not path.exists():
         return HostFacts()
     try:
-        return from_outside(migrated_facts(json.loads(path.read_bytes())), HostFacts)
+        return from_outside(migrated_facts(load_finite(path.read_bytes())), HostFacts)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"host facts of the run are not readable: {exc}: {path}") from exc
 

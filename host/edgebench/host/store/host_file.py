@@ -10,13 +10,12 @@ everything is that a peer says.
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
-from typing import Any
 
 from edgebench.host.arrays import load_arrays
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts
+from edgebench.host.store.finite_json import load_finite
 from edgebench.host.store.layout import HOST_FACTS_FILE, LABELS_FILE, RAW_DIRECTORY
 from edgebench.protocol.codec import MAX_PAYLOAD_BYTES
 from edgebench.protocol.errors import EdgebenchError, RunDamaged
@@ -75,7 +74,7 @@ def _facts(line: bytes, path: Path) -> HostFacts:
     try:
         if len(line) > MAX_FACTS_BYTES:
             raise ValueError(f"{len(line)} bytes, limit {MAX_FACTS_BYTES}")
-        plain = json.loads(line, parse_float=_finite, parse_constant=_finite)
+        plain = load_finite(line)
         if not isinstance(plain, dict):
             raise ValueError("not a map")
         facts = from_outside(migrated_facts(plain), HostFacts)
@@ -86,13 +85,6 @@ def _facts(line: bytes, path: Path) -> HostFacts:
             f"host facts from the device make no sense: {one_line(exc)}: {path}"
         ) from exc
     return facts
-
-
-def _finite(text: str) -> Any:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"number {text[:20]}")
-    return value
 
 
 def _check_labels(labels: bytes, path: Path) -> None:

@@ -16,8 +16,6 @@ be computed again.
 from __future__ import annotations
 
 import errno
-import json
-import math
 import os
 import shutil
 import stat
@@ -27,6 +25,7 @@ from pathlib import Path
 
 from edgebench.host.result.document import Document, from_document
 from edgebench.host.result.run import Run
+from edgebench.host.store.finite_json import NotFinite, load_finite
 from edgebench.host.store.names import default_root
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
 from edgebench.protocol.paths import refuse_long
@@ -165,11 +164,11 @@ class Store:
         path = self.document_path(run_id)
         require_files(path.parent)
         try:
-            document = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
+            document = load_finite(path.read_bytes())
         except OSError as exc:
             raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
-        except _NotFinite as exc:
-            raise RunDamaged(f"run is damaged: {exc} is not a finite number: {path}") from exc
+        except NotFinite as exc:
+            raise RunDamaged(f"run is damaged: {exc}: {path}") from exc
         except (ValueError, RecursionError) as exc:
             raise RunDamaged(f"run not readable: not JSON: {path}") from exc
         if not isinstance(document, dict):
@@ -296,17 +295,6 @@ def fault_of_file(path: str | Path) -> str | None:
     if stat.S_ISREG(mode):
         return None
     return f"{_OTHER_KINDS.get(stat.S_IFMT(mode), 'a device')} in place of a file"
-
-
-class _NotFinite(ValueError):
-    """A number in a document is infinite, or none; no strict reader of JSON takes it."""
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise _NotFinite(text[:40])
-    return number
 
 
 def regular_files(directory: Path) -> list[Path]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 import re
 import socket
@@ -30,6 +29,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edgebench.host.store.finite_json import load_finite
 from edgebench.host.store.layout import LIVE_DIRECTORY, Store
 from edgebench.protocol.errors import RemoteProtocolError
 from edgebench.protocol.plain import from_outside, to_plain
@@ -237,18 +237,6 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _finite(text: str) -> float:
-    """A number as it is written in a line.
-
-    Raises:
-        ValueError: it is infinite, or none.
-    """
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"not finite: {text}")
-    return number
-
-
 def _whole(text: str) -> int:
     """A whole number as it is written in a line.
 
@@ -309,9 +297,7 @@ class LiveSource:
         """Parse a line and apply it; return False for a line that is not understood."""
         try:
             # No browser reads NaN or Infinity in a message.
-            document = json.loads(
-                line, parse_constant=_finite, parse_float=_finite, parse_int=_whole
-            )
+            document = load_finite(line, parse_int=_whole)
             if self.command is None:
                 self.command = from_outside(document, LiveCommand)
                 return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from support.records import (
 from edgebench.host.store import files
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE
 from edgebench.protocol import traces
-from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.errors import EdgebenchError, RunDamaged, StoreError
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import Event
 
 RECORD = run_record(worker_record(latencies()))
@@ -150,6 +152,17 @@ def test_damaged_record_is_refused_in_one_line(directory: Path, text: str) -> No
         files.read_record(directory)
     assert isinstance(caught.value, StoreError)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999"])
+def test_record_with_a_number_that_is_none_is_damaged(directory: Path, number: str) -> None:
+    """It is judged anew, and each of its numbers becomes NaN without a word."""
+    path = directory / "raw" / traces.RECORD_FILE
+    text, count = re.subn(r": \d+\.\d+", f": {number}", json.dumps(to_plain(RECORD)), count=1)
+    assert count == 1
+    path.write_text(text)
+    with pytest.raises(RunDamaged, match="is not a finite number"):
+        files.read_record(directory)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1", b"junk" * 50])
