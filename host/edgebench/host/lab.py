@@ -57,7 +57,7 @@ from edgebench.host.devices.selection import ALL, select
 from edgebench.host.power.metering import OpenMeter, check_wiring
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
-from edgebench.host.store.address import find_run, find_runs, list_named
+from edgebench.host.store.address import find_each, find_run, find_runs, list_named
 from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import BundleStore, open_store
 from edgebench.host.store.incomplete import follow_agent
@@ -1006,7 +1006,7 @@ class Lab:
     def compare(
         self,
         baseline: str | Path | Sequence[str | Path],
-        candidate: str | Path | Sequence[str | Path] = (),
+        candidate: str | Path | Sequence[str | Path] | None = None,
         *,
         metrics: str | Sequence[str] | None = None,
         margin_ratio: float | None = None,
@@ -1026,14 +1026,15 @@ class Lab:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid.
         """
+        wanted = None if metrics is None else _listed(metrics)
+        keys = _listed(allowed)
+        if candidate is None:
+            pairs = [one.run() for one in find_each(self.store, _listed(baseline))]
+            return compare_pairs(pairs, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
         before, after = (
             [one.run() for name in _listed(names) for one in find_runs(self.store, name)]
             for names in (baseline, candidate)
         )
-        wanted = None if metrics is None else _listed(metrics)
-        keys = _listed(allowed)
-        if not after:
-            return compare_pairs(before, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
         return compare_groups(
             [(before, after)], metrics=wanted, margin_ratio=margin_ratio, allowed=keys
         )

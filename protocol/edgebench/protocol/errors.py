@@ -3,6 +3,7 @@
     EdgebenchError
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
+    │   ├── NoSecondSide             runs of one side were named to be compared
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
@@ -182,6 +183,15 @@ class NoSuchRun(UsageError):
         self.bundle = bundle
         """Path of the bundle, if its name refers to several runs."""
         self.is_store_empty = is_store_empty
+
+
+class NoSecondSide(UsageError):
+    """A comparison has runs of one side only."""
+
+    def __init__(self, text: str, comparison_id: str | None = None) -> None:
+        super().__init__(text)
+        self.comparison_id = comparison_id
+        """Comparison in pairs that the runs are of, if they are."""
 
 
 class NoSuchModel(UsageError):

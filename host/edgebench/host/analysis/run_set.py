@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
 from edgebench.host.analysis.verdict.table import BY_ID
+from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
@@ -47,21 +48,46 @@ _SIGMAS = 1.959964
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
-    """The sets that these runs make, in the order of their first runs."""
+    """The sets that these runs make, in the order of their first runs.
+
+    Of runs that were made in pairs, each side is a set, and the baseline comes first.
+    """
     groups: dict[str | int, list[Run]] = {}
     for number, run in enumerate(runs):
-        groups.setdefault(run.member.set_id if run.member else number, []).append(run)
-    return [find_set(group) for group in groups.values()]
+        if run.pair is not None:
+            for side in (BASELINE, CANDIDATE):
+                groups.setdefault(side_id(run.pair.comparison_id, side), [])
+        groups.setdefault(_set_id(run) or number, []).append(run)
+    return [find_set(group) for group in groups.values() if group]
 
 
-def chosen_sets(runs: Iterable[Run]) -> list[RunSet]:
-    """The sets of runs that a person chose: one without the others of its set stands alone."""
+def choose_sets(runs: Iterable[Run]) -> list[RunSet]:
+    """The sets of runs that a person chose; a run without the rest of its set is no set."""
     return [alone(one.first) if len(one.runs) == 1 else one for one in find_sets(runs)]
+
+
+def _set_id(run: Run) -> str | None:
+    if run.member is not None:
+        return run.member.set_id
+    return side_id(run.pair.comparison_id, run.pair.side) if run.pair else None
+
+
+def _number(run: Run) -> int:
+    """Position in the set, from 0."""
+    place = run.member or run.pair
+    return place.number if place else 0
+
+
+def _planned_count(runs: Sequence[Run]) -> int:
+    """Number of runs that the set was to have; of pairs, up to the last one that was begun."""
+    if (member := runs[0].member) is not None:
+        return member.count
+    return max(map(_number, runs)) + 1
 
 
 def find_set(runs: Sequence[Run]) -> RunSet:
     """What runs of one set say together; at least one run."""
-    ordered = tuple(sorted(runs, key=lambda run: run.member.number if run.member else 0))
+    ordered = tuple(sorted(runs, key=_number))
     counted = [run for run in ordered if not run.verdict.is_refused]
     first = (counted or ordered)[0]
     metrics = {
@@ -71,11 +97,11 @@ def find_set(runs: Sequence[Run]) -> RunSet:
     }
     headline = _headline(first, metrics, len(counted))
     return RunSet(
-        set_id=first.member.set_id if first.member else None,
+        set_id=_set_id(first),
         device=first.device.name,
         model=first.model.name,
         runtime=first.runtime.name,
-        planned_count=first.member.count if first.member else 1,
+        planned_count=_planned_count(ordered),
         run_ids=tuple(run.run_id for run in counted),
         refused_run_ids=tuple(run.run_id for run in ordered if run.verdict.is_refused),
         headline=headline,
@@ -87,8 +113,8 @@ def find_set(runs: Sequence[Run]) -> RunSet:
 
 
 def alone(run: Run) -> RunSet:
-    """A run on its own, also where it is one of a set."""
-    return find_set([replace(run, member=None)])
+    """A run on its own, also where it is one of a set or a pair."""
+    return find_set([replace(run, member=None, pair=None)])
 
 
 def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
@@ -239,7 +265,7 @@ def _verdict(
     runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
 ) -> Verdict:
     """The rules of a set, and each rule that a run of it broke, once."""
-    if runs[0].member is None:
+    if _set_id(runs[0]) is None:
         return runs[0].verdict
     findings = [*_own_findings(runs, counted, headline, metrics), *_broken_by_runs(runs, counted)]
     failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
@@ -268,7 +294,7 @@ def _own_findings(
             value=float(len(counted)),
             limit=float(needed),
             unit="count",
-            facts={"planned_count": runs[0].member.count if runs[0].member else 1},
+            facts={"planned_count": _planned_count(runs)},
         )
     ]
     for rule, severity, limit in (

@@ -14,7 +14,15 @@ from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.power.metering import OpenMeter
-from edgebench.host.result.facts import PAIRS_PREFIX, SET_PREFIX, EnergyRequest, Pair, SetMember
+from edgebench.host.result.facts import (
+    BASELINE,
+    CANDIDATE,
+    PAIRS_PREFIX,
+    SET_PREFIX,
+    EnergyRequest,
+    Pair,
+    SetMember,
+)
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import SystemDescription
@@ -42,7 +50,6 @@ ONE_RUN_ONLY = (
     MeasurementError,
 )
 """Errors that end one run of several; any other ends them all."""
-BASELINE, CANDIDATE = "baseline", "candidate"
 MIN_EDGES_IDLE_S = 0.5
 """Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach
 the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""

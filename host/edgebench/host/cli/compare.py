@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 
     comparisons = Lab(options.store).compare(
         options.baseline,
-        options.against,
+        options.against or None,
         metrics=options.metric,
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
@@ -70,7 +70,7 @@ def report(
     """Print the comparisons; as JSON also the runs made for them, and why others failed."""
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
-    from edgebench.host.show.tables import console
+    from edgebench.host.show.tables import console, print_line
     from edgebench.protocol.plain import to_plain
 
     if is_json:
@@ -83,7 +83,7 @@ def report(
     out = console()
     out.print(comparisons_table(comparisons, out.width))
     for line in comparison_lines(comparisons):
-        print(line)
+        print_line(out, line)
 
 
 def exit_code(comparisons: Sequence[RunComparison]) -> ExitCode:

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Show it; exit code 3 for a recording that cannot be trusted, as when it was made."""
-    from edgebench.host.store.address import find_runs, names_set
+    from edgebench.host.store.address import find_each, names_set
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
 
@@ -44,8 +44,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     names: list[str] = options.run
     if len(names) == 1 and (directory := find_session(store, names[0])) is not None:
         return _session(options, directory)
-    by_name = {one.name: one for name in names for one in find_runs(store, name)}
-    addresses = list(by_name.values())
+    addresses = find_each(store, names)
     if len(names) == 1 and names_set(store, names[0]):
         return _set(options, addresses)
     return _run(options, addresses[0]) if len(addresses) == 1 else _table(options, addresses)
@@ -128,7 +127,7 @@ def _picture(
 
 def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     """Several runs and sets, one row each."""
-    from edgebench.host.analysis.run_set import chosen_sets
+    from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
@@ -142,7 +141,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.show.verdict import verdict_lines
 
     runs = [one.run() for one in addresses]
-    sets = chosen_sets(runs)
+    sets = choose_sets(runs)
     if options.json:
         document = {
             "runs": list(map(to_document, runs)),

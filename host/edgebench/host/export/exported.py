@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.host.analysis.run_set import chosen_sets
+from edgebench.host.analysis.run_set import choose_sets
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import BY_SHORT_NAME, GROSS_ENERGY, METRICS, Metric
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State, Verdict
 from edgebench.host.show.sentences import sentence
-from edgebench.host.store.address import find_runs
+from edgebench.host.store.address import find_each
 from edgebench.host.store.layout import Store
 from edgebench.protocol.text import printable
 
@@ -61,8 +61,7 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
         NoSuchRun: a name is unknown, or a part of several ids.
         StoreError: a run cannot be read.
     """
-    addresses = {one.directory: one for name in names for one in find_runs(store, name)}
-    return [ExportedRun(one.run(), directory) for directory, one in addresses.items()]
+    return [ExportedRun(one.run(), one.directory) for one in find_each(store, names)]
 
 
 def run_numbers(run: Run) -> list[ExportedNumber]:
@@ -152,4 +151,4 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
 
 def sets_of(runs: Sequence[ExportedRun]) -> list[RunSet]:
     """Exported runs grouped into sets."""
-    return chosen_sets(one.run for one in runs)
+    return choose_sets(one.run for one in runs)

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from edgebench.host.analysis.history.history import History
-from edgebench.host.analysis.run_set import chosen_sets, find_sets
+from edgebench.host.analysis.run_set import choose_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
 from edgebench.host.report.charts import chart_document
@@ -28,8 +28,7 @@ from edgebench.host.report.conditions import ConditionRow, condition_rows
 from edgebench.host.report.history import HistoryPart, history_part
 from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_of
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.store.address import Address, RunElsewhere, find_runs
-from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.address import Address, RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
 from edgebench.host.this_host import software
@@ -62,11 +61,11 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
         NoSuchRun: a name is unknown, or a part of several ids.
         StoreError: a run cannot be read.
     """
-    addresses = {one.directory: one for name in names for one in find_runs(store, name)}
-    histories = _histories_of(addresses.values())
+    addresses = find_each(store, names)
+    histories = _histories_of(addresses)
     return [
-        ReportedRun(one.run(), directory, read_annotations(directory), histories.get(one.run_id))
-        for directory, one in addresses.items()
+        ReportedRun(one.run(), one.directory, one.annotations(), histories.get(one.run_id))
+        for one in addresses
     ]
 
 
@@ -190,7 +189,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
-    return chosen_sets(one.run for one in runs)
+    return choose_sets(one.run for one in runs)
 
 
 def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[ReportSubject, ...]:

@@ -12,6 +12,17 @@ SET_PREFIX = "set-"
 """Ids of sets begin with it; no id of a run has it in it."""
 PAIRS_PREFIX = "pairs-"
 """Ids of comparisons in pairs begin with it."""
+BASELINE, CANDIDATE = "baseline", "candidate"
+"""Sides of a comparison in pairs."""
+
+
+def side_id(comparison_id: str, side: str) -> str:
+    """Id of the set that the runs of one side of a comparison make.
+
+    >>> side_id("pairs-1f2e3d4c", BASELINE)
+    'pairs-1f2e3d4c-baseline'
+    """
+    return f"{comparison_id}-{side}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,15 @@ _COUNTED_IN_TIMES = {
     Quantity.SIZE_BYTES,
 }
 """Quantities for which a ratio is meaningful."""
+_TITLES = {
+    "device": "device",
+    "metric": "metric",
+    "runtime": "runtime",
+    "comparison_id": "pairs",
+}
+"""Columns with names, by attribute of a comparison."""
+_ALWAYS_WIDE = {"device", "runtime"}
+"""Attributes that a wide terminal has room for, though they are the same."""
 WIDE = 110
 """Width of a terminal with room for all columns."""
 _STYLES = {
@@ -45,14 +54,15 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
     """One row per metric: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
-    for name in ("device", "metric", "runtime") if is_wide else ("metric",):
-        table.add_column(name, overflow="fold")
+    shown = {"metric", *_differing(comparisons)} | (_ALWAYS_WIDE if is_wide else set())
+    names = [name for name in _TITLES if name in shown]
+    for name in names:
+        table.add_column(_TITLES[name], overflow="fold")
     for name in ("baseline", "candidate", "change", "95 %", "detectable")[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
     for comparison in comparisons:
         result = comparison.result
-        names = [comparison.device, comparison.metric, comparison.runtime]
         bounds, detectable = result.ratio_interval, result.minimum_detectable_ratio
         numbers = [
             format_metric(METRICS[comparison.metric], result.baseline_median),
@@ -64,43 +74,72 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
             ABSENT if detectable is None else format_ratio(detectable).removeprefix("±"),
         ]
         table.add_row(
-            *map(text, names if is_wide else names[1:2]),
+            *(text(getattr(comparison, name)) for name in names),
             *(numbers if is_wide else numbers[:4]),
             Text(result.outcome.value, style=_STYLES[result.outcome]),
         )
     return table
 
 
+def _differing(comparisons: Sequence[RunComparison]) -> list[str]:
+    """Attributes that tell the comparisons apart, besides their metrics."""
+    names = [name for name in ("device", "runtime") if len(_values(comparisons, name)) > 1]
+    keys = {(one.device, one.runtime, one.metric) for one in comparisons}
+    if len(keys) < len(comparisons) and len(_values(comparisons, "comparison_id")) > 1:
+        names.append("comparison_id")
+    return names
+
+
+def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
+    return {getattr(one, name) for one in comparisons}
+
+
 def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
     """The outcome of each comparison in words, and what to know about its numbers."""
     lines = []
+    names = _differing(comparisons)
     for comparison in comparisons:
-        result = comparison.result
-        rules = result.rules
-        counts = f"{result.baseline_count} and {result.candidate_count} runs, {rules.design.value}"
-        lines.append(
-            f"{comparison.metric}: {comparison.candidate} is {_words(comparison)} "
-            f"{comparison.baseline}{_times(comparison)}: {result.reason} ({counts})"
-        )
-        if rules.instrument_ratio:
-            lines.append(
-                f"note: the interval includes {format_ratio(2 * rules.instrument_ratio)} for the "
-                "meter; its errors that all runs share cancel"
-            )
-        suspects = comparison.verdicts.suspect_count
-        if suspects:
-            total = suspects + comparison.verdicts.valid_count
-            lines.append(
-                f"note: {suspects} of {total} runs are suspect; edgebench show RUN says why"
-            )
-        if comparison.is_in_blocks:
-            lines.append(
-                "note: one side ran before the other; a drift between them looks like a change. "
-                "edgebench bench A --against B alternates them"
-            )
-        for key, values in comparison.differs_in.items():
-            lines.append(f"note: the sides differ in {key}: {' / '.join(values)}")
+        where = "".join(f", {getattr(comparison, name)}" for name in names)
+        lines.append(f"{comparison.metric}{where}: {_outcome_words(comparison)}")
+        lines += [f"note: {note}" for note in _notes(comparison)]
     return [printable(line, keep_lines=True) for line in lines]
+
+
+def _outcome_words(comparison: RunComparison) -> str:
+    result = comparison.result
+    design = result.rules.design.value
+    return (
+        f"{comparison.candidate} is {_words(comparison)} {comparison.baseline}"
+        f"{_times(comparison)}: {result.reason} ({result.baseline_count} and "
+        f"{result.candidate_count} runs, {design})"
+    )
+
+
+def _notes(comparison: RunComparison) -> list[str]:
+    """What to know about the numbers of a comparison."""
+    notes: list[str] = []
+    if instrument_ratio := comparison.result.rules.instrument_ratio:
+        notes.append(
+            f"the interval includes {format_ratio(2 * instrument_ratio)} for the meter; its errors "
+            "that all runs share cancel"
+        )
+    if left_out := comparison.left_out_count:
+        pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
+        notes.append(f"{pairs} left out, as a run of each failed, is invalid or missing")
+    if suspects := comparison.verdicts.suspect_count:
+        total = suspects + comparison.verdicts.valid_count
+        name = comparison.comparison_id or "RUN"
+        notes.append(
+            f"{suspects} of {total} runs are suspect, and so is the outcome; edgebench show {name} "
+            "says why"
+        )
+    if comparison.is_in_blocks:
+        notes.append(
+            "one side ran before the other; a drift between them looks like a change. edgebench "
+            "bench A --against B alternates them"
+        )
+    differences = comparison.differs_in.items()
+    return notes + [f"the sides differ in {key}: {' / '.join(both)}" for key, both in differences]
 
 
 def _times(comparison: RunComparison) -> str:

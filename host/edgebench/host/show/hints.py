@@ -11,6 +11,11 @@ from edgebench.protocol.spec import MAX_LENGTH_S
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (
+        e.NoSecondSide,
+        "name the other side: edgebench compare A --against B; or measure two models and compare "
+        "them: edgebench bench A --against B",
+    ),
+    (
         e.NoSuchModel,
         "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
     ),
@@ -295,6 +300,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         )
     if isinstance(error, e.MeterNotServed) and error.meant:
         return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
+    if isinstance(error, e.NoSecondSide) and error.comparison_id:
+        return f"name all its pairs: edgebench compare {error.comparison_id}"
     if isinstance(error, e.RuntimeUnavailable) and error.install:
         return f"install it there: {error.install}; then see whether it works: edgebench devices"
     if isinstance(error, e.Unreachable) and error.is_offline:

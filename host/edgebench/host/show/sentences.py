@@ -216,9 +216,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "bound_elsewhere": "bound to {count} CPUs, {wanted_count} were requested",
     },
     "background_load": {
-        "": "other processes took {share_of_needed} of the CPU time, limit {limit:.0%}",
-        "under_test": "other processes took {share_of_needed} of the CPU time that the model "
-        "needs, limit {limit:.0%}",
+        "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+        "under_test": "other processes used {share_of_usable} as much CPU time as the model could, "
+        "limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },
@@ -393,8 +393,8 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "certainty": "reported by the device" if facts.get("is_certain") else "probable",
         # Rounded up, so that what is over the limit never reads as the limit itself.
         "ceiling": None if value is None else math.ceil(round(value * 1e4, 6)) / 1e4,
-        # The share is of as many CPUs as the model needs, and counted up to all of them.
-        "share_of_needed": "" if value is None else "all" if value >= 1 else f"{value:.1%}",
+        # Of as many CPUs as the model has threads, and never counted beyond all of them.
+        "share_of_usable": "" if value is None else f"{'at least ' * (value >= 1)}{value:.1%}",
         "milliseconds": None if value is None else 1e3 * value,
     }
 

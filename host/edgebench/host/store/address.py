@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.host.result.document import Document
-from edgebench.host.result.facts import PAIRS_PREFIX, SET_PREFIX
+from edgebench.host.result.facts import BASELINE, CANDIDATE, PAIRS_PREFIX, SET_PREFIX
 from edgebench.host.result.run import Run
 from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, split_name
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_summary
 from edgebench.host.store.layout import RUN_FILE, Store
-from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError, with_meant
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
+
+_ID_CUTOFF = 0.9
+"""Similarity of two ids of which one may be the other mistyped: one wrong character of twelve."""
 
 
 class RunElsewhere(Store):
@@ -132,26 +135,71 @@ def find_runs(store: Store, name: str) -> list[Address]:
     return _find_inside(store, name)
 
 
+def find_each(store: Store, names: Iterable[str]) -> list[Address]:
+    """The runs that the names refer to, in order, each once, though a bundle has a copy of it.
+
+    Raises:
+        NoSuchRun: a name is unknown, or a part of several ids.
+        StoreError: a directory or a bundle cannot be read.
+        BundleRefused: a name is the path of a file that is not a bundle.
+    """
+    found: dict[str, Address] = {}
+    for name in names:
+        for one in find_runs(store, name):
+            found.setdefault(one.run_id, one)
+    return list(found.values())
+
+
 def _find_inside(store: Store, name: str) -> list[Address]:
     """The runs of this store with a name that is not a path."""
     if name.startswith((SET_PREFIX, PAIRS_PREFIX)):
-        rows = [row for row in list_runs(store) if name in (row.set_id, row.comparison_id)]
-        if not rows:
-            what = "set" if name.startswith(SET_PREFIX) else "comparison"
-            raise NoSuchRun(f"no {what} {name!r} in {store.place}")
-        return [Address(store, row.run_id) for row in rows]
-    try:
-        return [Address(store, store.resolve(name))]
-    except NoSuchRun as error:
-        if tagged := list_runs(store, RunFilter(tag=name)):
-            return [Address(store, row.run_id) for row in tagged]
-        path = name.partition(MARK)[0]
-        if path.endswith(".zip"):
-            raise NoSuchRun(f"no such bundle or run: {path}") from None
-        if not store.matching(name) and (rows := list_runs(store)):
-            tags = {tag for row in rows for tag in row.tags}
-            with_meant(error, name, ["last", *sorted(tags), *(row.run_id for row in rows)])
-        raise
+        what = "set" if name.startswith(SET_PREFIX) else "comparison"
+        error = NoSuchRun(f"no {what} {name!r} in {store.place}")
+    else:
+        try:
+            return [Address(store, store.resolve(name))]
+        except NoSuchRun as exc:
+            error = exc
+    if found := _find_group(store, name):
+        return found
+    path = name.partition(MARK)[0]
+    if path.endswith(".zip"):
+        raise NoSuchRun(f"no such bundle or run: {path}")
+    if isinstance(store, BundleStore):
+        error.bundle = str(store.place)
+    error.meant = _similar_name(store, name)
+    raise error
+
+
+def _find_group(store: Store, name: str) -> list[Address]:
+    """The runs of the set, comparison, side or tag of this name; none if there is none."""
+    rows = list_runs(store)
+    found = [row for row in rows if name in (row.set_id, row.comparison_id, *row.tags)]
+    if found:
+        return [Address(store, row.run_id) for row in found]
+    comparison_id, _, side = name.rpartition("-")
+    if side not in (BASELINE, CANDIDATE):
+        return []
+    runs = [Address(store, row.run_id) for row in rows if row.comparison_id == comparison_id]
+    return [one for one in runs if (pair := one.run().pair) and pair.side == side]
+
+
+def _similar_name(store: Store, name: str) -> str | None:
+    """The name of runs that the user may have meant; None if no name is close.
+
+    Ids are alike in half of their characters, so they have to be closer than words.
+    """
+    from difflib import get_close_matches  # only here: a correct command does not need it
+
+    rows = list_runs(store)
+    if not rows or store.matching(name):
+        return None
+    words = ["last", *sorted({tag for row in rows for tag in row.tags})]
+    groups = {one for row in rows for one in (row.set_id, row.comparison_id) if one}
+    ids = [*sorted(groups), *(row.run_id for row in rows)]
+    found = get_close_matches(name, words, 1) or get_close_matches(name, ids, 1, _ID_CUTOFF)
+    inside = f"{store.place}{MARK}" if isinstance(store, BundleStore) else ""
+    return f"{inside}{found[0]}" if found else None
 
 
 def names_set(store: Store, name: str) -> bool:
@@ -162,12 +210,17 @@ def names_set(store: Store, name: str) -> bool:
         BundleRefused: the name is the path of a file that is not a bundle.
     """
     if (bundled := split_name(name)) is None:
-        return name.startswith(SET_PREFIX)
+        return _is_set_id(name)
     path, inside = bundled
     if inside:
-        return inside.startswith(SET_PREFIX)
+        return _is_set_id(inside)
     set_ids = [row.set_id for row in list_runs(open_bundle(path))]
     return len(set_ids) > 1 and set_ids[0] is not None and len(set(set_ids)) == 1
+
+
+def _is_set_id(name: str) -> bool:
+    is_side = name.startswith(PAIRS_PREFIX) and name.endswith((f"-{BASELINE}", f"-{CANDIDATE}"))
+    return is_side or name.startswith(SET_PREFIX)
 
 
 def list_named(
@@ -180,8 +233,8 @@ def list_named(
         StoreError: a directory or a bundle cannot be read.
         BundleRefused: a name is the path of a file that is not a bundle.
     """
-    addresses = {one.run_id: one for name in names for one in find_runs(store, name)}
-    rows = [stored_summary(addresses[run_id].store, run_id) for run_id in sorted(addresses)]
+    addresses = sorted(find_each(store, names), key=lambda one: one.run_id)
+    rows = [stored_summary(one.store, one.run_id) for one in addresses]
     return wanted.chosen(rows) if wanted else rows
 
 

@@ -98,8 +98,11 @@ def _start_and_connect(state: Path) -> Link:
 
 def _may_hold_state(state: Path) -> bool:
     """Whether this user may write the state directory, or make it: else no agent ever starts."""
-    nearest = next(path for path in (state, *state.parents) if path.exists())
-    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    try:
+        nearest = next(path for path in (state, *state.parents) if path.exists())
+        return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    except OSError:  # below a directory that this user may not enter
+        return False
 
 
 def _keep(state: Path, log: str) -> str:

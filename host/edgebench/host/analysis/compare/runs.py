@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,12 @@ from edgebench.host.result.metrics import (
 )
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State
-from edgebench.protocol.errors import MeasurementError, UsageError, with_meant
+from edgebench.protocol.errors import (
+    MeasurementError,
+    NoSecondSide,
+    UsageError,
+    with_meant,
+)
 from edgebench.protocol.spec import Scenario
 
 DEFAULT_MARGIN_RATIO = 0.01
@@ -66,6 +72,10 @@ class RunComparison:
     is_in_blocks: bool
     """All runs of one side were made before any of the other: a drift looks like a change."""
     result: Comparison
+    comparison_id: str | None = None
+    """Id of the pairs; None for runs that were named by sides."""
+    left_out_count: int = 0
+    """Pairs that are not compared, as a run of them failed, is invalid or missing."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -120,27 +130,58 @@ def compare_pairs(
 
     Args:
         runs: All runs of one or more such comparisons. A pair with a missing, failed or invalid
-            run is left out.
+            run is left out, and so is a comparison without any other pair.
         metrics: As for `compare_groups`.
         margin_ratio: As for `compare_groups`.
         allowed: As for `compare_groups`.
 
     Raises:
-        UsageError: a run was not made in a pair, or the runs differ in more than the model.
-        MeasurementError: a comparison has no pair of valid runs.
+        NoSecondSide: a run was not made in a pair, or no pair has both of its runs here.
+        UsageError: the runs differ in more than the model.
+        MeasurementError: no comparison has a pair of valid runs.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.pair is None:
-            raise UsageError(
-                "compare needs a second side of stored runs: edgebench compare A --against B; two "
-                "models are measured and compared by edgebench bench A --against B"
-            )
+            raise NoSecondSide(f"a comparison needs a second side: {run.run_id} is of no pair")
         groups.setdefault(run.pair.comparison_id, []).append(run)
-    sides = [split_sides(group, metrics or ()) for group in groups.values()]
-    if not all(baseline for baseline, _ in sides) or not sides:
-        raise MeasurementError("no pair of valid runs is left to compare")
-    return compare_groups(sides, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)
+    sides = {name: split_sides(group, metrics or ()) for name, group in groups.items()}
+    left = {name: both for name, both in sides.items() if both[0]}
+    if not left:
+        _refuse_empty(runs, metrics or ())
+    compared = compare_groups(
+        list(left.values()), metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+    )
+    names = [name for name in left for _ in range(len(compared) // len(left))]
+    return [
+        replace(
+            one,
+            comparison_id=name,
+            left_out_count=_pair_count(groups[name]) - len(left[name][0]),
+        )
+        for name, one in zip(names, compared, strict=True)
+    ]
+
+
+def _pair_count(runs: Iterable[Run]) -> int:
+    """Number of pairs of which at least one run is here."""
+    return len({run.pair.number for run in runs if run.pair})
+
+
+def _refuse_empty(runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:
+    """Say why none of these pairs can be compared."""
+    pairs = [(run.pair.comparison_id, run.pair.number) for run in runs if run.pair]
+    if len(set(pairs)) == len(pairs) > 0:
+        raise NoSecondSide(
+            f"a comparison needs a second side: {runs[0].run_id} is one of {pairs[0][0]}, and the "
+            "other run of its pair is not here",
+            comparison_id=pairs[0][0],
+        )
+    valid = [run for run in runs if not run.verdict.is_refused]
+    for path in map(_full_name, metrics):
+        if path.startswith(ENERGY) and valid:
+            energy_of(valid[0], path)
+    raise MeasurementError("no pair of valid runs is left to compare")
 
 
 @dataclass(frozen=True, slots=True)
