@@ -16,7 +16,7 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, TargetError, UsageError
 from edgebench.protocol.messages import RunEnded, SpooledFile
 from edgebench.protocol.record import RUN_ID, Outcome
-from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.sizes import format_sizes
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
@@ -54,13 +54,13 @@ class Spool:
             raise UsageError(f"run {run_id} exists already on this device")
         waiting = self.usage()[1]
         if waiting >= self.quota_bytes:
-            quota = format_bytes(self.quota_bytes)
-            raise NoSpace(f"spool holds {format_bytes(waiting)} of uncollected runs, quota {quota}")
+            holds, quota = format_sizes(waiting, self.quota_bytes)
+            raise NoSpace(f"spool holds {holds} of uncollected runs, quota {quota}")
         with disk_errors("run not started", path):
             free = shutil.disk_usage(self._work).free
             if free < LEAST_FREE_BYTES:  # it would end when it is written, after all its time
-                least = format_bytes(LEAST_FREE_BYTES)
-                raise NoSpace(f"disk has {format_bytes(free)} free, a run needs {least}: {path}")
+                has, needs = format_sizes(free, LEAST_FREE_BYTES)
+                raise NoSpace(f"disk has {has} free, a run needs {needs}: {path}")
             path.mkdir(mode=0o700)
         return path
 

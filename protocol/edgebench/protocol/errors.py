@@ -4,6 +4,8 @@
     ├── UsageError               the caller: a bad argument, an unknown name
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSecondSide             runs of one side were named to be compared
+    │   ├── PageUnavailable          the page cannot be served here, or at this address
+    │   ├── FileExists               a file that must not be there is there
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
@@ -183,6 +185,8 @@ class NoSuchRun(UsageError):
         self.bundle = bundle
         """Path of the bundle, if its name refers to several runs."""
         self.is_store_empty = is_store_empty
+        self.model: str | None = None
+        """The name, if it is one of a model file."""
 
 
 class NoSecondSide(UsageError):
@@ -192,6 +196,19 @@ class NoSecondSide(UsageError):
         super().__init__(text)
         self.comparison_id = comparison_id
         """Comparison in pairs that the runs are of, if they are."""
+
+
+class PageUnavailable(UsageError):
+    """The page of results cannot be served: a package is missing, or the address is taken."""
+
+    def __init__(self, text: str, install: str | None = None) -> None:
+        super().__init__(text)
+        self.install = install
+        """Command that installs what is missing; None if nothing is."""
+
+
+class FileExists(UsageError):
+    """A file to write exists, and would be lost."""
 
 
 class NoSuchModel(UsageError):

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from edgebench.protocol.errors import UsageError, unknown_name
+from edgebench.protocol.sizes import format_bytes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -136,8 +137,9 @@ class Limits:
     def __post_init__(self) -> None:
         _require(
             self.memory_bytes is None or MIN_MEMORY_BYTES <= self.memory_bytes <= MAX_MEMORY_BYTES,
-            f"memory limit must be {MIN_MEMORY_BYTES >> 20} MiB to {MAX_MEMORY_BYTES >> 40} TiB, "
-            "a runtime alone takes some 100 MiB",
+            f"memory limit must be {format_bytes(MIN_MEMORY_BYTES)} to "
+            f"{format_bytes(MAX_MEMORY_BYTES)}, got {format_bytes(self.memory_bytes or 0)}; a "
+            "runtime alone takes some 100 MiB",
         )
         _require_length("timeout", self.load_timeout_s)
         if self.measure_timeout_s is not None:
@@ -226,7 +228,10 @@ class RunSpec:
         self._check_metering()
         self._check_samples()
         self._check_arrivals()
-        _require(1 <= self.threads <= MAX_THREADS, f"threads must be 1..{MAX_THREADS}")
+        _require(
+            1 <= self.threads <= MAX_THREADS,
+            f"threads must be 1..{MAX_THREADS}, got {self.threads}",
+        )
         _require(all(0 <= cpu < MAX_CPUS for cpu in self.cpus), f"CPUs must be 0..{MAX_CPUS - 1}")
         _require(
             not self.is_profiled or self.scenario.traits.is_single,

@@ -13,6 +13,7 @@ from support.tools import need_root
 
 from edgebench.agent.spool import LEAST_FREE_BYTES, Spool
 from edgebench.protocol.errors import NoSpace, UsageError
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
 
 EVIL_IDS = (
@@ -62,7 +63,7 @@ def test_run_does_not_start_on_a_full_disk(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", 2 * LEAST_FREE_BYTES) as disk:
         spool = Spool(disk)
         filler = fill(disk, leave_bytes=LEAST_FREE_BYTES // 2)
-        with pytest.raises(NoSpace, match=f"a run needs {LEAST_FREE_BYTES}"):
+        with pytest.raises(NoSpace, match=f"a run needs {format_bytes(LEAST_FREE_BYTES)}"):
             spool.begin("run-1")
         filler.unlink()
         finish_run(spool, "run-1", "a")

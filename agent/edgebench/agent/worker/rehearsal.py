@@ -19,7 +19,7 @@ from edgebench.protocol.errors import (
     NoSpace,
     OutputsTooLarge,
 )
-from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.sizes import format_sizes
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 if TYPE_CHECKING:
@@ -67,9 +67,9 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
         raise DatasetRefused(f"outputs for a data set have to be numbers, the model has {kinds[0]}")
     size = sum(one.nbytes for one in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
+        takes, limit = format_sizes(size, MAX_OUTPUT_BYTES)
         raise OutputsTooLarge(
-            f"outputs for the {sample_count} samples of the data set take "
-            f"{format_bytes(size)}, limit {format_bytes(MAX_OUTPUT_BYTES)}"
+            f"outputs for the {sample_count} samples of the data set take {takes}, limit {limit}"
         )
     return size
 
@@ -91,7 +91,5 @@ def refuse_full_disk(directory: Path, size_bytes: int) -> None:
     """
     needed = size_bytes + KEEP_FREE_BYTES
     if (free := shutil.disk_usage(directory).free) < needed:
-        raise NoSpace(
-            f"the run will write {format_bytes(needed)}, disk has {format_bytes(free)} free: "
-            f"{directory}"
-        )
+        writes, has = format_sizes(needed, free)
+        raise NoSpace(f"the run will write {writes}, disk has {has} free: {directory}")

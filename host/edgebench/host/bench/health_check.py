@@ -39,7 +39,7 @@ from edgebench.protocol.errors import (
     Unreachable,
     UsageError,
 )
-from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.sizes import format_sizes
 from edgebench.protocol.spec import SpecChanges
 
 MODELS = ("digits_int8.tflite", "digits_int8.onnx")
@@ -109,8 +109,8 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
 def _require_room(system: SystemDescription) -> None:
     room = system.models_room_bytes
     if room is not None and room < MIN_ROOM_BYTES:
-        least = format_bytes(MIN_ROOM_BYTES)
-        raise NoSpace(f"it has room for models of {format_bytes(room)}, at least {least} is needed")
+        has, needs = format_sizes(room, MIN_ROOM_BYTES)
+        raise NoSpace(f"it has room for models of {has}, at least {needs} is needed")
 
 
 def _require_cool(system: SystemDescription, temp_c: float | None) -> None:

@@ -38,7 +38,7 @@ from edgebench.protocol.errors import (
     unknown_name,
     with_meant,
 )
-from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.sizes import format_sizes
 from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
 
 ALL_RUNTIMES = "all"
@@ -290,10 +290,8 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
     files += [(file.path, file.size_bytes) for file in own if file is not None]
     for path, size_bytes in files:
         if size_bytes > room:
-            raise TooLarge(
-                f"file of {format_bytes(size_bytes)}, {device} has room for {format_bytes(room)}: "
-                f"{path}"
-            )
+            size, most = format_sizes(size_bytes, room)
+            raise TooLarge(f"file of {size}, {device} has room for {most}: {path}")
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

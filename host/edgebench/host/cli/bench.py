@@ -175,11 +175,12 @@ def _add_comparison(add: Add) -> None:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
+    from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.cancellation import Interrupted
     from edgebench.host.cli.bench_report import (
         conclude,
         failure_entry,
-        report_comparison_again,
+        print_next_step,
         report_missing_pairs,
         report_runs,
     )
@@ -188,9 +189,12 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
     from edgebench.host.lab import Lab, compare_measured
-    from edgebench.protocol.errors import EdgebenchError
+    from edgebench.protocol.errors import EdgebenchError, UsageError
 
     exports = [(format_of_file(name), Path(name)) for name in options.export]
+    for _, path in exports:
+        if not path.parent.is_dir():  # found out before the runs, not after them
+            raise UsageError(f"no such directory to export to: {path.parent}")
     compared: list[RunComparison] = []
     is_interrupted = False
     lab: Lab | None = None
@@ -217,7 +221,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         errors = list(map(failure_entry, watcher.failures))
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(options, compared, watcher)
-        report_comparison_again(options, watcher)
+        if not options.json:
+            print_next_step(options, find_sets(watcher.runs))
         code = exit_code(compared)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)

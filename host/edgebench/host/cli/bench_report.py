@@ -11,6 +11,8 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError
 
 MAX_NAMED = 6
-"""Sets that the next step names: the newest ones."""
+"""Sets that the next step names, the newest ones: a line that can still be read."""
 
 
 def report_runs(
@@ -74,11 +76,7 @@ def report_runs(
         print(f"hint: {hint}", file=sys.stderr)
     if lab is not None and runs and not options.json:
         print(f"results: {lab.store.runs}", file=sys.stderr)
-        store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
-        names = [one.set_id or one.runs[-1].run_id for one in sets][-MAX_NAMED:]
-        is_for_file = options.meter is None and options.sync is not None
-        what = f"energy {names[-1]} --trace FILE" if is_for_file else f"show {' '.join(names)}"
-        print(f"next: edgebench {what}{store}", file=sys.stderr)
+        print_next_step(options, sets)
 
 
 def conclude(
@@ -125,21 +123,25 @@ def report_missing_pairs(
             print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
-def report_comparison_again(options: argparse.Namespace, watcher: ProgressWatcher) -> None:
-    """Print the command that compares the same runs again."""
-    if options.json:
-        return
-    pairs = {run.pair.comparison_id: None for run in watcher.runs if run.pair}
-    parts = ["edgebench", "compare", *pairs]
-    for name in options.metric or ():
-        parts += ["--metric", name]
-    if options.fail_on is not None:
-        parts += ["--fail-on", f"{options.fail_on * 100:.9g}%"]
-    for key in options.allow or ():
-        parts += ["--allow", key]
+def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None:
+    """Print the command that shows the runs, or compares their pairs."""
+    pairs = dict.fromkeys(one.first.pair.comparison_id for one in sets if one.first.pair)
+    names = [one.set_id or one.runs[-1].run_id for one in sets]
+    if pairs:
+        words = ["compare", *list(pairs)[-MAX_NAMED:]]
+        for name in options.metric or ():
+            words += ["--metric", name]
+        if options.fail_on is not None:
+            words += ["--fail-on", f"{options.fail_on * 100:.9g}%"]
+        for key in options.allow or ():
+            words += ["--allow", key]
+    elif options.meter is None and options.sync is not None:
+        words = ["energy", names[-1], "--trace", "FILE"]
+    else:
+        words = ["show", *names[-MAX_NAMED:]]
     if options.store:
-        parts += ["--store", str(options.store)]
-    print(f"next: {shlex.join(parts)}", file=sys.stderr)
+        words += ["--store", str(options.store)]
+    print(f"next: edgebench {shlex.join(words)}", file=sys.stderr)
 
 
 def failure_entry(failure: RunFailure) -> ErrorEntry:

@@ -93,6 +93,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _plan(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
 
+    from edgebench.host.analysis.run_set import MIN_RUNS
     from edgebench.host.campaign.estimate import expected_plan_s
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
@@ -121,6 +122,11 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
     about = format_duration(longest_s)
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
+    if plan.spec.repeats < MIN_RUNS:
+        print(
+            f"note: {plan.spec.repeats} repeats have no interval between runs, so that each cell "
+            f"is suspect; {MIN_RUNS} or more have one"
+        )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
     print(f"next: edgebench campaign run {file}", file=sys.stderr)
     return ExitCode.DONE

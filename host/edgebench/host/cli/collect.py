@@ -26,7 +26,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--no-wait", action="store_true", help=leave)
     add_store(made)
     add_json(made)
-    made.set_defaults(meter=None, sync=None)  # what the report of bench asks for
+    # What the report of bench asks for.
+    made.set_defaults(meter=None, sync=None, metric=None, fail_on=None, allow=None)
     return made
 
 

@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Verify it; exit code 1 when anything differs."""
     from edgebench.host.bench.verify import verify, verify_session
     from edgebench.host.store.address import find_run, find_runs, names_set
-    from edgebench.host.store.bundle_file import split_name
     from edgebench.host.store.layout import Store
     from edgebench.host.store.sessions import find_session
     from edgebench.protocol.errors import UsageError
@@ -54,13 +53,23 @@ def run(options: argparse.Namespace) -> ExitCode:
     is_set = names_set(store, options.run)
     if is_set and options.rejudge:
         return _rejudge_set(store, options.run, as_json=options.json)
-    if is_set or (split_name(options.run) and len(find_runs(store, options.run)) > 1):
+    if is_set or (_may_be_several(options.run) and len(find_runs(store, options.run)) > 1):
+        if options.rejudge:
+            raise UsageError(f"--rejudge takes a run or a set, not several: {options.run}")
         return _verify_several(store, options.run, is_set=is_set, as_json=options.json)
     run = find_run(store, options.run)
     if options.rejudge:
         return _rejudge_run(run.store, run.run_id, as_json=options.json)
     differences = verify(run.store, run.run_id)
     return _report("run", {"run_id": run.run_id}, differences, run.name, as_json=options.json)
+
+
+def _may_be_several(name: str) -> bool:
+    """Whether it is the name of a bundle or of a comparison in pairs; `find_run` refuses a tag."""
+    from edgebench.host.result.facts import PAIRS_PREFIX
+    from edgebench.host.store.bundle_file import split_name
+
+    return split_name(name) is not None or name.startswith(PAIRS_PREFIX)
 
 
 def _report(

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from edgebench.host.serve.feed import MAX_SUBSCRIBERS, Feed
 from edgebench.host.serve.overview import Overview, OverviewSources
 from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import PageUnavailable, UsageError
 
 INSTALL = install_command("serve", HOST_DISTRIBUTION)
 DEFAULT_HOST = "127.0.0.1"
@@ -68,11 +68,11 @@ def serve(
         on_ready: Called with the page's address once it is listening.
 
     Raises:
-        UsageError: the packages are missing, the token is too short or has other characters, or
-            the address cannot be listened on.
+        PageUnavailable: the packages are missing, or the address cannot be listened on.
+        UsageError: the token is too short or has other characters.
     """
     if find_spec("starlette") is None or find_spec("uvicorn") is None:
-        raise UsageError(f"the page needs the packages starlette and uvicorn: {INSTALL}")
+        raise PageUnavailable("the page needs the packages starlette and uvicorn", INSTALL)
     from edgebench.host.serve.guard import is_loopback
 
     if token is not None and (len(token) < MIN_TOKEN or not _is_word(token)):
@@ -97,7 +97,8 @@ def _listen(host: str, port: int) -> socket.socket:
     """Open a listening socket.
 
     Raises:
-        UsageError: the address cannot be listened on.
+        PageUnavailable: the address cannot be listened on.
+        UsageError: there is no such port.
     """
     if not 0 <= port <= MAX_PORT:  # the C library takes what is above modulo 65536
         raise UsageError(f"port must be from 0 to {MAX_PORT}; got {port}")
@@ -117,7 +118,7 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as exc:
         reason = getattr(exc, "strerror", None) or exc
-        raise UsageError(f"cannot listen at {host}, port {port}: {reason}") from exc
+        raise PageUnavailable(f"cannot listen at {host}, port {port}: {reason}") from exc
     return listener
 
 

@@ -120,7 +120,11 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "edgebench bench MODEL --cpus 0"
     },
     "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
-    "cpu_pressure": {"": _ALONE, "not_told": _SENSORS},
+    "cpu_pressure": {
+        "": _ALONE,
+        "not_told": _SENSORS,
+        "more_threads": "use no more threads than CPUs: edgebench bench MODEL --threads 1",
+    },
     "cpu_share": {"": _ALONE, "too_short": _LONGER},
     "memory_pressure": {"": _ROOM},
     "memory": {"": _ROOM},
@@ -169,7 +173,9 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "simulated": "measure with a real meter: edgebench bench MODEL --meter METER; which there "
         "are: edgebench meters",
     },
-    "run_count": {"": "make more runs: edgebench bench MODEL --runs 10"},
+    "run_count": {
+        "": "make more runs: edgebench bench MODEL --runs 5; in a campaign's file, repeats = 5"
+    },
     "between_runs_floor": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
     "between_runs": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
 }

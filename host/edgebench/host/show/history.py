@@ -266,23 +266,22 @@ def _table(histories: Sequence[History]) -> RenderableType:
     for history in histories:
         metric = METRICS[history.metric]
         newest = history.points[-1] if history.points else None
-        suspects = history.suspect_count
         table.add_row(
             text(history.subject.device),
             text(history.subject.model),
             text(history.subject.runtime),
             text(_settings(history.subject)),
             history.metric,
-            f"{len(history.points)}{f', {suspects} suspect' if suspects else ''}",
+            _point_count(history),
             format_metric(metric, history.levels[-1].median) if history.levels else ABSENT,
             format_half_width(newest.value, newest.ci95) if newest else ABSENT,
-            _outcome_cell(history),
+            Text(history.outcome.value, style=_STYLES[history.outcome]),
         )
     return table
 
 
-def _outcome_cell(history: History) -> Text:
-    """The outcome; where there are too few points for one, their number."""
+def _point_count(history: History) -> str:
+    """Number of points; where they are too few for an outcome, of how many."""
     count, needed = len(history.points), history.needed_count
-    few = f": {count} of {needed} points" if count < needed else ""
-    return Text(f"{history.outcome.value}{few}", style=_STYLES[history.outcome])
+    shown = f"{count} of {needed}" if count < needed else str(count)
+    return f"{shown}, {history.suspect_count} suspect" if history.suspect_count else shown

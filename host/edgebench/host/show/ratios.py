@@ -17,7 +17,8 @@ _PRECISIONS = re.compile(
 )
 """Words in a file name that denote its precision."""
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, from which on the range is printed."""
+"""Half-width, relative to the ratio, from which on the range is printed: from here on, one bound of
+an interval that is symmetric in the logarithm is twice as far away as the other."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
@@ -34,20 +35,17 @@ def ratio_words(ratio: SetRatio) -> str:
     >>> ratio_words(SetRatio(p50, 0.99, (0.97, 1.02)))
     '0.990× ±2.5 %'
     >>> ratio_words(SetRatio(p50, 0.5, (0.2, 0.9))), ratio_words(SetRatio(p50, 1.2, (0.1, 53.0)))
-    ('2.0× slower (1.1 to 5.0×)', '1× (0.1 to 53×)')
+    ('2.00× slower (1.11× to 5.00×)', '1.20× (0.100× to 53.0×)')
     """
     (low, high), times = ratio.interval, ratio.times
-    if ratio.is_clear and times < 1:
+    if ratio.is_clear and times < 1 and low > 0:
         low, times, high = 1 / high, 1 / times, 1 / low
     within_ratio = (high - low) / 2 / times
-    words = [format_times(times, within_ratio * times)]
-    if ratio.is_clear:
-        words.append(_direction(ratio))
-    if within_ratio < _WIDE_RATIO:
-        words.append(format_ratio(within_ratio))
-    else:
-        words.append(f"({low:.2g} to {format_times(high, high - times)})")
-    return " ".join(words)
+    direction = f" {_direction(ratio)}" if ratio.is_clear else ""
+    if within_ratio >= _WIDE_RATIO:
+        lowest = "just above 1×" if direction and 1 < low < 1.005 else format_times(low)
+        return f"{format_times(times)}{direction} ({lowest} to {format_times(high)})"
+    return f"{format_times(times, within_ratio * times)}{direction} {format_ratio(within_ratio)}"
 
 
 def _direction(ratio: SetRatio) -> str:

@@ -224,6 +224,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "cpu_pressure": {
         **_STALL,
+        "more_threads": "{threads} threads shared {cpu_count:.0f} CPUs: one of them waited during "
+        "{value:.1%} of the run, limit {limit:.0%}",
         "of_threads": "a thread of the worker waited for a CPU during {value:.1%} of the run, "
         "limit {limit:.0%}",
     },

@@ -43,8 +43,10 @@ _VERDICT_STYLES = {
 RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
-GROUP_WIDTH = 15
-"""Columns of the id of a set or a comparison."""
+ALL_RUNS_WIDTH = 150
+"""Narrowest terminal with room for all columns of a list of runs with sets."""
+GROUPS_WIDTH = 80
+"""Narrowest terminal with a column for ids of sets and comparisons."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNMEASURED = "not measured"
@@ -243,13 +245,15 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     room = width - (ENERGY_WIDTH if is_metered else 0)
     is_wide = room >= RUNS_WIDTH
     groups = [row.set_id or row.comparison_id for row in rows]
-    has_groups = room >= RUNS_WIDTH + GROUP_WIDTH and any(groups)
+    has_groups = room >= GROUPS_WIDTH and any(groups)
+    shown = _run_names(rows, room, has_groups=has_groups)
+    if is_metered and not is_wide:
+        shown = ["model"]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
     if has_groups:
-        table.add_column("set", no_wrap=True)
-    narrow_names = ("model",) if is_metered else ("model", "runtime")
-    for name in _RUN_NAMES if is_wide else narrow_names:
+        table.add_column("set, pairs", no_wrap=True)
+    for name in shown:
         table.add_column(name, overflow="fold")
     for name in ("p50", "p90", "p99") if is_wide else ("p50",):
         table.add_column(name, justify="right", no_wrap=True)
@@ -260,11 +264,10 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
         table.add_column("tags; note", overflow="fold")
     for row, group in zip(rows, groups, strict=True):
         numbers = row.headline_ns
-        names = [row.device, row.model, row.runtime, row.scenario, row.kind]
         table.add_row(
             text(row.run_id),
             *([text(group or ABSENT)] if has_groups else []),
-            *map(text, names if is_wide else names[1 : 1 + len(narrow_names)]),
+            *(text(getattr(row, name)) for name in shown),
             _refused() if row.verdict == INVALID else _row_number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_row_energy(row)] if is_metered else []),
@@ -272,6 +275,16 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )
     return table
+
+
+def _run_names(rows: Sequence[RunSummary], room: int, *, has_groups: bool) -> list[str]:
+    """Columns with names for which there is room; what all runs share goes first."""
+    if room < RUNS_WIDTH:
+        return ["model"] if has_groups else ["model", "runtime"]
+    if not has_groups or room >= ALL_RUNS_WIDTH:
+        return list(_RUN_NAMES)
+    shared = [name for name in _RUN_NAMES[2:] if len({getattr(row, name) for row in rows}) == 1]
+    return [name for name in _RUN_NAMES if name not in shared]
 
 
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:
@@ -303,7 +316,7 @@ def tails_line(sets: Sequence[RunSet]) -> str | None:
     verb = "is" if len(missing) == 1 else "are"
     return (
         f"note: {' and '.join(missing)} {verb} left out ({ABSENT}) where too few queries are "
-        "independent of each other for an interval"
+        "independent of each other for an interval; each is judged by itself"
     )
 
 

@@ -55,7 +55,9 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
         return format_watts(value)
     if metric.quantity is Quantity.INSTRUCTIONS:
         return format_instructions(value)
-    return f"{value:,.5g}/s" if metric.quantity is Quantity.RATE else f"{value:.5g}"
+    if metric.quantity is Quantity.RATE:
+        return f"{format_rate(value, half_width)}/s"
+    return f"{value:.5g}"
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:

@@ -20,6 +20,8 @@ from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
+MODEL_SUFFIXES = (".tflite", ".onnx")
+"""Suffixes of model files, which are no names of runs."""
 _ID_CUTOFF = 0.9
 """Similarity of two ids of which one may be the other mistyped: one wrong character of twelve."""
 
@@ -167,6 +169,8 @@ def _find_inside(store: Store, name: str) -> list[Address]:
         raise NoSuchRun(f"no such bundle or run: {path}")
     if isinstance(store, BundleStore):
         error.bundle = str(store.place)
+    elif name.endswith(MODEL_SUFFIXES):
+        error.model = name
     error.meant = _similar_name(store, name)
     raise error
 

@@ -26,7 +26,7 @@ from edgebench.host.store.layout import (
     regular_files,
     require_files,
 )
-from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.protocol.errors import FileExists, StoreError, UsageError
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """Date of every file: the real dates would differ between copies. Source: APPNOTE.TXT, 4.4.6."""
@@ -60,7 +60,7 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         StoreError: a run cannot be read, or the file cannot be written.
     """
     if os.path.lexists(path):
-        raise UsageError(f"there is a file already: {path}")
+        raise FileExists(f"there is a file already: {path}")
     sources = _sources(_by_id(runs), is_annotated=is_annotated)
     part = path.with_name(f".edgebench-bundle-{os.getpid()}.part")
     try:

@@ -28,6 +28,7 @@ from edgebench.protocol.errors import (
     ModelRefused,
 )
 from edgebench.protocol.record import TensorSpec
+from edgebench.protocol.sizes import format_bytes
 
 MEMORY_BYTES = 2**20
 NUMBERS = ["int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"]
@@ -90,7 +91,7 @@ def test_text_inputs_are_empty_texts(dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(1, 200_000, 200_000), (2**62, 2**62), (MEMORY_BYTES,)])
 def test_input_larger_than_the_worker_is_refused_before_it_is_made(shape: tuple[int, ...]) -> None:
     """An input of 149 GiB is allocated."""
-    with pytest.raises(ModelRefused, match=f"limit {MEMORY_BYTES}"):
+    with pytest.raises(ModelRefused, match=f"limit {format_bytes(MEMORY_BYTES)}$"):
         make_inputs([TensorSpec("x", shape, "float32")], seed=0, memory_bytes=MEMORY_BYTES)
 
 

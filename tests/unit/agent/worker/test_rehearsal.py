@@ -100,5 +100,5 @@ def test_run_that_will_not_fit_on_the_disk_is_refused(
     usage = shutil.disk_usage(tmp_path)._replace(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     refuse_full_disk(tmp_path, free // 2)
-    with pytest.raises(NoSpace, match=r"will write (\S+ MiB), disk has \1 free: /"):
+    with pytest.raises(NoSpace, match=rf"will write {free + 1:,} B, disk has {free:,} B free: /"):
         refuse_full_disk(tmp_path, free // 2 + 1)

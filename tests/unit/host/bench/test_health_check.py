@@ -15,7 +15,6 @@ from edgebench.host.devices.health import CheckState
 from edgebench.protocol import errors as e
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.messages import SeatState
-from edgebench.protocol.sizes import format_bytes
 
 SYSTEM = SystemDescription(
     replace(DEVICE, profile="raspberrypi-5"),
@@ -52,7 +51,7 @@ class Describing:
             replace(SYSTEM, models_room_bytes=MIN_ROOM_BYTES - 1),
             SEAT,
             e.NoSpace,
-            f"room for models of {format_bytes(MIN_ROOM_BYTES - 1)}, at least ",
+            f"room for models of {MIN_ROOM_BYTES - 1:,} B, at least {MIN_ROOM_BYTES:,} B is needed",
         ),
         (SYSTEM, replace(SEAT, temp_c=88.0), e.TooHot, "it has 88.0 °C idle, and ends runs at 88"),
         (SYSTEM, SEAT, e.RuntimeUnavailable, "litert: not installed"),

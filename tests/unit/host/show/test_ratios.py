@@ -9,13 +9,14 @@ import pytest
 from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.compare.ratios import ratio_of_sets
+from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.facts import SetMember
+from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State, Verdict
-from edgebench.host.show.ratios import ratio_to_first, slower_int8_lines
+from edgebench.host.show.ratios import ratio_to_first, ratio_words, slower_int8_lines
 from edgebench.host.show.units import ABSENT
 from edgebench.protocol.spec import Scenario
 
@@ -27,6 +28,26 @@ RUN = analyse_run(
 )
 FAST = (1000, 1005, 1010, 1015, 1020)
 SLOW = tuple(2 * value for value in FAST)
+
+
+@pytest.mark.parametrize(
+    ("times", "interval", "words"),
+    [
+        (2.0, (1.004, 4.0), "2.00× faster (just above 1× to 4.00×)"),
+        (0.98, (0.02, 0.999), "1.02× slower (just above 1× to 50.0×)"),
+        (1.04, (1.01, 9.0), "1.04× faster (1.01× to 9.00×)"),
+        (123.4, (100.1, 1234.0), "123× faster (100× to 1234×)"),
+        (30000.0, (12345.0, 54321.0), "30000× faster (12345× to 54321×)"),
+        (2.77, (1.0, 10.0), "2.77× (1.00× to 10.0×)"),
+        (0.5, (0.0, 0.9), "0.500× slower (0× to 0.900×)"),
+        (2.75, (2.72, 2.79), "2.75× faster ±1.3 %"),
+    ],
+)
+def test_wide_interval_is_a_range_with_both_bounds(
+    times: float, interval: tuple[float, float], words: str
+) -> None:
+    """A ratio of 1.02 is ±2200 %, or one that is clear has a range with 1 in it."""
+    assert ratio_words(SetRatio(METRICS["latency_ns.p50"], times, interval)) == words
 
 
 def made(

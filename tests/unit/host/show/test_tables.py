@@ -319,6 +319,15 @@ def test_missing_tail_is_explained_below_the_table() -> None:
     assert found.startswith("note: p90 is left out (—)")
 
 
+@pytest.mark.parametrize("width", [80, 100, 120, 140, 200])
+def test_ids_of_sets_stand_in_the_list_and_break_no_other_cell(width: int) -> None:
+    """The id of a set is found by nobody but who pipes the list into a file."""
+    row = replace(summary_of(run()), set_id="set-1f2e3d4c", model="digits_int8.tflite")
+    shown = printed(runs_table([row, replace(row, set_id=None)], width), width)
+    for word in (row.run_id, "set-1f2e3d4c", "digits_int8.tflite", "p50"):
+        assert word in shown, shown
+
+
 def test_runs_of_one_model_are_told_apart() -> None:
     """Two runs of a model have one line, and nobody knows whose reason is whose."""
     slow, hot, both = (failing(one) for one in ({"thermal": "hot"}, {"swap": "swaps"}, {}))

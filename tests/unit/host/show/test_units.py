@@ -37,7 +37,7 @@ TIMES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
 PREFIXES = {"G": 9, "M": 6, "k": 3, "": 0, "m": -3, "µ": -6, "n": -9, "p": -12}
 MOST_DIGITS = 6
 ratios = st.floats(1e-12, 0.99)
-SIZES = {"GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
+SIZES = {"TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,17 @@ def cpu_pressure(evidence: Evidence) -> Ruling:
     """
     shares = thread_shares(evidence)
     if shares is not None:
-        return at_most(shares.waiting_max, CPU_STALL_LIMIT_RATIO, "ratio", "of_threads")
+        threads, cpus = evidence.record.spec.threads, len(evidence.worker.scheduling.cpus)
+        limit = CPU_STALL_LIMIT_RATIO
+        if threads > cpus > 0:
+            return at_most(
+                shares.waiting_max,
+                limit,
+                "ratio",
+                "more_threads",
+                {"threads": threads, "cpu_count": cpus},
+            )
+        return at_most(shares.waiting_max, limit, "ratio", "of_threads")
     before, after = evidence.worker.before, evidence.worker.after
     return _stall(evidence, before.cpu_stall_s, after.cpu_stall_s, CPU_STALL_LIMIT_RATIO)
 

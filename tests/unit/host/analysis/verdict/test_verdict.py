@@ -36,6 +36,7 @@ from edgebench.host.result.latency import (
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.show.advice import advice
 from edgebench.host.show.sentences import described
 from edgebench.protocol.record import (
     BindingFacts,
@@ -797,6 +798,18 @@ def test_rule_that_was_never_asked_is_told_from_one_that_cannot_tell(
 def test_rule_passes_at_its_limit(name: str, change: Change) -> None:
     """A limit is off by one."""
     assert rule_of(judge(change(good())), name).outcome is RuleOutcome.PASS
+
+
+def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
+    """Forty threads wait for each other, and other programs are to be ended."""
+    evidence = ran(*[(0.5, 0.5)] * 4)(good())
+    scheduling = replace(evidence.worker.scheduling, cpus=(0, 1))
+    verdict = judged(worker(scheduling=scheduling)(evidence))
+    rule = rule_of(verdict, "cpu_pressure")
+    assert rule.detail == (
+        "4 threads shared 2 CPUs: one of them waited during 50.0% of the run, limit 5%"
+    )
+    assert advice(rule) == "use no more threads than CPUs: edgebench bench MODEL --threads 1"
 
 
 def test_four_threads_that_got_one_cpu_are_told() -> None:
