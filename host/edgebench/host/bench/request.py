@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgebench.host.analysis.compare.comparability import check_keys
+from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.runs import check_metrics
 from edgebench.host.analysis.run_set import MIN_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
@@ -52,6 +53,18 @@ DEFAULT_RUN_COUNT = MIN_RUNS
 MAX_RUN_COUNT = 1000
 MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
 _ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile on their own"
+
+
+def least_pairs(comparison_count: int) -> int:
+    """Fewest pairs with which a result can be significant among so many comparisons made together.
+
+    Holm multiplies the smallest of their p values by their number.
+
+    >>> least_pairs(1), least_pairs(2), least_pairs(12)
+    (6, 7, 9)
+    """
+    too_large = comparison_count * 2 / 2**MIN_PAIRS / ALPHA
+    return MIN_PAIRS + math.ceil(math.log2(max(1.0, too_large)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,7 +168,7 @@ def _add_energy(add: Add) -> None:
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", action=GivenOnce, metavar="B", help=against)
-    pairs = "pairs of runs (default: 10; times need at least 6)"
+    pairs = "pairs of runs (default: 10; times need 6, more of them if more is compared)"
     add("--pairs", type=whole, metavar="N", help=pairs)
     add_judgement(add)
 
@@ -256,12 +256,18 @@ def _export(
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:
     """Say before the runs that they will not decide; counts of instructions need one pair only."""
-    from edgebench.host.bench.request import MIN_PAIRS
+    from edgebench.host.bench.request import least_pairs
 
-    if request.against is not None and request.against.pair_count < MIN_PAIRS:
+    if request.against is None:
+        return
+    # Runtimes and devices that a word stands for are not known yet.
+    count = max(1, len(request.against.metrics)) * len(request.devices)
+    least, pairs = least_pairs(count), request.against.pair_count
+    if pairs < least:
+        together = f" in {count} comparisons" if count > 1 else ""
         print(
-            f"warning: --pairs {request.against.pair_count} decides nothing about times or "
-            f"energies, whatever the runs show; --pairs {MIN_PAIRS} or more can",
+            f"warning: --pairs {pairs} decides nothing about times or energies{together}, whatever "
+            f"the runs show; --pairs {least} or more can",
             file=sys.stderr,
         )
 

@@ -59,8 +59,10 @@ def report_runs(
         print()
     elif runs:
         out = console()
-        out.print(results_table(sets, out.width, watcher.unmeasured))
-        for line in filter(None, (unwatched_line(sets), tails_line(sets), length_line(sets))):
+        table = results_table(sets, out.width, watcher.unmeasured)
+        out.print(table)
+        notes = (unwatched_line(sets), tails_line(sets, table), length_line(sets))
+        for line in filter(None, notes):
             print(line)
         for run in runs:
             if run.metrics.profile is not None:

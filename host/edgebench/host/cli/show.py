@@ -152,8 +152,9 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     out = console()
-    out.print(results_table(sets, out.width))
-    notes = filter(None, [unwatched_line(sets), tails_line(sets)])
+    table = results_table(sets, out.width)
+    out.print(table)
+    notes = filter(None, [unwatched_line(sets), tails_line(sets, table)])
     lines = [*notes, *slower_int8_lines(sets), *verdict_lines(sets)]
     for line in lines:
         print_line(out, line)

@@ -304,12 +304,13 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     return f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
 
 
-def tails_line(sets: Sequence[RunSet]) -> str | None:
-    """Why a p90 or p99 is missing beside a p50; None where none is."""
+def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
+    """Why a p90 or p99 is missing beside a p50 in the table of the sets; None where none is."""
     missing = [
         name
         for name in ("p90", "p99")
-        if any(_latency(one, name)[0] is None for one in sets if _latency(one, "p50")[0])
+        if name in [column.header for column in table.columns]
+        and any(_latency(one, name)[0] is None for one in sets if _latency(one, "p50")[0])
     ]
     if not missing:
         return None

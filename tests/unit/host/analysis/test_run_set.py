@@ -15,9 +15,16 @@ from support.changes import changed
 from support.records import latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.analysis.run_set import MIN_RUNS, alone, find_set, find_sets, median_interval
+from edgebench.host.analysis.run_set import (
+    MIN_RUNS,
+    alone,
+    choose_sets,
+    find_set,
+    find_sets,
+    median_interval,
+)
 from edgebench.host.result.energy import EnergyResult
-from edgebench.host.result.facts import SetMember
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.clock import ClockModel
@@ -224,6 +231,30 @@ def test_runs_are_put_into_their_sets_in_order() -> None:
     found = find_sets([*mixed[::-1], replace(RUN, member=None), replace(RUN, member=None)])
     assert [one.set_id for one in found] == ["set-00000002", "set-00000001", None, None]
     assert [run.run_id for run in found[0].runs] == [run.run_id for run in second]
+
+
+def test_sides_of_a_comparison_are_sets_and_the_baseline_is_the_first() -> None:
+    """A report of ten pairs has twenty columns, and is against the model that ran first."""
+    runs = [
+        replace(one, member=None, pair=Pair("pairs-a", number // 2, side))
+        for number, (one, side) in enumerate(
+            zip(runs_of([1000] * 6), ("candidate", "baseline") * 3, strict=True)
+        )
+    ]
+    baseline, candidate = find_sets(runs)
+    assert (baseline.set_id, candidate.set_id) == ("pairs-a-baseline", "pairs-a-candidate")
+    assert (len(baseline.run_ids), baseline.planned_count) == (3, 3)
+    [only] = choose_sets(runs[:1])
+    assert only.set_id is None
+    assert only.verdict == runs[0].verdict
+
+
+def test_run_without_the_rest_of_its_set_stands_alone() -> None:
+    """One good run is suspect, since four others were not named beside it."""
+    runs = runs_of([1000, 1001, 1002, 1003, 1004])
+    [only] = choose_sets(runs[2:3])
+    assert (only.set_id, only.verdict) == (None, runs[2].verdict)
+    assert [one.set_id for one in choose_sets(runs)] == [find_sets(runs)[0].set_id]
 
 
 def test_energy_has_the_error_of_the_meter_beside_that_between_runs() -> None:

@@ -313,10 +313,12 @@ def test_missing_tail_is_explained_below_the_table() -> None:
     """A dash in the place of p90 is taken for a fault of the program."""
     whole = run()
     without = changed(whole, {"metrics.latency_ns.p90": None, "metrics.latency_ns.p90_ci95": None})
-    assert tails_line(find_sets([whole])) is None
-    found = tails_line(find_sets([whole, without]))
-    assert found is not None
-    assert found.startswith("note: p90 is left out (—)")
+    sets = find_sets([whole, without])
+    assert tails_line(sets[:1], results_table(sets[:1], 200)) is None
+    line = tails_line(sets, results_table(sets, 200))
+    assert line is not None
+    assert line.startswith("note: p90 is left out (—)")
+    assert tails_line(sets, results_table(sets, 40)) is None
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 140, 200])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from support.records import RUN_ID, store_run
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.store import address
-from edgebench.host.store.address import find_run, find_runs
+from edgebench.host.store.address import find_each, find_run, find_runs
 from edgebench.host.store.annotations import Annotations, annotate, read_annotations
+from edgebench.host.store.bundle import write_bundle
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
@@ -48,6 +50,60 @@ def test_beginning_of_an_id_comes_before_its_middle(store: Store) -> None:
     """A date means the run of that day, although another id has the same digits."""
     store_run(store, "20260104-000000-20260102")
     assert find_run(store, "20260102").run_id == RUN_ID
+
+
+def pair_up(store: Store, comparison_id: str = "pairs-1f2e3d4c") -> None:
+    """Make the two runs of the store a pair."""
+    for run_id, side in ((RUN_ID, "baseline"), (OTHER_ID, "candidate")):
+        path = store.document_path(run_id)
+        document = json.loads(path.read_text())
+        document["pair"] = {"comparison_id": comparison_id, "number": 0, "side": side}
+        path.write_text(json.dumps(document))
+
+
+def test_comparison_and_its_sides_are_names(store: Store) -> None:
+    """The runs of a comparison are found one by one, or not at all."""
+    pair_up(store)
+    assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c")] == [RUN_ID, OTHER_ID]
+    assert [one.run_id for one in find_runs(store, "pairs-1f2e3d4c-candidate")] == [OTHER_ID]
+    with pytest.raises(NoSuchRun, match="not the name of one run"):
+        find_run(store, "pairs-1f2e3d4c")
+    with pytest.raises(NoSuchRun, match="no comparison 'pairs-1f2e3d4d'") as caught:
+        find_runs(store, "pairs-1f2e3d4d")
+    assert caught.value.meant == "pairs-1f2e3d4c"
+
+
+def test_comparison_of_an_older_edgebench_has_a_name_too(store: Store) -> None:
+    """Its id has no prefix, and stands in the list of runs all the same."""
+    pair_up(store, "1f2e3d4c")
+    assert [one.run_id for one in find_runs(store, "1f2e3d4c")] == [RUN_ID, OTHER_ID]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("lsat", "last"), ("nihgt", "night"), (f"{RUN_ID[:-1]}x", RUN_ID), ("digits.tflite", None)],
+)
+def test_misspelt_name_has_a_suggestion(store: Store, name: str, meant: str | None) -> None:
+    """A letter is wrong, and the list of a thousand runs is what is offered."""
+    annotate(store, RUN_ID, lambda _: Annotations(("night",)))
+    with pytest.raises(NoSuchRun) as caught:
+        find_runs(store, name)
+    assert caught.value.meant == meant
+
+
+def test_other_id_is_no_suggestion(store: Store) -> None:
+    """Another run is removed, since ids are alike in half of their characters."""
+    with pytest.raises(NoSuchRun) as caught:
+        find_runs(store, "20260109-999999-deadbeef")
+    assert caught.value.meant is None
+
+
+def test_run_in_the_store_and_in_a_bundle_is_one(store: Store, tmp_path: Path) -> None:
+    """An interval over five runs and their copies is that of ten."""
+    path = tmp_path / "sent.zip"
+    write_bundle(path, find_runs(store, RUN_ID))
+    names = [RUN_ID, str(path), OTHER_ID]
+    assert [one.run_id for one in find_each(store, names)] == [RUN_ID, OTHER_ID]
 
 
 def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:

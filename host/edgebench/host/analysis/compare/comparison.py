@@ -276,7 +276,8 @@ def _compare(
     wide = widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
     narrow = widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
     raw = _test(baseline, candidate, rules.design)
-    outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules)
+    adjusted = " (adjusted for several comparisons)" if smallest_p > test.smallest_p else ""
+    outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules, adjusted)
     superiority = probability_of_superiority(baseline, candidate)
     return Comparison(
         rules=rules,
@@ -403,17 +404,19 @@ def _judge(
     narrow: Bounds | None,
     p: tuple[float, float],
     rules: Rules,
+    adjusted: str,
 ) -> tuple[ComparisonOutcome, str]:
     """Outcome of an effect on the logarithm; `p` is the adjusted one and the smallest possible."""
     if p[1] >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, (
-            f"too few runs: no result could have p below {p[1]:.2g}, limit {rules.alpha:g}"
+            f"too few runs: no result could have p{adjusted} below {p[1]:.2g}, "
+            f"limit {rules.alpha:g}"
         )
     limit = math.inf if rules.margin_ratio is None else math.log1p(rules.margin_ratio)
     harm = effect if rules.better is Better.LOWER else -effect
     inside = limit < math.inf and -limit < narrow[0] and narrow[1] < limit
     is_within = wide[0] <= 0 <= wide[1]
-    chance = f"p {p[0]:.2g}, limit {rules.alpha:g}"
+    chance = f"p{adjusted} {p[0]:.2g}, limit {rules.alpha:g}"
     if inside:
         return ComparisonOutcome.EQUIVALENT, f"the interval lies within {rules.margin_ratio:.2%}"
     if p[0] >= rules.alpha or (is_within and not rules.instrument_ratio):

@@ -10,12 +10,12 @@ from support.changes import changed
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
-from edgebench.host.analysis.compare.runs import compare_groups, split_sides
+from edgebench.host.analysis.compare.runs import compare_groups, compare_pairs, split_sides
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.facts import Pair
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, NoSecondSide, UsageError
 
 GOOD = analyse_run(
     run_record(worker_record(latencies())),
@@ -88,6 +88,50 @@ def test_pairs_of_which_one_is_missing_are_independent_or_left_out() -> None:
     assert len(kept[0]) == len(kept[1]) == 9
     (found,) = compare_groups([kept])
     assert found.result.rules.design is Design.PAIRED
+
+
+def test_pairs_alone_are_compared_as_by_sides_and_say_what_is_left_out() -> None:
+    """A pair without one of its runs is dropped without a word."""
+    before, after = campaign(1.05)
+    (whole,) = compare_pairs([*after, *before])
+    (by_sides,) = compare_groups([(before, after)])
+    assert replace(whole, comparison_id=None) == by_sides
+    assert (whole.comparison_id, whole.left_out_count) == ("c", 0)
+    (left,) = compare_pairs([*before, *after[:-2]])
+    assert (left.left_out_count, left.result.baseline_count) == (2, 8)
+
+
+def test_each_comparison_in_pairs_is_one_and_an_empty_one_stops_no_other() -> None:
+    """The runs of two comparisons are one, or the half of one keeps the other from being seen."""
+    before, after = campaign(1.05)
+    others = [
+        replace(one, run_id=f"other-{one.run_id}", pair=replace(one.pair, comparison_id="d"))
+        for one in (*before, *after)
+        if one.pair
+    ]
+    found = compare_pairs(
+        [*before, *after, *others], metrics=["latency_ns.p50", "throughput_per_s"]
+    )
+    assert [one.comparison_id for one in found] == ["c", "c", "d", "d"]
+    baselines = [one for one in others if one.pair and one.pair.side == "baseline"]
+    assert [one.comparison_id for one in compare_pairs([*before, *after, *baselines])] == ["c"]
+
+
+def test_runs_of_one_side_need_the_other() -> None:
+    """A single run of a pair is told to be measured again."""
+    before, _ = campaign(1.05)
+    with pytest.raises(NoSecondSide) as caught:
+        compare_pairs(before)
+    assert caught.value.comparison_id == "c"
+    with pytest.raises(NoSecondSide, match="run-0 is of no pair"):
+        compare_pairs([run(1000, 0)])
+
+
+def test_pairs_without_an_energy_say_so() -> None:
+    """To measure for longer is the advice where a meter is missing."""
+    before, after = campaign(1.05)
+    with pytest.raises(MeasurementError, match="made without a meter"):
+        compare_pairs([*before, *after], metrics=["energy_j"])
 
 
 def test_several_metrics_are_judged_together() -> None:
