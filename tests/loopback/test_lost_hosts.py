@@ -87,7 +87,7 @@ def test_run_of_a_killed_host_is_collected_by_the_next(agent: AgentProcess, pair
     wait_until(lambda: agent.status().spooled_count == 1, "run is spooled")
     result = paired.run("bench", MODEL, "--on", "board", *SHORT)
     assert result.returncode in (0, 3), result.stderr
-    assert "had finished and was still on the device; stored now" in result.stderr
+    assert "had finished and was still on the device; stored now, beside those" in result.stderr
     assert len(paired.lab.runs()) == 2
     assert agent.status().spooled_count == 0
     first = paired.lab.run(min(paired.lab.runs()["run_id"]))

@@ -673,10 +673,12 @@ UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
 
 
 def with_meant(error: UsageErrorT, name: str, known: Iterable[str]) -> UsageErrorT:
-    """The error about an unknown name, with the closest known name as its `meant`."""
+    """The error about an unknown name; its `meant` is the first that begins so, or the closest."""
     from difflib import get_close_matches  # only here: a correct command does not need it
 
-    error.meant = next(iter(get_close_matches(name, list(known), 1)), None)
+    names = list(known)
+    longer = [one for one in names if len(name) > 2 and one.startswith(name)]
+    error.meant = next(iter([*longer[:1], *get_close_matches(name, names, 1)]), None)
     return error
 
 

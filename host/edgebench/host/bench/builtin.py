@@ -54,5 +54,9 @@ def find_model(name: str) -> Model:
         with suppress(OSError):
             folders = [str(_FOLDER), *([str(path.parent)] if not path.exists() else [])]
             names = [one for folder in folders for one in os.listdir(folder)]
-            with_meant(exc, path.name, [one for one in names if Path(one).suffix in _SUFFIXES])
+            with_meant(
+                exc,
+                path.name,
+                [one for one in names if Path(one).suffix in _SUFFIXES and one != path.name],
+            )
         raise

@@ -41,6 +41,7 @@ def report_runs(
     from edgebench.host.show.tables import (
         console,
         length_line,
+        print_line,
         results_table,
         tails_line,
         unwatched_line,
@@ -63,7 +64,7 @@ def report_runs(
         out.print(table)
         notes = (unwatched_line(sets), tails_line(sets, table), length_line(sets))
         for line in filter(None, notes):
-            print(line)
+            print_line(out, line)
         for run in runs:
             if run.metrics.profile is not None:
                 out.print(operators_table(run.metrics.profile))

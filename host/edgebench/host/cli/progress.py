@@ -402,7 +402,8 @@ class DeviceProgress(Watcher):
         """Say that a run of an earlier command is stored."""
         is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
         ended = "had been stopped" if is_cut else "had finished"
-        self._note("note", f"run {run.run_id} {ended} and was still on the device; stored now")
+        kept = "was still on the device; stored now, beside those of this command"
+        self._note("note", f"run {run.run_id} {ended} and {kept}")
 
     def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
         """Say that a run of an earlier command had failed."""

@@ -38,7 +38,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List them, or remove the lost ones."""
-    from edgebench.host.show.tables import UNWATCHED, console, runs_table
+    from edgebench.host.show.run_list import runs_table
+    from edgebench.host.show.tables import UNWATCHED, console
     from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs

@@ -29,7 +29,7 @@ from edgebench.host.show.units import (
     format_size,
     half_width_of,
 )
-from edgebench.host.store.index import DAMAGED, FAILED, INVALID, RunSummary
+from edgebench.host.store.index import DAMAGED, FAILED
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable
 
@@ -40,13 +40,8 @@ _VERDICT_STYLES = {
     FAILED: "red",
     DAMAGED: "red",
 }
-RUNS_WIDTH = 120
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
-ALL_RUNS_WIDTH = 150
-"""Narrowest terminal with room for all columns of a list of runs with sets."""
-GROUPS_WIDTH = 80
-"""Narrowest terminal with a column for ids of sets and comparisons."""
 REFUSED = "refused"
 """Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNMEASURED = "not measured"
@@ -56,7 +51,6 @@ UNWATCHED = "*"
 RATIO = "to the first"
 """Column with how many times faster each set is than the first one."""
 Interval = tuple[float, float]
-_RUN_NAMES = ("device", "model", "runtime", "scenario", "kind")
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
 GAP = 2
@@ -234,57 +228,7 @@ def _cell(column: _Column, one: RunSet) -> str | Text:
     if not one.verdict.is_refused or not column.is_number:
         return column.cell(one)
     is_its_kind = column.only_for is None or column.only_for(one)
-    return _refused() if column.is_asked_for and is_its_kind else ABSENT
-
-
-def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
-    """The runs in the store; an id is never broken, so that it can be copied."""
-    is_metered = any(
-        row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
-    )
-    room = width - (ENERGY_WIDTH if is_metered else 0)
-    is_wide = room >= RUNS_WIDTH
-    groups = [row.set_id or row.comparison_id for row in rows]
-    has_groups = room >= GROUPS_WIDTH and any(groups)
-    shown = _run_names(rows, room, has_groups=has_groups)
-    if is_metered and not is_wide:
-        shown = ["model"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("run", no_wrap=True)
-    if has_groups:
-        table.add_column("set, pairs", no_wrap=True)
-    for name in shown:
-        table.add_column(name, overflow="fold")
-    for name in ("p50", "p90", "p99") if is_wide else ("p50",):
-        table.add_column(name, justify="right", no_wrap=True)
-    if is_metered:
-        table.add_column("energy/inference", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    if is_annotated := is_wide and any(row.tags or row.note for row in rows):
-        table.add_column("tags; note", overflow="fold")
-    for row, group in zip(rows, groups, strict=True):
-        numbers = row.headline_ns
-        table.add_row(
-            text(row.run_id),
-            *([text(group or ABSENT)] if has_groups else []),
-            *(text(getattr(row, name)) for name in shown),
-            _refused() if row.verdict == INVALID else _row_number(row),
-            *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
-            *([_row_energy(row)] if is_metered else []),
-            _verdict(row.verdict).append(UNWATCHED if row.unwatched else ""),
-            *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
-        )
-    return table
-
-
-def _run_names(rows: Sequence[RunSummary], room: int, *, has_groups: bool) -> list[str]:
-    """Columns with names for which there is room; what all runs share goes first."""
-    if room < RUNS_WIDTH:
-        return ["model"] if has_groups else ["model", "runtime"]
-    if not has_groups or room >= ALL_RUNS_WIDTH:
-        return list(_RUN_NAMES)
-    shared = [name for name in _RUN_NAMES[2:] if len({getattr(row, name) for row in rows}) == 1]
-    return [name for name in _RUN_NAMES if name not in shared]
+    return refused_cell() if column.is_asked_for and is_its_kind else ABSENT
 
 
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:
@@ -412,33 +356,17 @@ def _energy(one: RunSet) -> str | Text:
         return ABSENT
     boundary = energies[0].boundary
     if one.set_id is None:
-        return _joules(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
+        return joules_cell(energies[0].gross_j_per_inference, energies[0].u95_absolute_j, boundary)
     value_j, interval = _found(one, GROSS_ENERGY)
     if value_j is not None and interval is None:  # of fewer than five runs
         return _with_boundary(format_joules(value_j), boundary)
-    return _joules(value_j, half_width_of(interval) if interval else None, boundary)
+    return joules_cell(value_j, half_width_of(interval) if interval else None, boundary)
 
 
-def _row_number(row: RunSummary) -> str:
-    """What a stored run is about: a median latency, or what stands for it."""
-    median_ns = row.headline_ns[0]
-    if row.instructions_per_inference is not None:
-        return f"{format_instructions(row.instructions_per_inference)} instr."
-    if median_ns is None and row.throughput_per_s is not None:
-        return f"{format_rate(row.throughput_per_s)}/s"
-    return format_ns(median_ns)
-
-
-def _row_energy(row: RunSummary) -> str | Text:
-    """Joules per inference of a stored run; refused ones are told from runs without a meter."""
-    if row.energy_j_per_inference is None and not row.energy_refused:
-        return ABSENT
-    return _joules(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
-
-
-def _joules(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
+def joules_cell(value_j: float | None, u95_j: float | None, boundary: str | None) -> str | Text:
+    """An energy with its absolute uncertainty; without one it is refused."""
     if value_j is None or u95_j is None:
-        return _refused()
+        return refused_cell()
     return _with_boundary(format_joules_within(value_j, u95_j), boundary)
 
 
@@ -446,14 +374,14 @@ def _with_boundary(shown: str, boundary: str | None) -> str:
     return f"{shown}, synthetic" if boundary == SYNTHETIC else shown
 
 
-def _refused() -> Text:
+def refused_cell() -> Text:
     """In the place of a number that there is, and that nobody should trust."""
     return Text(REFUSED, style="yellow")
 
 
 def _verdict_of(one: RunSet) -> Text:
     """The verdict with what was unwatched, and the labels of the device."""
-    shown = _verdict(one.verdict.state.value)
+    shown = verdict_cell(one.verdict.state.value)
     if _is_unwatched(one):
         shown.append(UNWATCHED)
     return shown.append("".join(f", {label}" for label in one.first.device_labels))
@@ -542,7 +470,8 @@ def verdict_style(state: str) -> str:
     return _VERDICT_STYLES.get(state, "")
 
 
-def _verdict(state: str) -> Text:
+def verdict_cell(state: str) -> Text:
+    """A verdict in its colour."""
     return Text(state, style=verdict_style(state))
 
 

@@ -36,12 +36,13 @@ _BLOCK_BYTES = 1 << 20
 
 
 def default_name(runs: Sequence[Address]) -> str:
-    """Default file name: after the only run, the set, or the first of several runs."""
+    """Default file name: after the only run, the set or pairs, or the first of several runs."""
     if len(runs) == 1:
         return f"{runs[0].run_id}{SUFFIX}"
-    set_ids = {stored_summary(one.store, one.run_id).set_id for one in runs}
-    [set_id] = set_ids if len(set_ids) == 1 else [None]
-    return f"{set_id or f'{runs[0].run_id}-and-{len(runs) - 1}-more'}{SUFFIX}"
+    rows = [stored_summary(one.store, one.run_id) for one in runs]
+    group_ids = {row.set_id or row.comparison_id for row in rows}
+    [group_id] = group_ids if len(group_ids) == 1 else [None]
+    return f"{group_id or f'{runs[0].run_id}-and-{len(runs) - 1}-more'}{SUFFIX}"
 
 
 def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = True) -> list[str]:

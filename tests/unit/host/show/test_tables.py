@@ -34,10 +34,10 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.page import run_page
+from edgebench.host.show.run_list import runs_table
 from edgebench.host.show.tables import (
     length_line,
     results_table,
-    runs_table,
     tails_line,
     unwatched_line,
 )

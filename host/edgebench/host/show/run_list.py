@@ -1,0 +1,96 @@
+"""The list of stored runs, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from edgebench.host.show.tables import (
+    ENERGY_WIDTH,
+    PIPE_WIDTH,
+    UNWATCHED,
+    joules_cell,
+    refused_cell,
+    text,
+    verdict_cell,
+)
+from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_rate
+from edgebench.host.store.index import INVALID, RunSummary
+
+WIDE = 120
+"""Narrowest terminal with columns for more than the model, a median and the verdict."""
+WIDE_WITH_GROUPS = 150
+"""Narrowest terminal with all columns beside ids of sets."""
+GROUPS_WIDTH = 80
+"""Narrowest terminal with a column for ids of sets and comparisons."""
+_NAMES = ("device", "model", "runtime", "scenario", "kind")
+
+
+def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
+    """The runs in the store; an id is never broken, so that it can be copied."""
+    is_metered = any(
+        row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
+    )
+    room = width - (ENERGY_WIDTH if is_metered else 0)
+    is_wide = room >= WIDE
+    groups = [row.set_id or row.comparison_id for row in rows]
+    has_groups = room >= GROUPS_WIDTH and any(groups)
+    shown = _names(rows, room, is_narrow=is_metered or has_groups, has_groups=has_groups)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("run", no_wrap=True)
+    if has_groups:
+        table.add_column("set, pairs", no_wrap=True)
+    for name in shown:
+        table.add_column(name, overflow="fold")
+    for name in ("p50", "p90", "p99") if is_wide else ("p50",):
+        table.add_column(name, justify="right", no_wrap=True)
+    if is_metered:
+        table.add_column("energy/inference", justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    if is_annotated := is_wide and any(row.tags or row.note for row in rows):
+        table.add_column("tags; note", overflow="fold")
+    for row, group in zip(rows, groups, strict=True):
+        numbers = row.headline_ns
+        table.add_row(
+            text(row.run_id),
+            *([text(group or ABSENT)] if has_groups else []),
+            *(text(getattr(row, name)) for name in shown),
+            refused_cell() if row.verdict == INVALID else _number(row),
+            *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
+            *([_energy(row)] if is_metered else []),
+            verdict_cell(row.verdict).append(UNWATCHED if row.unwatched else ""),
+            *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
+        )
+    return table
+
+
+def _names(
+    rows: Sequence[RunSummary], room: int, *, is_narrow: bool, has_groups: bool
+) -> list[str]:
+    """Columns with names for which there is room; what all runs share goes first."""
+    if room < WIDE:
+        return ["model"] if is_narrow else ["model", "runtime"]
+    if not has_groups or room >= WIDE_WITH_GROUPS:
+        return list(_NAMES)
+    shared = [name for name in _NAMES[2:] if len({getattr(row, name) for row in rows}) == 1]
+    return [name for name in _NAMES if name not in shared]
+
+
+def _number(row: RunSummary) -> str:
+    """What a stored run is about: a median latency, or what stands for it."""
+    median_ns = row.headline_ns[0]
+    if row.instructions_per_inference is not None:
+        return f"{format_instructions(row.instructions_per_inference)} instr."
+    if median_ns is None and row.throughput_per_s is not None:
+        return f"{format_rate(row.throughput_per_s)}/s"
+    return format_ns(median_ns)
+
+
+def _energy(row: RunSummary) -> str | Text:
+    """Joules per inference of a stored run; refused ones are told from runs without a meter."""
+    if row.energy_j_per_inference is None and not row.energy_refused:
+        return ABSENT
+    return joules_cell(row.energy_j_per_inference, row.energy_u95_absolute_j, row.energy_boundary)
