@@ -25,7 +25,7 @@ from typing import BinaryIO
 from edgebench.agent.files import disk_errors
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
-from edgebench.protocol.sizes import format_bytes, format_sizes
+from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 KEEP_FREE_BYTES = 64 * 2**20
@@ -218,13 +218,13 @@ class ArtifactStore:
         held_bytes = sum(size for _, size, path in entries if path.stem in is_held)
         if size_bytes + held_bytes > self.quota_bytes:
             held = f", {format_bytes(held_bytes)} in use" if held_bytes else ""
-            wanted, quota = format_sizes(size_bytes, self.quota_bytes)
+            wanted, quota = format_distinct_sizes(size_bytes, self.quota_bytes)
             raise NoSpace(f"model of {wanted}, quota {quota}{held}")
         have = self._part(sha256)
         missing = size_bytes - (have.stat().st_size if have.exists() else 0)
         used = sum(size for _, size, _ in others)
         if (have_bytes := self._free_bytes() + used) < missing:
-            needed, free = format_sizes(missing, have_bytes)
+            needed, free = format_distinct_sizes(missing, have_bytes)
             raise NoSpace(f"model needs {needed}, disk has {free} free")
         for _, size, path in others:
             is_tight = self._free_bytes() < missing + KEEP_FREE_BYTES

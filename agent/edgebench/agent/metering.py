@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.record import MeterFacts
-from edgebench.protocol.sizes import format_bytes, format_sizes
+from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
 from edgebench.protocol.text import one_line
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def _why_too_long(path: Path) -> str | None:
     except OSError:
         return None  # its writer will find out
     if size_bytes > LIMIT_BYTES:
-        size, limit = format_sizes(size_bytes, LIMIT_BYTES)
+        size, limit = format_distinct_sizes(size_bytes, LIMIT_BYTES)
         return f"the recording of the meter has {size}, limit {limit}"
     free_bytes = disk.f_bavail * disk.f_frsize
     if free_bytes < min(size_bytes, KEPT_FREE_BYTES):

@@ -16,7 +16,7 @@ from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, TargetError, UsageError
 from edgebench.protocol.messages import RunEnded, SpooledFile
 from edgebench.protocol.record import RUN_ID, Outcome
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
@@ -54,12 +54,12 @@ class Spool:
             raise UsageError(f"run {run_id} exists already on this device")
         waiting = self.usage()[1]
         if waiting >= self.quota_bytes:
-            holds, quota = format_sizes(waiting, self.quota_bytes)
+            holds, quota = format_distinct_sizes(waiting, self.quota_bytes)
             raise NoSpace(f"spool holds {holds} of uncollected runs, quota {quota}")
         with disk_errors("run not started", path):
             free = shutil.disk_usage(self._work).free
             if free < LEAST_FREE_BYTES:  # it would end when it is written, after all its time
-                has, needs = format_sizes(free, LEAST_FREE_BYTES)
+                has, needs = format_distinct_sizes(free, LEAST_FREE_BYTES)
                 raise NoSpace(f"disk has {has} free, a run needs {needs}: {path}")
             path.mkdir(mode=0o700)
         return path

@@ -28,7 +28,7 @@ from edgebench.protocol.errors import (
     TargetError,
     error_from_code,
 )
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import SPOOL_FILES
 
@@ -352,7 +352,7 @@ def _refuse_full_disk(files: Sequence[m.SpooledFile], directory: Path) -> None:
         raise StoreError(f"run not stored: {exc.strerror}: {directory}") from exc
     needed = sum(file.size_bytes for file in files) - there
     if needed > free:
-        takes, has = format_sizes(needed, free)
+        takes, has = format_distinct_sizes(needed, free)
         raise StoreError(f"run not stored: it takes {takes}, disk has {has} free: {directory}")
 
 

@@ -67,6 +67,8 @@ from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
     DeviceNotOffered,
     EdgebenchError,
+    MeasurementError,
+    NoSecondSide,
     NoSuchCampaign,
     NoSuchDevice,
 )
@@ -1024,13 +1026,18 @@ class Lab:
 
         Raises:
             UsageError: no such run or metric, or the runs differ in more than the model.
-            MeasurementError: a run is invalid.
+            MeasurementError: a run is invalid, or of pairs, all of them.
         """
         wanted = None if metrics is None else _listed(metrics)
         keys = _listed(allowed)
         if candidate is None:
-            pairs = [one.run() for one in find_each(self.store, _listed(baseline))]
-            return compare_pairs(pairs, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
+            runs = [one.run() for one in find_each(self.store, _listed(baseline))]
+            if len(runs) == 1 and (pair := runs[0].pair):
+                raise NoSecondSide(
+                    f"a comparison needs a second side: {runs[0].run_id} is one run of a pair",
+                    pair.comparison_id,
+                )
+            return compare_pairs(runs, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
         before, after = (
             [one.run() for name in _listed(names) for one in find_runs(self.store, name)]
             for names in (baseline, candidate)
@@ -1101,11 +1108,18 @@ def compare_measured(against: ComparisonRequest, runs: Sequence[StoredRun]) -> l
     """Compare the runs that were made for this request.
 
     Raises:
+        UsageError: the runs differ in more than the model.
         MeasurementError: a comparison has no pair of valid runs.
     """
-    return compare_pairs(
+    if not runs:
+        raise MeasurementError("no pair of valid runs is left to compare")
+    compared = compare_pairs(
         [run.result for run in runs],
         metrics=against.metrics,
         margin_ratio=against.margin_ratio,
         allowed=against.allowed,
     )
+    return [
+        replace(one, left_out_count=against.pair_count - one.result.baseline_count)
+        for one in compared
+    ]

@@ -5,7 +5,7 @@
     │   ├── NoSuchRun                no stored run has that name, or several have
     │   ├── NoSecondSide             runs of one side were named to be compared
     │   ├── PageUnavailable          the page cannot be served here, or at this address
-    │   ├── FileExists               a file that must not be there is there
+    │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
@@ -183,7 +183,7 @@ class NoSuchRun(UsageError):
     ) -> None:
         super().__init__(text)
         self.bundle = bundle
-        """Path of the bundle, if its name refers to several runs."""
+        """Path of the bundle that was searched, if it was one."""
         self.is_store_empty = is_store_empty
         self.model: str | None = None
         """The name, if it is one of a model file."""

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from edgebench.protocol.errors import UsageError, unknown_name
-from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.sizes import format_distinct_sizes
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -135,12 +135,14 @@ class Limits:
     """Warm-up and timed loop; None: derived from the first inference and the duration."""
 
     def __post_init__(self) -> None:
-        _require(
-            self.memory_bytes is None or MIN_MEMORY_BYTES <= self.memory_bytes <= MAX_MEMORY_BYTES,
-            f"memory limit must be {format_bytes(MIN_MEMORY_BYTES)} to "
-            f"{format_bytes(MAX_MEMORY_BYTES)}, got {format_bytes(self.memory_bytes or 0)}; a "
-            "runtime alone takes some 100 MiB",
-        )
+        memory_bytes = self.memory_bytes
+        if memory_bytes is not None and not MIN_MEMORY_BYTES <= memory_bytes <= MAX_MEMORY_BYTES:
+            limits = (MIN_MEMORY_BYTES, MAX_MEMORY_BYTES)
+            least, most, got = format_distinct_sizes(*limits, memory_bytes)
+            raise UsageError(
+                f"memory limit must be {least} to {most}, got {got}; a runtime alone takes some "
+                "100 MiB"
+            )
         _require_length("timeout", self.load_timeout_s)
         if self.measure_timeout_s is not None:
             _require_length("measure timeout", self.measure_timeout_s)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.protocol.sizes import format_bytes, format_sizes
+from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ from edgebench.protocol.sizes import format_bytes, format_sizes
         (2**30 - 1, "1.00 GiB"),
         (2**40, "1.00 TiB"),
         (2**52, "4096 TiB"),
+        (2**2000, "1073741824 TiB"),
     ],
 )
 def test_unit_changes_where_the_number_would_have_four_digits(
@@ -44,5 +45,5 @@ def test_size_is_right_to_three_digits(size_bytes: int) -> None:
 def test_different_sizes_look_different(one: int, other: int, near: int) -> None:
     """A model of 4.00 GiB is refused for a quota of 4.00 GiB."""
     for pair in ((one, other), (one, max(0, one + near))):
-        shown = format_sizes(*pair)
+        shown = format_distinct_sizes(*pair)
         assert (shown[0] == shown[1]) == (pair[0] == pair[1])

@@ -22,7 +22,7 @@ from edgebench.agent.worker.inputs import are_finite, arrange, dataset_order
 from edgebench.protocol.errors import EdgebenchError, MeasurementError
 from edgebench.protocol.record import CheckFacts, OutputFacts
 from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import ANSWERS_FILE, DATASET_INDEX
 
@@ -254,7 +254,7 @@ def stack_outputs(name: str, outputs: list[list[Tensor]]) -> dict[str, Tensor]:
     """
     size = sum(tensor.nbytes for tensors in outputs for tensor in tensors)
     if size > MAX_OUTPUT_BYTES:
-        takes, limit = format_sizes(size, MAX_OUTPUT_BYTES)
+        takes, limit = format_distinct_sizes(size, MAX_OUTPUT_BYTES)
         raise MeasurementError(f"outputs take {takes}, limit {limit}")
     stacked: dict[str, Tensor] = {}
     for number, tensors in enumerate(zip(*outputs, strict=True)):

@@ -21,7 +21,7 @@ from edgebench.protocol.errors import (
     SampleTypeRefused,
 )
 from edgebench.protocol.record import TensorSpec
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -159,7 +159,7 @@ def _make(spec: TensorSpec, random: np.random.Generator, memory_bytes: int) -> T
     for size in spec.shape:
         size_bytes *= size
     if size_bytes > memory_bytes:
-        takes, limit = format_sizes(size_bytes, memory_bytes)
+        takes, limit = format_distinct_sizes(size_bytes, memory_bytes)
         raise ModelRefused(
             f"input {spec.name!r} {list(spec.shape)} {dtype} takes {takes}, limit {limit}"
         )

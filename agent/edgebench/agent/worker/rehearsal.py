@@ -19,7 +19,7 @@ from edgebench.protocol.errors import (
     NoSpace,
     OutputsTooLarge,
 )
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.traces import COLUMN_BYTES, QUERY_COLUMNS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def refuse_outputs(outputs: Sequence[Tensor], sample_count: int) -> int:
         raise DatasetRefused(f"outputs for a data set have to be numbers, the model has {kinds[0]}")
     size = sum(one.nbytes for one in outputs) * sample_count
     if size > MAX_OUTPUT_BYTES:
-        takes, limit = format_sizes(size, MAX_OUTPUT_BYTES)
+        takes, limit = format_distinct_sizes(size, MAX_OUTPUT_BYTES)
         raise OutputsTooLarge(
             f"outputs for the {sample_count} samples of the data set take {takes}, limit {limit}"
         )
@@ -91,5 +91,5 @@ def refuse_full_disk(directory: Path, size_bytes: int) -> None:
     """
     needed = size_bytes + KEEP_FREE_BYTES
     if (free := shutil.disk_usage(directory).free) < needed:
-        writes, has = format_sizes(needed, free)
+        writes, has = format_distinct_sizes(needed, free)
         raise NoSpace(f"the run will write {writes}, disk has {has} free: {directory}")

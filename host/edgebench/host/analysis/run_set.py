@@ -57,19 +57,13 @@ def find_sets(runs: Iterable[Run]) -> list[RunSet]:
         if run.pair is not None:
             for side in (BASELINE, CANDIDATE):
                 groups.setdefault(side_id(run.pair.comparison_id, side), [])
-        groups.setdefault(_set_id(run) or number, []).append(run)
+        groups.setdefault(run.set_id or number, []).append(run)
     return [find_set(group) for group in groups.values() if group]
 
 
 def choose_sets(runs: Iterable[Run]) -> list[RunSet]:
     """The sets of runs that a person chose; a run without the rest of its set is no set."""
     return [alone(one.first) if len(one.runs) == 1 else one for one in find_sets(runs)]
-
-
-def _set_id(run: Run) -> str | None:
-    if run.member is not None:
-        return run.member.set_id
-    return side_id(run.pair.comparison_id, run.pair.side) if run.pair else None
 
 
 def _number(run: Run) -> int:
@@ -97,7 +91,7 @@ def find_set(runs: Sequence[Run]) -> RunSet:
     }
     headline = _headline(first, metrics, len(counted))
     return RunSet(
-        set_id=_set_id(first),
+        set_id=first.set_id,
         device=first.device.name,
         model=first.model.name,
         runtime=first.runtime.name,
@@ -265,7 +259,7 @@ def _verdict(
     runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
 ) -> Verdict:
     """The rules of a set, and each rule that a run of it broke, once."""
-    if _set_id(runs[0]) is None:
+    if runs[0].set_id is None:
         return runs[0].verdict
     findings = [*_own_findings(runs, counted, headline, metrics), *_broken_by_runs(runs, counted)]
     failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}

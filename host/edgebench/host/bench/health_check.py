@@ -39,7 +39,7 @@ from edgebench.protocol.errors import (
     Unreachable,
     UsageError,
 )
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import SpecChanges
 
 MODELS = ("digits_int8.tflite", "digits_int8.onnx")
@@ -109,7 +109,7 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
 def _require_room(system: SystemDescription) -> None:
     room = system.models_room_bytes
     if room is not None and room < MIN_ROOM_BYTES:
-        has, needs = format_sizes(room, MIN_ROOM_BYTES)
+        has, needs = format_distinct_sizes(room, MIN_ROOM_BYTES)
         raise NoSpace(f"it has room for models of {has}, at least {needs} is needed")
 
 

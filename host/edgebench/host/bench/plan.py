@@ -38,7 +38,7 @@ from edgebench.protocol.errors import (
     unknown_name,
     with_meant,
 )
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
 
 ALL_RUNTIMES = "all"
@@ -290,7 +290,7 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
     files += [(file.path, file.size_bytes) for file in own if file is not None]
     for path, size_bytes in files:
         if size_bytes > room:
-            size, most = format_sizes(size_bytes, room)
+            size, most = format_distinct_sizes(size_bytes, room)
             raise TooLarge(f"file of {size}, {device} has room for {most}: {path}")
 
 

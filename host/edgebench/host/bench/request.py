@@ -55,12 +55,12 @@ MIN_AMBIENT_C, MAX_AMBIENT_C = -60, 90
 _ONLY_LATENCIES = "--against compares latencies; measure accuracy and profile on their own"
 
 
-def least_pairs(comparison_count: int) -> int:
+def needed_pair_count(comparison_count: int) -> int:
     """Fewest pairs with which a result can be significant among so many comparisons made together.
 
     Holm multiplies the smallest of their p values by their number.
 
-    >>> least_pairs(1), least_pairs(2), least_pairs(12)
+    >>> needed_pair_count(1), needed_pair_count(2), needed_pair_count(12)
     (6, 7, 9)
     """
     too_large = comparison_count * 2 / 2**MIN_PAIRS / ALPHA

@@ -168,7 +168,7 @@ def _add_energy(add: Add) -> None:
 def _add_comparison(add: Add) -> None:
     against = "compare the model with B: paired runs in random order"
     add("--against", action=GivenOnce, metavar="B", help=against)
-    pairs = "pairs of runs (default: 10; times need 6, more of them if more is compared)"
+    pairs = "pairs of runs (default: 10; times need at least 6, several comparisons more)"
     add("--pairs", type=whole, metavar="N", help=pairs)
     add_judgement(add)
 
@@ -220,7 +220,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     if compared:
         errors = list(map(failure_entry, watcher.failures))
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
-        report_missing_pairs(options, compared, watcher)
+        report_missing_pairs(watcher)
         if not options.json:
             print_next_step(options, find_sets(watcher.runs))
         code = exit_code(compared)
@@ -256,13 +256,13 @@ def _export(
 
 def _warn_of_few_pairs(request: BenchRequest) -> None:
     """Say before the runs that they will not decide; counts of instructions need one pair only."""
-    from edgebench.host.bench.request import least_pairs
+    from edgebench.host.bench.request import needed_pair_count
 
     if request.against is None:
         return
     # Runtimes and devices that a word stands for are not known yet.
     count = max(1, len(request.against.metrics)) * len(request.devices)
-    least, pairs = least_pairs(count), request.against.pair_count
+    least, pairs = needed_pair_count(count), request.against.pair_count
     if pairs < least:
         together = f" in {count} comparisons" if count > 1 else ""
         print(

@@ -13,7 +13,6 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edgebench.host.analysis.compare.runs import RunComparison
     from edgebench.host.cli.failure import ErrorEntry
     from edgebench.host.cli.progress import ProgressWatcher, RunFailure
     from edgebench.host.lab import Lab
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from edgebench.protocol.errors import EdgebenchError
 
 MAX_NAMED = 6
-"""Sets that the next step names, the newest ones: a line that can still be read."""
+"""Number of sets that the next step names at most, so that its line can be read."""
 
 
 def report_runs(
@@ -110,28 +109,21 @@ def _is_refused(one: RunSet) -> bool:
     return one.verdict.is_refused or (is_metered and GROSS_ENERGY not in one.metrics)
 
 
-def report_missing_pairs(
-    options: argparse.Namespace, compared: list[RunComparison], watcher: ProgressWatcher
-) -> None:
-    """Print which pairs are missing, and why."""
-    from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.bench.request import DEFAULT_PAIRS
+def report_missing_pairs(watcher: ProgressWatcher) -> None:
+    """Print why runs failed or are invalid, whose pairs are left out."""
+    from edgebench.host.analysis.run_set import alone
 
-    watcher.show_doubts(find_sets(run for run in watcher.runs if run.verdict.is_refused))
+    watcher.show_doubts([alone(run) for run in watcher.runs if run.verdict.is_refused])
     _print_failures(watcher)
-    wanted = options.pairs or DEFAULT_PAIRS
-    for one in compared:
-        lost = wanted - one.result.baseline_count
-        if lost > 0:
-            print(f"note: {lost} of {wanted} pairs are left out on {one.runtime}", file=sys.stderr)
 
 
 def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None:
     """Print the command that shows the runs, or compares their pairs."""
-    pairs = dict.fromkeys(one.first.pair.comparison_id for one in sets if one.first.pair)
+    sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
+    pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
     names = [one.set_id or one.runs[-1].run_id for one in sets]
-    if pairs:
-        words = ["compare", *list(pairs)[-MAX_NAMED:]]
+    if pairs:  # all of them: p values are adjusted for their number
+        words = ["compare", *pairs]
         for name in options.metric or ():
             words += ["--metric", name]
         if options.fail_on is not None:

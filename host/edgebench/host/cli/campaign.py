@@ -122,10 +122,11 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     devices = f"{len(lanes_s)} device{'s' if len(lanes_s) != 1 else ''}"
     about = format_duration(longest_s)
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
-    if plan.spec.repeats < MIN_RUNS:
+    if 1 < plan.spec.repeats < MIN_RUNS:
         print(
-            f"note: {plan.spec.repeats} repeats have no interval between runs, so that each cell "
-            f"is suspect; {MIN_RUNS} or more have one"
+            f"note: {plan.spec.repeats} repeats give no interval between runs, so cells with times "
+            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}",
+            file=sys.stderr,
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
     print(f"next: edgebench campaign run {file}", file=sys.stderr)

@@ -67,9 +67,8 @@ def _run(options: argparse.Namespace, address: Address) -> ExitCode:
         print(json.dumps(address.document(), indent=1))
         return ExitCode.DONE
     out, run = console(), address.run()
-    bundle = address.name.removesuffix(run.run_id)
     # Before the traces are read, which takes a moment.
-    _print(out, run_results(run, out.width, bundle))
+    _print(out, run_results(run, out.width, address.prefix))
     if run.failure is None:
         _print(out, _picture(out, [(address, run)], None))
     _print(out, run_details(run, address.annotations(), is_all=options.all))

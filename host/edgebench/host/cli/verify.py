@@ -101,8 +101,9 @@ def _report(
 
 
 def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> ExitCode:
-    """Verify every run of a set, whose own numbers are computed from them, or of a bundle."""
+    """Verify every run of a set, of the pairs of a comparison, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
+    from edgebench.host.result.facts import PAIRS_PREFIX
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.index import DAMAGED, list_runs
     from edgebench.protocol.errors import RunDamaged
@@ -126,7 +127,8 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
             {"run_id": run_id, "differences": _plain(differences)}
             for run_id, differences in results.items()
         ]
-        kind = "set_id" if is_set else "bundle"
+        is_pairs = name.startswith(PAIRS_PREFIX)
+        kind = "set_id" if is_set else "comparison_id" if is_pairs else "bundle"
         _print_json({kind: name, "planned_count": planned_count, "runs": runs})
     elif failed:
         for run_id, differences in failed.items():

@@ -32,7 +32,7 @@ class ExportColumn:
 FACT_COLUMNS = (
     ExportColumn("run_id", str, lambda one: one.run.run_id),
     ExportColumn("created_utc", str, lambda one: one.run.created_utc),
-    ExportColumn("set_id", str, lambda one: one.run.member.set_id if one.run.member else None),
+    ExportColumn("set_id", str, lambda one: one.run.set_id),
     ExportColumn("kind", str, lambda one: one.run.kind),
     ExportColumn("verdict", str, lambda one: one.run.verdict.state.value),
     ExportColumn("label", str, lambda one: label(one.run.verdict, one.run)),

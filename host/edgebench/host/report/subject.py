@@ -354,6 +354,9 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
         if one.set_id is None and member is not None:
             place = f"run {member.number + 1} of {member.count}"
             notes.append(("set", f"{place}; all of them: edgebench report {member.set_id}"))
+        if one.set_id is None and (pair := reported.run.pair) is not None:
+            place = f"{pair.side} of pair {pair.number + 1}"
+            notes.append(("pair", f"{place}; all of them: edgebench report {pair.comparison_id}"))
         if added.tags:
             notes.append(("tags", ", ".join(added.tags)))
         if added.note:

@@ -9,7 +9,7 @@ from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.meters.uncertainty import Unit
 
 SET_PREFIX = "set-"
-"""Ids of sets begin with it; no id of a run has it in it."""
+"""Ids of sets begin with it, except those of the sides of a comparison; no id of a run has it."""
 PAIRS_PREFIX = "pairs-"
 """Ids of comparisons in pairs begin with it."""
 BASELINE, CANDIDATE = "baseline", "candidate"

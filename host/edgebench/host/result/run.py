@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from edgebench.host.result.energy import EnergyResult
-from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.facts import Pair, SetMember, side_id
 from edgebench.host.result.keys import key
 from edgebench.host.result.latency import (
     EarlyStopping,
@@ -237,6 +237,13 @@ class Run:
     """SHA-256 of every other file of the run, by path inside it."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
     """Keys of a newer version, which are kept as they are."""
+
+    @property
+    def set_id(self) -> str | None:
+        """Id of the set that it is one of, or of its side of a comparison; None if it is alone."""
+        if self.member is not None:
+            return self.member.set_id
+        return side_id(self.pair.comparison_id, self.pair.side) if self.pair else None
 
     @property
     def device_labels(self) -> tuple[str, ...]:

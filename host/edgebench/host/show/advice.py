@@ -174,7 +174,8 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "are: edgebench meters",
     },
     "run_count": {
-        "": "make more runs: edgebench bench MODEL --runs 5; in a campaign's file, repeats = 5"
+        "": "make more runs: edgebench bench MODEL --runs 5; in a campaign's file, repeats = 5; "
+        "with --against B, --pairs 10"
     },
     "between_runs_floor": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
     "between_runs": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},

@@ -51,7 +51,7 @@ _STYLES = {
 
 
 def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
-    """One row per metric: both medians, the change with its interval, the outcome."""
+    """One row per comparison: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
     shown = {"metric", *_differing(comparisons)} | (_ALWAYS_WIDE if is_wide else set())
@@ -125,7 +125,9 @@ def _notes(comparison: RunComparison) -> list[str]:
         )
     if left_out := comparison.left_out_count:
         pairs = "1 pair is" if left_out == 1 else f"{left_out} pairs are"
-        notes.append(f"{pairs} left out, as a run of each failed, is invalid or missing")
+        notes.append(
+            f"{pairs} left out, for a run that failed, is invalid, is missing or has no such energy"
+        )
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
         name = comparison.comparison_id or "RUN"

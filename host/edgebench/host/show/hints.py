@@ -10,8 +10,11 @@ from edgebench.protocol.spec import MAX_LENGTH_S
 
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
-    (e.PageUnavailable, "choose another port, 0 for any that is free: edgebench serve --port 0"),
-    (e.FileExists, "choose another file: edgebench bundle RUN -o FILE.zip"),
+    (
+        e.PageUnavailable,
+        "listen on this machine, at any port that is free: edgebench serve --port 0",
+    ),
+    (e.FileExists, "choose another file, as in: edgebench bundle RUN -o FILE.zip"),
     (
         e.NoSecondSide,
         "name the other side: edgebench compare A --against B; or measure two models and compare "
@@ -151,7 +154,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.NotComparable,
-        "if just this is to be compared, once more with: edgebench compare … {error.allow}",
+        "allow the difference, if it is what you compare: edgebench compare … {error.allow}",
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (
@@ -305,10 +308,10 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, e.PageUnavailable) and error.install:
         return f"install them: {error.install}; then edgebench serve"
     if isinstance(error, e.NoSuchRun) and error.model is not None:
-        return (
-            "compare takes stored runs; to measure two models and compare them: edgebench bench "
-            f"{shlex.quote(error.model)} --against B"
-        )
+        model = shlex.quote(error.model)
+        if command == "compare":
+            return f"measure two models and compare them: edgebench bench {model} --against B"
+        return f"measure it: edgebench bench {model}"
     if isinstance(error, e.NoSecondSide) and error.comparison_id:
         return f"name all its pairs: edgebench compare {error.comparison_id}"
     if isinstance(error, e.RuntimeUnavailable) and error.install:

@@ -54,18 +54,18 @@ def run_page(
     return Group(*run_results(run, width), "", *run_details(run, added, is_all=is_all))
 
 
-def run_results(run: Run, width: int = PIPE_WIDTH, bundle: str = "") -> list[RenderableType]:
+def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[RenderableType]:
     """Verdict, what would make it better, and results; of a failed run, why.
 
     Args:
         run: The run.
         width: Columns of the terminal.
-        bundle: Beginning of the names of what is in its bundle, as `sent.zip#`, if it is in one.
+        prefix: Beginning of the names of what is in its bundle, as `sent.zip#`, if it is in one.
     """
     if run.failure is not None:
-        return [facts_table([*_failure(run.failure), *_set(run, bundle)])]
+        return [facts_table([*_failure(run.failure), *_set(run, prefix)])]
     one = alone(run)
-    rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run, bundle)]
+    rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
@@ -231,16 +231,16 @@ def _added(annotations: Annotations) -> list[tuple[str, str]]:
     return [*tags, ("note", annotations.note)] if annotations.note else tags
 
 
-def _set(run: Run, bundle: str) -> list[tuple[str, str]]:
+def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
     """Place of the run in its set or pair, beside the verdict: that of the set may be another."""
     if run.pair is not None:
         place = f"{run.pair.side} of pair {run.pair.number + 1}"
-        all_pairs = shlex.quote(f"{bundle}{run.pair.comparison_id}")
+        all_pairs = shlex.quote(f"{prefix}{run.pair.comparison_id}")
         return [("pair", f"{place}; the comparison: edgebench compare {all_pairs}")]
     if run.member is None:
         return []
     place = f"run {run.member.number + 1} of {run.member.count}"
-    name = shlex.quote(f"{bundle}{run.member.set_id}")
+    name = shlex.quote(f"{prefix}{run.member.set_id}")
     return [("set", f"{place}; the verdict of all of them: edgebench show {name}")]
 
 

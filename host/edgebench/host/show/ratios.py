@@ -17,8 +17,8 @@ _PRECISIONS = re.compile(
 )
 """Words in a file name that denote its precision."""
 _WIDE_RATIO = 0.5
-"""Half-width, relative to the ratio, from which on the range is printed: from here on, one bound of
-an interval that is symmetric in the logarithm is twice as far away as the other."""
+"""Half-width, relative to the ratio, from which on the range is printed: the upper bound of an
+interval that is symmetric in the logarithm is 1.6 times as far away as the lower one there."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
@@ -38,7 +38,7 @@ def ratio_words(ratio: SetRatio) -> str:
     ('2.00× slower (1.11× to 5.00×)', '1.20× (0.100× to 53.0×)')
     """
     (low, high), times = ratio.interval, ratio.times
-    if ratio.is_clear and times < 1 and low > 0:
+    if ratio.is_clear and times < 1:
         low, times, high = 1 / high, 1 / times, 1 / low
     within_ratio = (high - low) / 2 / times
     direction = f" {_direction(ratio)}" if ratio.is_clear else ""

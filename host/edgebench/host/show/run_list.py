@@ -70,7 +70,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
 def _names(
     rows: Sequence[RunSummary], room: int, *, is_narrow: bool, has_groups: bool
 ) -> list[str]:
-    """Columns with names for which there is room; what all runs share goes first."""
+    """Columns with names for which there is room; those that are the same for all runs go first."""
     if room < WIDE:
         return ["model"] if is_narrow else ["model", "runtime"]
     if not has_groups or room >= WIDE_WITH_GROUPS:

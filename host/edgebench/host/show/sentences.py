@@ -217,15 +217,15 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "background_load": {
         "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
-        "under_test": "other processes used {share_of_usable} as much CPU time as the model could, "
-        "limit {limit:.0%}",
+        "under_test": "other processes used CPU time of {share_of_usable} of what the model could "
+        "use, limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },
     "cpu_pressure": {
         **_STALL,
-        "more_threads": "{threads} threads shared {cpu_count:.0f} CPUs: one of them waited during "
-        "{value:.1%} of the run, limit {limit:.0%}",
+        "more_threads": "more threads ({threads}) than CPUs ({cpu_count}): one of them waited "
+        "during {value:.1%} of the run, limit {limit:.0%}",
         "of_threads": "a thread of the worker waited for a CPU during {value:.1%} of the run, "
         "limit {limit:.0%}",
     },
@@ -395,7 +395,7 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "certainty": "reported by the device" if facts.get("is_certain") else "probable",
         # Rounded up, so that what is over the limit never reads as the limit itself.
         "ceiling": None if value is None else math.ceil(round(value * 1e4, 6)) / 1e4,
-        # Of as many CPUs as the model has threads, and never counted beyond all of them.
+        # Of as many CPUs as the model has threads, on any of its CPUs; cut off at 100 %.
         "share_of_usable": "" if value is None else f"{'at least ' * (value >= 1)}{value:.1%}",
         "milliseconds": None if value is None else 1e3 * value,
     }

@@ -260,8 +260,8 @@ def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
         return None
     verb = "is" if len(missing) == 1 else "are"
     return (
-        f"note: {' and '.join(missing)} {verb} left out ({ABSENT}) where too few queries are "
-        "independent of each other for an interval; each is judged by itself"
+        f"note: {' and '.join(missing)} {verb} missing ({ABSENT}) where too few queries are "
+        "independent of each other for its own interval"
     )
 
 

@@ -88,29 +88,29 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
 def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
     """Reasons of verdicts that are not valid; a reason shared by several sets is one line."""
     sharing: dict[tuple[str, str], list[int]] = {}
-    for number, run_set in enumerate(sets):
-        for reason in _reasons(run_set).values():
-            sharing.setdefault((run_set.verdict.state.value, reason), []).append(number)
+    for index, run_set in enumerate(sets):
+        for reason in dict.fromkeys(_reasons(run_set).values()):
+            sharing.setdefault((run_set.verdict.state.value, reason), []).append(index)
     reasons: dict[tuple[str, tuple[int, ...]], list[str]] = {}
-    for (state, reason), numbers in sharing.items():
-        reasons.setdefault((state, tuple(numbers)), []).append(reason)
+    for (state, reason), indexes in sharing.items():
+        reasons.setdefault((state, tuple(indexes)), []).append(reason)
     return [
-        printable(f"{state}: {_named(sets, numbers)}: {'; '.join(shared)}", keep_lines=True)
-        for (state, numbers), shared in reasons.items()
+        printable(f"{state}: {_named(sets, indexes)}: {'; '.join(shared)}", keep_lines=True)
+        for (state, indexes), shared in reasons.items()
     ]
 
 
-def _named(sets: Sequence[RunSet], numbers: Sequence[int]) -> str:
-    """The sets at these places by their models; of more than two, if they are all, their number.
+def _named(sets: Sequence[RunSet], indexes: Sequence[int]) -> str:
+    """Titles of the sets at these indexes; "all 3" if that is every set of three or more.
 
     Sets with the same title are counted, or, where only some of them are meant, have their ids.
     """
-    if len(numbers) == len(sets) > 2:
+    if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
     titles = _titles(sets)
     parts: list[str] = []
-    for title in dict.fromkeys(titles[number] for number in numbers):
-        meant = [sets[number] for number in numbers if titles[number] == title]
+    for title in dict.fromkeys(titles[index] for index in indexes):
+        meant = [sets[index] for index in indexes if titles[index] == title]
         if titles.count(title) == 1:
             parts.append(title)
         elif titles.count(title) == len(meant):
@@ -147,7 +147,8 @@ def _reasons(one: RunSet) -> dict[str, str]:
             del lines[name]
         if others:
             lines[first] += f" (also: {', '.join(others)})"
-    if "complete" in lines:  # whatever else failed is that of a part of a run
+    if one.set_id is None and "complete" in lines:
+        # Whatever else failed is that of a part of a run.
         return {"complete": lines["complete"]}
     return _causes_first(lines)
 

@@ -62,11 +62,14 @@ class Address:
         return self.name if isinstance(self.store, BundleStore) else str(self.directory)
 
     @property
+    def prefix(self) -> str:
+        """Beginning of all names of what is in its bundle; empty outside of bundles."""
+        return f"{self.store.place}{MARK}" if isinstance(self.store, BundleStore) else ""
+
+    @property
     def name(self) -> str:
         """Name that commands accept for the run: its id, prefixed with its bundle if any."""
-        if isinstance(self.store, BundleStore):
-            return f"{self.store.place}{MARK}{self.run_id}"
-        return self.run_id
+        return f"{self.prefix}{self.run_id}"
 
     def run(self) -> Run:
         """Run as it is stored.
@@ -106,9 +109,8 @@ def find_run(store: Store, name: str) -> Address:
     if len(addresses) > 1:
         some = ", ".join(one.run_id for one in addresses[:4])
         is_bundled = isinstance(addresses[0].store, BundleStore)
-        what = "are meant by" if is_bundled else "have the tag"
         raise NoSuchRun(
-            f"{len(addresses)} runs {what} {name!r}: {some} …",
+            f"{len(addresses)} runs are meant by {name!r}: {some} …",
             bundle=addresses[0].store.place if is_bundled else None,
         )
     return addresses[0]
@@ -117,10 +119,11 @@ def find_run(store: Store, name: str) -> Address:
 def find_runs(store: Store, name: str) -> list[Address]:
     """The runs that a name refers to, oldest first: all runs of a set, pairs, a tag or a bundle.
 
-    A name is tried as an id, a directory, a bundle, a part of an id, and a tag, in this order.
+    A name is tried as an id, a directory, a bundle, a part of an id, and a set, comparison, side or
+    tag, in this order.
 
     Raises:
-        NoSuchRun: there is no such run or set, or the name is a part of several ids.
+        NoSuchRun: there are no such runs, or the name is a part of several ids.
         StoreError: the name is a directory or a bundle whose run cannot be read.
         BundleRefused: the name is the path of a file that is not a bundle.
     """

@@ -44,7 +44,7 @@ from edgebench.protocol.errors import (
     UsageError,
 )
 from edgebench.protocol.record import RUN_ID
-from edgebench.protocol.sizes import format_sizes
+from edgebench.protocol.sizes import format_distinct_sizes
 
 MANIFEST_FILE = "edgebench-bundle.json"
 BUNDLE_VERSION = 1
@@ -297,7 +297,7 @@ class BundleStore(Store):
         names = self.bundle.files.get(run_id, ())
         size_bytes = self.bundle.size_bytes(run_id, set(names) - self._unpacked.get(run_id, set()))
         if size_bytes > (free_bytes := shutil.disk_usage(self.root).free):
-            takes, has = format_sizes(size_bytes, free_bytes)
+            takes, has = format_distinct_sizes(size_bytes, free_bytes)
             raise BundleNotUnpacked(
                 f"bundle not unpacked: run {run_id} takes {takes}, disk has {has} free: {self.root}"
             )

@@ -1,4 +1,4 @@
-"""JSON without infinity and NaN, which Python's reader takes and no strict one does."""
+"""JSON without NaN and infinity: Python's reader accepts them, a strict one does not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-_SHOWN_CHARS = 40
+_MAX_SHOWN_CHARS = 40
+"""Characters of the number that an error quotes."""
 
 
 class NotFinite(ValueError):
-    """A number in a document is infinite or none."""
+    """A number in a document is infinite, or NaN."""
 
 
 def load_finite(
@@ -24,7 +25,7 @@ def load_finite(
         parse_int: Reader of its whole numbers; None: Python's.
 
     Raises:
-        NotFinite: a number is infinite or none.
+        NotFinite: a number is infinite, or NaN.
         ValueError: it is not JSON.
         RecursionError: it is nested too deeply.
     """
@@ -34,5 +35,5 @@ def load_finite(
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise NotFinite(f"{text[:_SHOWN_CHARS]} is not a finite number")
+        raise NotFinite(f"{text[:_MAX_SHOWN_CHARS]} is not a finite number")
     return number

@@ -17,7 +17,8 @@ INDEX_FILE = "index.sqlite"
 STORE_VARIABLE = "EDGEBENCH_STORE"
 MAX_NAMES = 200
 """Number of runs whose names are offered, the newest ones."""
-_NEWEST = f"SELECT run_id, set_id, tags FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
+_COLUMNS = "run_id, set_id, tags, comparison_id"
+_NEWEST = f"SELECT {_COLUMNS} FROM runs ORDER BY run_id DESC LIMIT {MAX_NAMES}"
 
 
 def default_root() -> Path:
@@ -27,10 +28,10 @@ def default_root() -> Path:
 
 
 def run_names(root: Path) -> list[str]:
-    """Tags, sets and ids of the newest runs in the index of a store."""
+    """Tags, sets, comparisons and ids of the newest runs in the index of a store."""
     rows = _rows(root, _NEWEST)
     tags = [tag for row in rows for tag in str(row[2] or "").split()]
-    sets = [str(row[1]) for row in rows if row[1]]
+    sets = [str(row[1] or row[3]) for row in rows if row[1] or row[3]]
     return list(dict.fromkeys(["last", *tags, *sets, *(str(row[0]) for row in rows)]))
 
 

@@ -5,11 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.records import DEVICE, ENVIRONMENT
 
+from edgebench.host.analysis.compare.comparison import (
+    ComparisonOutcome,
+    Design,
+    Rules,
+    compare_many,
+)
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.request import BenchRequest, ComparisonRequest, new_request
+from edgebench.host.bench.request import (
+    BenchRequest,
+    ComparisonRequest,
+    needed_pair_count,
+    new_request,
+)
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RunsTooShort, UsageError
@@ -115,3 +127,17 @@ def test_microcontroller_gets_the_built_in_models_that_it_runs() -> None:
     assert [one.name for one in new_request([]).on_system(board).models] == ["digits_int8.tflite"]
     named = new_request(["digits_fp32.tflite"])
     assert named.on_system(board) is named
+
+
+@pytest.mark.parametrize("comparison_count", [1, 2, 3, 12])
+def test_so_many_pairs_can_decide_and_fewer_cannot(comparison_count: int) -> None:
+    """The warning and the test that decides count differently, and minutes are lost."""
+    least = needed_pair_count(comparison_count)
+    slow, fast = np.linspace(2.0, 2.1, least), np.linspace(1.0, 1.1, least)
+    names = [str(number) for number in range(comparison_count)]
+    found = compare_many(dict.fromkeys(names, (slow, fast)), Rules(design=Design.PAIRED))
+    assert {one.outcome for one in found.values()} == {ComparisonOutcome.BETTER}
+    fewer = compare_many(dict.fromkeys(names, (slow[1:], fast[1:])), Rules(design=Design.PAIRED))
+    assert {one.outcome for one in fewer.values()} == {ComparisonOutcome.INCONCLUSIVE}
+    for one in fewer.values():
+        assert ("adjusted for several" in one.reason) == (comparison_count > 1)

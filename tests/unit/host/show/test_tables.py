@@ -317,7 +317,7 @@ def test_missing_tail_is_explained_below_the_table() -> None:
     assert tails_line(sets[:1], results_table(sets[:1], 200)) is None
     line = tails_line(sets, results_table(sets, 200))
     assert line is not None
-    assert line.startswith("note: p90 is left out (—)")
+    assert line.startswith("note: p90 is missing (—)")
     assert tails_line(sets, results_table(sets, 40)) is None
 
 
@@ -404,6 +404,19 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     assert advices(cut) == [ADVICE["complete"][""]], "nobody has to measure for longer"
     [line] = verdict_lines([cut])
     assert line.endswith(": interrupted")
+
+
+def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
+    """Four runs of five beside a busy machine are said to be just short of one."""
+    cut = failing({"complete": "interrupted", "enough_time": "4 s"})
+    busy = failing({"background_load": "others took 40 %"})
+    members = [
+        replace(one, run_id=f"a{number}", member=SetMember("set-a", number, 5))
+        for number, one in enumerate([cut, busy, busy, busy, busy])
+    ]
+    [line] = verdict_lines(find_sets(members))
+    assert "interrupted" in line
+    assert "in 4 of 5 runs others took 40 %" in line
 
 
 def test_reasons_are_the_rules_that_failed() -> None:

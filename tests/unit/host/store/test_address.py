@@ -111,7 +111,7 @@ def test_tag_of_several_runs_means_all_of_them_or_none(store: Store) -> None:
     for run_id in (RUN_ID, OTHER_ID):
         annotate(store, run_id, lambda _: Annotations(("night",)))
     assert [one.run_id for one in find_runs(store, "night")] == [RUN_ID, OTHER_ID]
-    with pytest.raises(NoSuchRun, match="2 runs have the tag 'night'"):
+    with pytest.raises(NoSuchRun, match="2 runs are meant by 'night'"):
         find_run(store, "night")
     with pytest.raises(NoSuchRun, match="no run matches 'day'"):
         find_run(store, "day")

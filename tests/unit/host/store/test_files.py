@@ -155,7 +155,7 @@ def test_damaged_record_is_refused_in_one_line(directory: Path, text: str) -> No
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999"])
-def test_record_with_a_number_that_is_none_is_damaged(directory: Path, number: str) -> None:
+def test_record_with_a_number_that_is_not_finite_is_damaged(directory: Path, number: str) -> None:
     """It is judged anew, and each of its numbers becomes NaN without a word."""
     path = directory / "raw" / traces.RECORD_FILE
     text, count = re.subn(r": \d+\.\d+", f": {number}", json.dumps(to_plain(RECORD)), count=1)

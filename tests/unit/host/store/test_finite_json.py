@@ -1,4 +1,4 @@
-"""JSON with numbers that are none is refused, and says which."""
+"""JSON with a number that is not finite is refused, and says which."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from edgebench.host.store.finite_json import NotFinite, load_finite
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_number_that_is_none_is_refused_by_name(number: str) -> None:
+def test_number_that_is_not_finite_is_refused_by_name(number: str) -> None:
     """A median of NaN is neither above nor below any limit."""
     with pytest.raises(NotFinite, match=f"^{number} is not a finite number$"):
         load_finite(f'{{"p50": [1.0, {number}]}}')

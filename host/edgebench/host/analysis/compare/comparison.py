@@ -276,8 +276,9 @@ def _compare(
     wide = widened(test.interval(1 - rules.alpha), test.shift, rules.instrument_ratio)
     narrow = widened(test.interval(1 - 2 * rules.alpha), test.shift, rules.instrument_ratio)
     raw = _test(baseline, candidate, rules.design)
-    adjusted = " (adjusted for several comparisons)" if smallest_p > test.smallest_p else ""
-    outcome, reason = _judge(test.shift, wide, narrow, (p_adjusted, smallest_p), rules, adjusted)
+    is_adjusted = smallest_p > test.smallest_p
+    p = (p_adjusted, smallest_p)
+    outcome, reason = _judge(test.shift, wide, narrow, p, rules, is_adjusted=is_adjusted)
     superiority = probability_of_superiority(baseline, candidate)
     return Comparison(
         rules=rules,
@@ -404,9 +405,15 @@ def _judge(
     narrow: Bounds | None,
     p: tuple[float, float],
     rules: Rules,
-    adjusted: str,
+    *,
+    is_adjusted: bool,
 ) -> tuple[ComparisonOutcome, str]:
-    """Outcome of an effect on the logarithm; `p` is the adjusted one and the smallest possible."""
+    """Outcome of an effect on the logarithm, and why.
+
+    `p` is the p value and the smallest possible one; `is_adjusted` says that both were multiplied,
+    as several comparisons are made together.
+    """
+    adjusted = " (adjusted for several comparisons)" if is_adjusted else ""
     if p[1] >= rules.alpha or wide is None or narrow is None:
         return ComparisonOutcome.INCONCLUSIVE, (
             f"too few runs: no result could have p{adjusted} below {p[1]:.2g}, "

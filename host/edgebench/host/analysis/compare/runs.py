@@ -19,6 +19,7 @@ from edgebench.host.analysis.compare.energy import (
     refuse_energy,
 )
 from edgebench.host.analysis.outputs import ERROR_METRICS
+from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
     METRICS,
@@ -75,7 +76,8 @@ class RunComparison:
     comparison_id: str | None = None
     """Id of the pairs; None for runs that were named by sides."""
     left_out_count: int = 0
-    """Pairs that are not compared, as a run of them failed, is invalid or missing."""
+    """Number of pairs that are not compared: a run of each failed, is invalid, missing, or without
+    the energy that was asked for."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -130,15 +132,15 @@ def compare_pairs(
 
     Args:
         runs: All runs of one or more such comparisons. A pair with a missing, failed or invalid
-            run is left out, and so is a comparison without any other pair.
+            run is left out, and so is one without the energy that is to be compared.
         metrics: As for `compare_groups`.
         margin_ratio: As for `compare_groups`.
         allowed: As for `compare_groups`.
 
     Raises:
-        NoSecondSide: a run was not made in a pair, or no pair has both of its runs here.
+        NoSecondSide: there is no run, or one that was not made in a pair.
         UsageError: the runs differ in more than the model.
-        MeasurementError: no comparison has a pair of valid runs.
+        MeasurementError: a comparison has no pair of valid runs.
     """
     groups: dict[str, list[Run]] = {}
     for run in runs:
@@ -146,18 +148,18 @@ def compare_pairs(
             raise NoSecondSide(f"a comparison needs a second side: {run.run_id} is of no pair")
         groups.setdefault(run.pair.comparison_id, []).append(run)
     sides = {name: split_sides(group, metrics or ()) for name, group in groups.items()}
-    left = {name: both for name, both in sides.items() if both[0]}
-    if not left:
-        _refuse_empty(runs, metrics or ())
+    for name, (baseline, _) in sides.items():
+        if not baseline:
+            _refuse_empty(name, groups[name], metrics or ())
     compared = compare_groups(
-        list(left.values()), metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+        list(sides.values()), metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
     )
-    names = [name for name in left for _ in range(len(compared) // len(left))]
+    names = [name for name in sides for _ in range(len(compared) // len(sides))]
     return [
         replace(
             one,
             comparison_id=name,
-            left_out_count=_pair_count(groups[name]) - len(left[name][0]),
+            left_out_count=_pair_count(groups[name]) - len(sides[name][0]),
         )
         for name, one in zip(names, compared, strict=True)
     ]
@@ -168,20 +170,13 @@ def _pair_count(runs: Iterable[Run]) -> int:
     return len({run.pair.number for run in runs if run.pair})
 
 
-def _refuse_empty(runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:
-    """Say why none of these pairs can be compared."""
-    pairs = [(run.pair.comparison_id, run.pair.number) for run in runs if run.pair]
-    if len(set(pairs)) == len(pairs) > 0:
-        raise NoSecondSide(
-            f"a comparison needs a second side: {runs[0].run_id} is one of {pairs[0][0]}, and the "
-            "other run of its pair is not here",
-            comparison_id=pairs[0][0],
-        )
+def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:
+    """Say why no pair of this comparison can be compared."""
     valid = [run for run in runs if not run.verdict.is_refused]
     for path in map(_full_name, metrics):
         if path.startswith(ENERGY) and valid:
             energy_of(valid[0], path)
-    raise MeasurementError("no pair of valid runs is left to compare")
+    raise MeasurementError(f"no pair of valid runs is left to compare in {name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +262,13 @@ def check_metrics(metrics: Sequence[str], *, is_metered: bool, has_battery: bool
 
 def split_sides(runs: Sequence[Run], metrics: Sequence[str] = ()) -> tuple[list[Run], list[Run]]:
     """The runs of a paired comparison by side, without pairs of which one has no such number."""
-    sides: dict[str, dict[int, Run]] = {"baseline": {}, "candidate": {}}
+    sides: dict[str, dict[int, Run]] = {BASELINE: {}, CANDIDATE: {}}
     for run in runs:
         if run.pair and not run.verdict.is_refused and not _is_energy_missing(run, metrics):
             sides[run.pair.side][run.pair.number] = run
-    whole = sorted(sides["baseline"].keys() & sides["candidate"].keys())
-    return [sides["baseline"][n] for n in whole], [sides["candidate"][n] for n in whole]
+    before, after = sides[BASELINE], sides[CANDIDATE]
+    whole = sorted(before.keys() & after.keys())
+    return [before[number] for number in whole], [after[number] for number in whole]
 
 
 def _is_energy_missing(run: Run, metrics: Sequence[str]) -> bool:
@@ -359,7 +355,7 @@ def find_metric(name: str) -> Metric:
         raise refuse_energy(path)
     text = f"metric {path!r} cannot be compared; those that can: {_KNOWN}"
     error = UsageError(text)
-    raise with_meant(error, path, [*METRICS, *BY_SHORT_NAME])
+    raise with_meant(error, path, ["latency_ns.p50", *METRICS, *BY_SHORT_NAME])
 
 
 def better_of(metric: Metric, runs: Sequence[Run]) -> Better:
@@ -381,7 +377,7 @@ def _value(run: Run, path: str) -> float:
         value = value_at(run.metrics, path)
     except NoSuchPath:
         error = UsageError(f"unknown metric {path!r}; see edgebench show RUN --json")
-        raise with_meant(error, path, [*METRICS, *BY_SHORT_NAME]) from None
+        raise with_meant(error, path, ["latency_ns.p50", *METRICS, *BY_SHORT_NAME]) from None
     if value is None:
         raise MeasurementError(f"run {run.run_id} has no {path}")
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -132,15 +132,16 @@ def cpu_pressure(evidence: Evidence) -> Ruling:
     """
     shares = thread_shares(evidence)
     if shares is not None:
-        threads, cpus = evidence.record.spec.threads, len(evidence.worker.scheduling.cpus)
+        threads = evidence.record.spec.threads
+        cpu_count = len(evidence.worker.scheduling.cpus)
         limit = CPU_STALL_LIMIT_RATIO
-        if threads > cpus > 0:
+        if threads > cpu_count > 0:
             return at_most(
                 shares.waiting_max,
                 limit,
                 "ratio",
                 "more_threads",
-                {"threads": threads, "cpu_count": cpus},
+                {"threads": threads, "cpu_count": cpu_count},
             )
         return at_most(shares.waiting_max, limit, "ratio", "of_threads")
     before, after = evidence.worker.before, evidence.worker.after

@@ -807,7 +807,7 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     verdict = judged(worker(scheduling=scheduling)(evidence))
     rule = rule_of(verdict, "cpu_pressure")
     assert rule.detail == (
-        "4 threads shared 2 CPUs: one of them waited during 50.0% of the run, limit 5%"
+        "more threads (4) than CPUs (2): one of them waited during 50.0% of the run, limit 5%"
     )
     assert advice(rule) == "use no more threads than CPUs: edgebench bench MODEL --threads 1"
 
