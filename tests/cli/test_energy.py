@@ -280,7 +280,6 @@ def test_energies_of_two_models_are_measured_and_compared(metered: Measured) -> 
     assert found["metric"] == "energy.gross_j_per_inference"
     assert found["result"]["rules"]["design"] == "paired"
     assert found["result"]["rules"]["instrument_ratio"] > 0
-    ids = (*found["baseline_runs"], "--against", *found["candidate_runs"])
-    again = metered.host.run("compare", *ids, "--metric", "energy_j", "--json")
+    again = metered.host.run("compare", found["comparison_id"], "--metric", "energy_j", "--json")
     assert again.returncode == result.returncode
     assert json.loads(again.stdout)["comparisons"] == document["comparisons"]

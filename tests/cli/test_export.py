@@ -73,10 +73,11 @@ def test_file_that_cannot_be_written_is_an_error_of_one_line(edgebench: Run) -> 
 
 def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_path: Path) -> None:
     """A full disk costs a measurement; or what was measured is not what was exported."""
-    table, lost = tmp_path / "runs.csv", "/nowhere/runs.xml"
+    table, lost = tmp_path / "runs.csv", tmp_path / "runs.xml"
+    lost.mkdir()
     store = tmp_path / "store"  # the one of the other tests has one run
     words = ("bench", "digits_int8.tflite", "--runtime", "litert", *QUICK, "--json")
-    exports = ("--export", str(table), "--export", lost)
+    exports = ("--export", str(table), "--export", str(lost))
     result = measured.host.run(*words, *exports, "--store", str(store))
     [document] = json.loads(result.stdout)["runs"]
     assert result.returncode == (3 if document["verdict"]["state"] == "invalid" else 1)
@@ -92,9 +93,13 @@ def test_bench_writes_its_runs_and_loses_none_to_a_file(measured: Measured, tmp_
 
 def test_bench_refuses_an_unknown_end_before_it_measures(edgebench: Run, host: Host) -> None:
     """An hour is measured before the user learns that a name was wrong."""
-    result = edgebench("bench", "--quick", "--export", "runs.json")
-    assert result.code == 2
-    assert "several formats are JSON" in result.err
+    for name, said in (
+        ("runs.json", "several formats are JSON"),
+        ("nowhere/runs.csv", "no such directory to export to: nowhere"),
+    ):
+        result = edgebench("bench", "--quick", "--export", name)
+        assert result.code == 2
+        assert said in result.err
     assert not host.lab.store.runs.exists()
 
 

@@ -263,9 +263,9 @@ def place(reader: Reader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def shortened(campaign: str) -> str:
-    """The campaign of the page, with two runs instead of twelve."""
+    """The campaign of the page, with two runs instead of twenty."""
     for old, new in (
-        ("repeats = 3", "repeats = 1"),
+        ("repeats = 5", "repeats = 1"),
         ("threads = [1, 2]", "threads = [1]"),
         ("duration_s = 10", "duration_s = 0.1\nmin_query_count = 50\ncooldown_timeout_s = 0"),
     ):

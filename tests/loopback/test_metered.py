@@ -345,7 +345,7 @@ def test_recording_that_would_fill_the_disk_costs_no_latency(tmp_path: Path) -> 
             bench.agent.kill()
     assert run.record.outcome is Outcome.COMPLETED
     assert run.record.metered is not None
-    assert "are left on its disk for the results of the run" in (run.record.metered.trouble or "")
+    assert "left for the results of the run" in (run.record.metered.trouble or "")
     assert (run.directory / QUERIES_FILE).stat().st_size > 0
     assert len(decoded(run.directory / METER_FILE).power_w) > 0
 

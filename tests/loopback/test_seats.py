@@ -19,6 +19,7 @@ from edgebench.host.stored_run import StoredRun
 from edgebench.protocol import messages as m
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import LeaseHeld, NoSpace, NoSuchDevice
+from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.spec import SpecChanges
 
 SEATS = ("imx8mp-evk", "raspberry-pi-5-cooled", "imx8mp-evk-2")
@@ -179,7 +180,7 @@ def test_model_that_was_sent_is_there_when_its_run_starts(
             first.acquire()
             mine = find_model("digits_fp32.onnx")
             first.push_model(mine.path, mine.sha256)
-            with pytest.raises(NoSpace, match=f"{mine.size_bytes} in use"):
+            with pytest.raises(NoSpace, match=f"{format_bytes(mine.size_bytes)} in use"):
                 late.push_model(other, digest)
             run_id = start(first, replace(SPEC, duration_s=0.2))
             list(first.follow_run())
