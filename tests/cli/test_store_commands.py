@@ -25,11 +25,9 @@ from edgebench.protocol.exit_code import ExitCode
 
 @pytest.fixture
 def copied(measured: Measured, host: Host) -> str:
-    """The measured run in the store of this test's host; its id."""
-    shutil.copytree(
-        measured.host.folder / "data" / "edgebench" / "runs",
-        host.folder / "data" / "edgebench" / "runs",
-    )
+    """The measured run, and no other that a test left beside it, in this host's store; its id."""
+    place = Path("data", "edgebench", "runs", measured.run_id)
+    shutil.copytree(measured.host.folder / place, host.folder / place)
     return measured.run_id
 
 
