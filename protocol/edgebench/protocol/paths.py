@@ -12,6 +12,8 @@ from pathlib import PurePath
 
 from edgebench.protocol.errors import UsageError
 
+MODEL_SUFFIXES = (".tflite", ".onnx")
+"""Suffixes of the files of models."""
 APPLICATION = "edgebench"
 
 

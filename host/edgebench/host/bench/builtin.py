@@ -13,12 +13,11 @@ from pathlib import Path
 
 from edgebench.host.bench.model import Model, model_on_device, open_model
 from edgebench.protocol.errors import UsageError, with_meant
+from edgebench.protocol.paths import MODEL_SUFFIXES
 
 IN_FIRMWARE = "firmware"
 """Word for the model that a board came with, where a name has to be given."""
 _FOLDER = Path(str(files("edgebench.host") / "builtin_models"))
-_SUFFIXES = (".tflite", ".onnx")
-"""Suffixes of model files, for suggestions after a misspelt name."""
 
 
 def builtin_models(*, precision: str | None = None) -> list[Model]:
@@ -57,6 +56,6 @@ def find_model(name: str) -> Model:
             with_meant(
                 exc,
                 path.name,
-                [one for one in names if Path(one).suffix in _SUFFIXES and one != path.name],
+                [one for one in names if Path(one).suffix in MODEL_SUFFIXES and one != path.name],
             )
         raise

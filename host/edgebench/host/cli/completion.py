@@ -195,9 +195,11 @@ def _devices(store: Path) -> list[str]:
 def _models(store: Path) -> list[str]:
     from importlib.resources import files
 
+    from edgebench.protocol.paths import MODEL_SUFFIXES
+
     del store
     folder = files("edgebench.host") / "builtin_models"
-    return sorted(one.name for one in folder.iterdir() if one.name.endswith((".tflite", ".onnx")))
+    return sorted(one.name for one in folder.iterdir() if one.name.endswith(MODEL_SUFFIXES))
 
 
 def _settings(name: str) -> Callable[[Path], list[str]]:

@@ -38,8 +38,8 @@ _TITLES = {
     "comparison_id": "pairs",
 }
 """Columns with names, by attribute of a comparison."""
-_ALWAYS_WIDE = {"device", "runtime"}
-"""Attributes that a wide terminal has room for, though they are the same."""
+_SHOWN_IF_WIDE = {"device", "runtime"}
+"""Columns of a wide terminal, also where all rows have the same value."""
 WIDE = 110
 """Width of a terminal with room for all columns."""
 _STYLES = {
@@ -54,7 +54,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
     """One row per comparison: both medians, the change with its interval, the outcome."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     is_wide = width >= WIDE
-    shown = {"metric", *_differing(comparisons)} | (_ALWAYS_WIDE if is_wide else set())
+    shown = {"metric", *_differing(comparisons)} | (_SHOWN_IF_WIDE if is_wide else set())
     names = [name for name in _TITLES if name in shown]
     for name in names:
         table.add_column(_TITLES[name], overflow="fold")

@@ -217,8 +217,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "background_load": {
         "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
-        "under_test": "other processes used CPU time of {share_of_usable} of what the model could "
-        "use, limit {limit:.0%}",
+        "under_test": "other processes used CPU time equal to {share_of_usable} of what the model "
+        "could use, limit {limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },

@@ -19,9 +19,8 @@ from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, spl
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_summary
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
+from edgebench.protocol.paths import MODEL_SUFFIXES
 
-MODEL_SUFFIXES = (".tflite", ".onnx")
-"""Suffixes of model files, which are no names of runs."""
 _ID_CUTOFF = 0.9
 """Similarity of two ids of which one may be the other mistyped: one wrong character of twelve."""
 

@@ -142,6 +142,8 @@ def compare_pairs(
         UsageError: the runs differ in more than the model.
         MeasurementError: a comparison has no pair of valid runs.
     """
+    if not runs:
+        raise NoSecondSide("a comparison needs runs on both sides")
     groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.pair is None:
