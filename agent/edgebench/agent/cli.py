@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import secrets
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +33,7 @@ from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
 from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.terminal import say
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -72,9 +72,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         options.command(options)
     except EdgebenchError as exc:
-        print(f"error: {exc}", file=sys.stderr)
+        say(f"error: {exc}")
         if hint := _hint(exc, options):
-            print(f"hint: {hint}", file=sys.stderr)
+            say(f"hint: {hint}")
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
@@ -85,7 +85,8 @@ def _run(arguments: Sequence[str] | None) -> int:
             if exc.name == "numpy"
             else f"pip install {AGENT_DISTRIBUTION}"
         )
-        print(f"error: {message}\nhint: install what is missing: {what}", file=sys.stderr)
+        say(f"error: {message}")
+        say(f"hint: install what is missing: {what}")
         return ExitCode.FAILED
     return ExitCode.DONE
 
@@ -312,9 +313,9 @@ def _warn(wiring: Wiring) -> None:
     line = (wiring.sync_line or "").partition(":")[2]
     if line and not os.access(line, os.W_OK):
         why = "it may not be written" if os.path.exists(line) else "no such file"
-        print(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks", file=sys.stderr)
+        say(f"warning: sync line {wiring.sync_line}: {why}: runs have no marks")
     for why in filter(None, map(why_not_there, wiring.meters)):
-        print(f"warning: {why}: runs have no energy", file=sys.stderr)
+        say(f"warning: {why}: runs have no energy")
 
 
 def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
@@ -339,10 +340,7 @@ def _pair(options: argparse.Namespace) -> None:
         print(json.dumps({"pairing": str(string), "valid_s": PAIRING_VALID_S}))
         return
     print(string)
-    print(
-        f"On the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'",
-        file=sys.stderr,
-    )
+    say(f"next: on the host, within {PAIRING_VALID_S / 60:.0f} minutes: edgebench pair '{string}'")
 
 
 def _status(options: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -32,6 +33,7 @@ from edgebench.agent.server import (
 from edgebench.protocol.codec import MAX_FRAME_BYTES
 from edgebench.protocol.errors import AgentRunning, PortTaken, UsageError
 from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.protocol.terminal import say
 
 MAX_SOCKET_PATH = 107
 """sun_path without its NUL. Source: unix(7)."""
@@ -105,6 +107,8 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
             await agent.hotplug.look()
         following = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
         print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
+        if settings.listen and sys.stderr.isatty():
+            say("next: to pair a host, in another terminal: edgebench-agent pair; Ctrl-C ends it")
         await _until_done(settings, agent, connections, local, stop)
         if agent.hotplug is not None and following is not None:
             await agent.hotplug.end(following)

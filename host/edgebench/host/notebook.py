@@ -26,6 +26,7 @@ from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.sizes import format_bytes
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 MAX_LINES = 50
@@ -68,7 +69,7 @@ class NotebookProgress(Watcher):
         with self._lock:
             self._lines = [*self._lines, printable(line)][-MAX_LINES:]
             if self._page is None:
-                print(printable(line), file=sys.stderr)
+                say(line)
             self._draw()
 
     def set(self, device: str, activity: str) -> None:

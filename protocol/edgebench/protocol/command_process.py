@@ -50,14 +50,14 @@ def exit_code_of(run: Callable[[], int]) -> int:
         return ExitCode.NOT_READ
     except OSError as exc:
         discard_output()
-        from edgebench.protocol.text import printable  # nothing loads before Ctrl-C is guarded
+        from edgebench.protocol.terminal import say  # nothing loads before Ctrl-C is guarded
 
-        where = printable(exc.filename or "standard output")
-        print(f"error: not written or read: {exc.strerror or exc}: {where}", file=sys.stderr)
+        where = exc.filename or "standard output"
+        say(f"error: not written or read: {exc.strerror or exc}: {where}")
         if exc.errno == errno.ENAMETOOLONG:
-            print("hint: choose a shorter path: edgebench --help", file=sys.stderr)
+            say("hint: choose a shorter path: edgebench --help")
             return ExitCode.USAGE
-        print("hint: see whether the disk is full: df -h", file=sys.stderr)
+        say("hint: see whether the disk is full: df -h")
         return ExitCode.FAILED
     return code
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
+
 MAX_LINE_CHARS = 200
+_COMMAND = re.compile(r"\b(?:edgebench|edgebench-agent|pip|sudo|ssh) .*?(?=[;,.)] | \(|[;,.)]?$)")
+"""A command in a sentence: up to the punctuation behind it."""
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def printable(text: object, *, keep_lines: bool = False) -> str:
@@ -36,3 +42,20 @@ def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
     if not line and isinstance(text, BaseException):
         line = type(text).__name__
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
+def wrap(text: str, width: int) -> str:
+    """Lines of at most so many columns, broken between words and never inside a command or a path.
+
+    What is longer than a line stays whole: a terminal folds it, and it can still be copied.
+
+    >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))
+    see which devices there are:
+    edgebench devices --timeout 10s; or
+    """
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    lines = [
+        textwrap.fill(one, width, break_long_words=False, break_on_hyphens=False)
+        for one in whole.split("\n")
+    ]
+    return "\n".join(lines).replace(_NO_BREAK, " ")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.protocol.text import MAX_LINE_CHARS, one_line, printable
+from edgebench.protocol.text import MAX_LINE_CHARS, one_line, printable, wrap
 
 
 @given(st.text())
@@ -45,3 +45,20 @@ def test_exception_without_words_has_its_name(silent: Exception) -> None:
     """A failure is told by nothing behind a colon."""
     assert one_line(silent) == "ValueError"
     assert one_line("") == "", "that is no exception"
+
+
+_WORDS = st.lists(st.sampled_from(["a", "of", "device", "edgebench", "show", "x" * 30, "no;"]))
+
+
+@given(_WORDS, st.integers(1, 100))
+def test_wrapping_changes_nothing_but_blanks(words: list[str], width: int) -> None:
+    """A word is lost, or a line is longer than the terminal though it could be broken."""
+    lines = wrap(" ".join(words), width).splitlines()
+    assert " ".join(lines) == " ".join(words)
+    assert all(len(one) <= width or " " not in one or "edgebench " in one for one in lines)
+
+
+def test_wrapped_lines_keep_line_feeds_and_paths() -> None:
+    """A list of reasons becomes one paragraph, or a path is broken at a hyphen."""
+    path = "/a-very-long/path-to/a-file"
+    assert wrap(f"no\nfile {path}", 20) == f"no\nfile\n{path}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from edgebench.host.cli.compare import add_judgement
@@ -25,6 +24,7 @@ from edgebench.host.cli.options import (
     whole,
 )
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -248,9 +248,10 @@ def _export(
             export_runs(exported, form, path)
         except EdgebenchError as exc:
             is_whole = False
-            print(f"error: not exported: {exc}\nhint: {hint_for(exc)}", file=sys.stderr)
+            say(f"error: not exported: {exc}")
+            say(f"hint: {hint_for(exc)}")
         else:
-            print(f"exported: {path}", file=sys.stderr)
+            say(f"exported: {path}")
     return is_whole
 
 
@@ -265,10 +266,9 @@ def _warn_of_few_pairs(request: BenchRequest) -> None:
     least, pairs = needed_pair_count(count), request.against.pair_count
     if pairs < least:
         together = f" in {count} comparisons" if count > 1 else ""
-        print(
+        say(
             f"warning: --pairs {pairs} decides nothing about times or energies{together}, whatever "
-            f"the runs show; --pairs {least} or more can",
-            file=sys.stderr,
+            f"the runs show; --pairs {least} or more can"
         )
 
 

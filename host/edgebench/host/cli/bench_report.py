@@ -8,6 +8,7 @@ import shlex
 import sys
 
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -75,9 +76,9 @@ def report_runs(
     watcher.show_doubts(sets)
     _print_failures(watcher)
     if watcher.failures and (hint := hint_for(watcher.failures[-1].error)):
-        print(f"hint: {hint}", file=sys.stderr)
+        say(f"hint: {hint}")
     if lab is not None and runs and not options.json:
-        print(f"results: {lab.store.runs}", file=sys.stderr)
+        say(f"results: {lab.store.runs}")
         print_next_step(options, sets)
 
 
@@ -92,7 +93,7 @@ def conclude(
     if is_interrupted:
         kept = len(watcher.runs)
         runs = f"{kept} run{'s' if kept != 1 else ''} kept in {lab.store.runs}"
-        print(f"interrupted: {runs if kept else 'nothing was measured'}", file=sys.stderr)
+        say(f"interrupted: {runs if kept else 'nothing was measured'}")
         return ExitCode.INTERRUPTED
     if watcher.failures:
         is_usage = all(isinstance(failure.error, UsageError) for failure in watcher.failures)
@@ -136,7 +137,7 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
         words = ["show", *names[-MAX_NAMED:]]
     if options.store:
         words += ["--store", str(options.store)]
-    print(f"next: edgebench {shlex.join(words)}", file=sys.stderr)
+    say(f"next: edgebench {shlex.join(words)}")
 
 
 def failure_entry(failure: RunFailure) -> ErrorEntry:
@@ -158,4 +159,4 @@ def failure_entry(failure: RunFailure) -> ErrorEntry:
 
 def _print_failures(watcher: ProgressWatcher) -> None:
     for failure in watcher.failures:
-        print(f"error: {failure.title}: {failure.error}", file=sys.stderr)
+        say(f"error: {failure.title}: {failure.error}")

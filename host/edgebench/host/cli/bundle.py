@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 _ABOUT = """\
 Write stored runs into one file for sharing. Commands of edgebench take the file in place of a run,
@@ -56,5 +56,5 @@ def run(options: argparse.Namespace) -> ExitCode:
         return ExitCode.DONE
     count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
     print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
-    print(printable(f"next: edgebench runs {shlex.quote(str(path))}"), file=sys.stderr)
+    say(f"next: edgebench runs {shlex.quote(str(path))}")
     return ExitCode.DONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 
 from edgebench.host.cli.options import (
     add_cluster_certificates,
@@ -14,6 +13,7 @@ from edgebench.host.cli.options import (
     new_parser,
 )
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -123,13 +123,12 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     about = format_duration(longest_s)
     print(printable(f"{plan.name}: {count} runs on {devices}, about {about} if models are fast"))
     if 1 < plan.spec.repeats < MIN_RUNS:
-        print(
+        say(
             f"note: {plan.spec.repeats} repeats give no interval between runs, so cells with times "
-            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}",
-            file=sys.stderr,
+            f"are suspect; to change that, set repeats = {MIN_RUNS} in {options.file}"
         )
     file = f"{shlex.quote(options.file)}{_cluster_words(options)}"
-    print(f"next: edgebench campaign run {file}", file=sys.stderr)
+    say(f"next: edgebench campaign run {file}")
     return ExitCode.DONE
 
 
@@ -242,9 +241,7 @@ def _report(
         cluster = _cluster_words(options)
         if not cluster and any(lane.lab for lane in campaign.lanes()):
             cluster = " --cluster ADDRESS"  # `status` does not know which one
-        print(
-            f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}", file=sys.stderr
-        )
+        say(f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}")
     if is_interrupted:
         return ExitCode.INTERRUPTED
     if left_count or summary.failed_count:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> ExitCode:
                 options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher
             )
             if not runs and not watcher.failures:
-                print("nothing to store", file=sys.stderr)
+                say("nothing to store")
         except Interrupted:
             is_interrupted = True
         except EdgebenchError as exc:

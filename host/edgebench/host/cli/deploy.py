@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from edgebench.host.cli.options import new_parser
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     lab = Lab()
     if options.uninstall:
         removed = lab.undeploy(
-            options.target, _say, identity_file=options.identity_file, python=options.python
+            options.target, say, identity_file=options.identity_file, python=options.python
         )
         done = "removed the agent from" if removed.was_there else "nothing was deployed to"
         print(f"{done} {options.target}")
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     runtimes = {"runtimes": tuple(dict.fromkeys(options.runtime))} if options.runtime else {}
     report = lab.deploy(
         options.target,
-        _say,
+        say,
         identity_file=options.identity_file,
         wheels=options.wheels,
         python=options.python,
@@ -137,10 +137,6 @@ def _require_runtime(report: DeployReport, requested: Sequence[str] | None) -> N
     ]
     what = f"agent runs on {report.device.name}, but no runtime works there"
     raise RuntimeUnavailable("; ".join((what, *lacks)))
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)
 
 
 def _port(text: str) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from edgebench.host.cli.options import add_json, new_parser, seconds
 from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 MAX_TIMEOUT_S = 600.0
 """Longest time to listen; devices announce themselves within seconds."""
@@ -82,7 +82,7 @@ def _list(options: argparse.Namespace) -> ExitCode:
 
 
 def _say_doubt(error: EdgebenchError) -> None:
-    print(f"warning: {error}", file=sys.stderr)
+    say(f"warning: {error}")
 
 
 def _check(options: argparse.Namespace) -> ExitCode:
@@ -92,10 +92,13 @@ def _check(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.plain import to_plain
     from edgebench.protocol.text import printable
 
-    def say(check: HealthCheck) -> None:
-        print(printable(check_line(check)), file=sys.stderr if options.json else sys.stdout)
+    def report(check: HealthCheck) -> None:
+        if options.json:
+            say(check_line(check))
+        else:
+            print(printable(check_line(check)))
 
-    checks = Lab().check(*options.names, on_checked=say)
+    checks = Lab().check(*options.names, on_checked=report)
     if options.json:
         print(json.dumps({"devices": to_plain(tuple(checks))}, indent=1))
     is_unwell = any(check.state is CheckState.UNWELL for check in checks)
@@ -141,8 +144,5 @@ def _forget(options: argparse.Namespace) -> ExitCode:
         print(f"forgotten: {printable(device.name)}; its runs stay in the store")
     if device.deployed_to:
         target = printable(shlex.quote(device.deployed_to))
-        print(
-            f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall",
-            file=sys.stderr,
-        )
+        say(f"note: its agent still runs; to remove it: edgebench deploy {target} --uninstall")
     return ExitCode.DONE

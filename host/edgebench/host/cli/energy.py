@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 
 from edgebench.host.cli.options import (
     add_columns,
@@ -17,6 +16,7 @@ from edgebench.host.cli.options import (
     percent,
 )
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> ExitCode:
                 raise
             refused = exc
             if len(run_ids) > 1:
-                print(f"error: run {run_id}: {exc}", file=sys.stderr)
+                say(f"error: run {run_id}: {exc}")
     if refused is not None and not runs:
         as_json = options.json
         hint = hint_for(refused, "energy")
@@ -142,4 +142,4 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     # One name stands for all: a run, or a set.
     name = options.runs[0] if len(options.runs) == 1 else runs[-1].run_id
-    print(f"next: edgebench show {shlex.quote(name)}{store}", file=sys.stderr)
+    say(f"next: edgebench show {shlex.quote(name)}{store}")

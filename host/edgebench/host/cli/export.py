@@ -9,6 +9,7 @@ from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(json.dumps(document, indent=1))
     else:
         count = f"{len(runs)} run{'s' if len(runs) != 1 else ''}"
-        print(f"{count} as {form.name}: {options.output}", file=sys.stderr)
+        say(f"{count} as {form.name}: {options.output}")
     return ExitCode.DONE
 
 

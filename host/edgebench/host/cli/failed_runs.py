@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 def warn_of_failed(runs: Iterable[Address]) -> None:
     """Print which of these runs failed, and so have no numbers."""
     from edgebench.host.store.index import stored_summary
-    from edgebench.protocol.text import printable
 
     for one in runs:
         failure = stored_summary(one.store, one.run_id).failure
         if failure is not None:
-            line = f"warning: run {one.run_id} failed ({failure}), and has no numbers"
-            print(printable(line), file=sys.stderr)
+            say(f"warning: run {one.run_id} failed ({failure}), and has no numbers")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -105,8 +105,6 @@ def report_failure(
         command: The command that failed.
         kind: Name of the kind of error, as `kind_of` gives it.
     """
-    from edgebench.protocol.text import printable  # only here: it takes typing with it
-
     if as_json:
         import json  # only here: help must not wait for it
 
@@ -117,6 +115,6 @@ def report_failure(
             document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}
         print(json.dumps(document, indent=1))
     end_starting()
-    print(f"error: {printable(message)}", file=sys.stderr)
-    print(f"hint: {printable(hint)}", file=sys.stderr)
+    say(f"error: {message}")
+    say(f"hint: {hint}")
     return code

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from contextlib import suppress
 
 from edgebench.host.cli.options import add_cluster_certificates, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -80,7 +80,7 @@ def _work(options: argparse.Namespace) -> ExitCode:
         print(f"ready: lab host {printable(name)} at {options.address}: {names}", flush=True)
 
     def away(reason: str) -> None:
-        print(f"waiting: {printable(reason)}", file=sys.stderr, flush=True)
+        say(f"waiting: {reason}")
 
     with suppress(KeyboardInterrupt):
         Lab(options.store).work_for(

@@ -19,6 +19,7 @@ from edgebench.host.cli.options import (
 )
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -162,7 +163,7 @@ def _selftest(options: argparse.Namespace) -> ExitCode:
         return _interrupted(session, options, "nothing kept")
     if session.is_trusted is False:
         return ExitCode.INVALID
-    print(f"next: edgebench meters record {shlex.quote(options.meter)}", file=sys.stderr)
+    say(f"next: edgebench meters record {shlex.quote(options.meter)}")
     return ExitCode.DONE
 
 
@@ -172,7 +173,7 @@ def _record(options: argparse.Namespace) -> ExitCode:
     if session.interrupted_s is not None:
         return _interrupted(session, options, f"kept in {session.directory}")
     if code is ExitCode.DONE:
-        print(f"next: edgebench bench MODEL --meter {shlex.quote(options.meter)}", file=sys.stderr)
+        say(f"next: edgebench bench MODEL --meter {shlex.quote(options.meter)}")
     return code
 
 
@@ -232,11 +233,11 @@ def _print(session: StoredSession, options: argparse.Namespace) -> ExitCode:
 
     show.print_session(session, as_json=options.json)
     names = ", ".join(sorted(path.name for path in session.directory.iterdir()))
-    print(f"session: {session.directory} ({names})", file=sys.stderr)
+    say(f"session: {session.directory} ({names})")
     return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
 def _interrupted(session: StoredSession, options: argparse.Namespace, kept: str) -> ExitCode:
     passed = f"{session.interrupted_s:.1f} s of {options.duration:g} s"
-    print(f"interrupted after {passed}; {kept}", file=sys.stderr)
+    say(f"interrupted after {passed}; {kept}")
     return ExitCode.INTERRUPTED

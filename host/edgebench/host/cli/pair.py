@@ -7,6 +7,7 @@ import sys
 
 from edgebench.host.cli.options import new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -38,11 +39,11 @@ def run(options: argparse.Namespace) -> ExitCode:
         text = f"agent {what} of {known.name!r}, which does not answer, and has a new certificate"
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise BoardKnown(text)
-        question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N] "
-        print(printable(question), end="", file=sys.stderr, flush=True)
+        question = f"{text}. Replace {known.name!r}, keeping name, labels and history? [y/N]"
+        say(question, end=" ")
         if sys.stdin.readline().strip().lower() in ("y", "yes"):
             return True
-        print("note: it is paired as another device", file=sys.stderr)
+        say("note: it is paired as another device")
         return False
 
     device = Lab().pair(options.string, decide)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import one_line
 
 
@@ -63,5 +63,5 @@ def run(options: argparse.Namespace) -> ExitCode:
         import webbrowser
 
         if not webbrowser.open(path.as_uri()):
-            print(f"warning: no browser found to open it: {one_line(path)}", file=sys.stderr)
+            say(f"warning: no browser found to open it: {one_line(path)}")
     return ExitCode.DONE

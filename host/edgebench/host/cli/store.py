@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(printable(f"merged: {counts}: {store.root}"))
     for run_id in report.differing:
         line = f"error: run {run_id} is in both stores and differs; this store's stays"
-        print(printable(line), file=sys.stderr)
+        say(line)
     if report.differing:
-        print("hint: see whose is damaged: edgebench verify RUN", file=sys.stderr)
+        say("hint: see whose is damaged: edgebench verify RUN")
     return ExitCode.FAILED if report.differing else ExitCode.DONE

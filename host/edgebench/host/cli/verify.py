@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     failed = {run_id: differences for run_id, differences in results.items() if differences}
     is_damaged = any(row.verdict == DAMAGED for row in list_runs(addresses[0].store))
     if is_set and is_damaged and len(results) < planned_count:
-        print("note: a damaged run may be one of the set: edgebench runs", file=sys.stderr)
+        say("note: a damaged run may be one of the set: edgebench runs")
     if as_json:
         runs = [
             {"run_id": run_id, "differences": _plain(differences)}
@@ -152,13 +152,13 @@ def _print_json(document: Mapping[str, object]) -> None:
 def _print_differences(what: str, differences: Sequence[Difference]) -> None:
     count = len(differences)
     files = f"{count} difference{'s' if count != 1 else ''} to its raw files"
-    print(f"error: {what} does not verify: {files}", file=sys.stderr)
+    say(f"error: {what} does not verify: {files}")
     for difference in differences:
         print(f"{difference.key}: stored {difference.stored!r}, computed {difference.computed!r}")
 
 
 def _print_hint(name: str) -> None:
-    print(f"hint: see what is stored: edgebench show {shlex.quote(name)}", file=sys.stderr)
+    say(f"hint: see what is stored: edgebench show {shlex.quote(name)}")
 
 
 def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.history.history import History, HistoryLevel, HistoryPoint
@@ -13,7 +13,7 @@ from edgebench.host.show.history import (
     condition_lines,
     count_line,
     outcome_sentence,
-    subject_line,
+    subject_lines,
 )
 from edgebench.host.show.units import ABSENT, format_change, half_width_of
 
@@ -46,16 +46,21 @@ class HistoryPart:
     """Lines with every change of the conditions."""
 
 
-def history_part(history: History, shown: Collection[str] = ()) -> HistoryPart:
-    """Content of a history with at least one point.
+def history_parts(histories: Sequence[History], shown: Collection[str] = ()) -> list[HistoryPart]:
+    """Content of histories, each with at least one point.
 
     Args:
-        history: The history.
+        histories: The histories.
         shown: Ids of the runs on the page.
     """
+    names = subject_lines(histories)
+    return [_part(name, one, shown) for name, one in zip(names, histories, strict=True)]
+
+
+def _part(name: str, history: History, shown: Collection[str]) -> HistoryPart:
     metric = METRICS[history.metric]
     return HistoryPart(
-        name=subject_line(history),
+        name=name,
         metric=metric.path,
         outcome=history.outcome.value,
         reason=outcome_sentence(history),

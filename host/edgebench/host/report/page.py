@@ -25,7 +25,7 @@ from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign
 from edgebench.host.report.charts import chart_document
 from edgebench.host.report.comparison import RatioRow, ratio_rows
 from edgebench.host.report.conditions import ConditionRow, condition_rows
-from edgebench.host.report.history import HistoryPart, history_part
+from edgebench.host.report.history import HistoryPart, history_parts
 from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_of
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.address import Address, RunElsewhere, find_each
@@ -145,7 +145,7 @@ def campaign_report(
 
 def history_report(histories: Sequence[History]) -> str:
     """HTML page of histories."""
-    shown = [history_part(one) for one in histories if one.points]
+    shown = history_parts([one for one in histories if one.points])
     page = ReportPage(
         title=f"History of {shown[0].name}" if len(shown) == 1 else f"{len(shown)} histories",
         subjects=(),
@@ -223,7 +223,7 @@ def _history_parts(runs: Sequence[ReportedRun]) -> list[HistoryPart]:
     """Each history of these runs, once."""
     histories = {id(one.history): one.history for one in runs if one.history is not None}
     shown = {one.run.run_id for one in runs}
-    return [history_part(one, shown) for one in histories.values()]
+    return history_parts([*histories.values()], shown)
 
 
 def _anonymous_campaign(

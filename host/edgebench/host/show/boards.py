@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from edgebench.host.show.tables import console, plain_table, text
 from edgebench.protocol.bridge import PortReport
 from edgebench.protocol.plain import to_plain
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 
@@ -34,11 +34,10 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
             )
         console().print(table)
     if not is_confirmed and any(report.is_candidate and report.board is None for report in reports):
-        print("next: ask them what they are: edgebench bridge list --confirm", file=sys.stderr)
-    print(
+        say("next: ask them what they are: edgebench bridge list --confirm")
+    say(
         "a board at another port (a pseudo-terminal, a socket) is named to the agent: "
-        "edgebench-agent serve --board ADDRESS",
-        file=sys.stderr,
+        "edgebench-agent serve --board ADDRESS"
     )
 
 

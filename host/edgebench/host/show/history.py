@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.history.history import (
@@ -18,7 +20,7 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
 )
 from edgebench.host.result.metrics import METRICS, Metric
-from edgebench.host.show.tables import PIPE_WIDTH, plain_table, text
+from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
@@ -51,13 +53,20 @@ def histories_page(
     """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
         note = "for a picture, choose at most four: --model, --device, --tag"
-        return Group(_table(histories), note)
-    return Group(*(part for one in histories for part in _page(one, width, is_ascii=is_ascii)))
+        return Group(*_table(histories), note)
+    titles = subject_lines(histories)
+    return Group(
+        *(
+            part
+            for title, one in zip(titles, histories, strict=True)
+            for part in _page(title, one, width, is_ascii=is_ascii)
+        )
+    )
 
 
-def _page(history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
+def _page(title: str, history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
     metric = METRICS[history.metric]
-    lines = [f"{subject_line(history)}: {history.metric}", count_line(history)]
+    lines = [f"{title}: {history.metric}", count_line(history)]
     if len(history.points) > 1:
         lines += ["", *_picture(history, metric, width), _legend(history), ""]
     shown = [printable(line) for line in lines]
@@ -98,15 +107,43 @@ def history_document(history: History) -> dict[str, Any]:
     return document | {"reason": outcome_sentence(history)}
 
 
-def subject_line(history: History) -> str:
-    """Model, device and settings of a history."""
-    subject = history.subject
-    return f"{subject.model} on {subject.device}, {subject.runtime}, {_settings(subject)}"
+def subject_lines(histories: Sequence[History]) -> list[str]:
+    """Model, device and settings of each history.
+
+    Of the other settings, those in which histories of one model on one device differ.
+    """
+    settings = _settings([one.subject for one in histories])
+    return [
+        f"{one.subject.model} on {one.subject.device}, {one.subject.runtime}, {shown}"
+        for one, shown in zip(histories, settings, strict=True)
+    ]
 
 
-def _settings(subject: HistorySubject) -> str:
-    threads = "" if subject.threads == 1 else f", {subject.threads} threads"
-    return f"{subject.scenario}{threads}{f', {subject.kind}' if subject.kind else ''}"
+def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
+    """Settings of each history, without its runtime."""
+    alike: dict[tuple[str, ...], list[HistorySubject]] = {}
+    for one in subjects:
+        alike.setdefault((one.model, one.device, one.runtime, one.scenario), []).append(one)
+    return [
+        _LIST.join(
+            [
+                one.scenario,
+                *([] if one.threads == 1 else [f"{one.threads} threads"]),
+                *filter(None, [one.kind]),
+                *_distinctive(one, alike[one.model, one.device, one.runtime, one.scenario]),
+            ]
+        )
+        for one in subjects
+    ]
+
+
+def _distinctive(subject: HistorySubject, alike: Sequence[HistorySubject]) -> list[str]:
+    """Other settings in which the history differs from one of those that look like it."""
+    return [
+        f"{key.replace('_', ' ')} {f'{float(value):g} s' if key == 'duration' else value}"
+        for key, value in subject.settings.items()
+        if any(other.settings.get(key) != value for other in alike)
+    ]
 
 
 def count_line(history: History) -> str:
@@ -220,7 +257,12 @@ def _legend(history: History) -> str:
 
 
 def _levels_table(history: History, metric: Metric) -> RenderableType:
-    table = plain_table("since", "run", "points", "level", "change", "95 %", "with it")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("since", overflow="fold", min_width=len("2026-11-26"))
+    table.add_column("run", no_wrap=True)
+    for name in ("points", "level", "change", "95 %"):
+        table.add_column(name, no_wrap=True, justify="right")
+    table.add_column("with it", overflow="fold", min_width=len("with it"))
     for level in history.levels:
         point = history.points[level.first]
         interval = level.ratio_interval
@@ -260,28 +302,32 @@ def _different(was: str, now: str) -> tuple[str, str]:
     return _LIST.join(gone) or "none", _LIST.join(new) or "none"
 
 
-def _table(histories: Sequence[History]) -> RenderableType:
-    names = ("device", "model", "runtime", "settings", "metric", "points", "level", "±", "outcome")
-    table = plain_table(*names)
-    for history in histories:
-        metric = METRICS[history.metric]
+def _table(histories: Sequence[History]) -> list[RenderableType]:
+    """What all histories have in common, and a table of the rest."""
+    names = {
+        "metric": [one.metric for one in histories],
+        "model": [one.subject.model for one in histories],
+        "device": [one.subject.device for one in histories],
+        "runtime": [one.subject.runtime for one in histories],
+        "settings": _settings([one.subject for one in histories]),
+    }
+    shared = [f"{name} {cells[0]}" for name, cells in names.items() if len(set(cells)) == 1]
+    own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in own:
+        table.add_column(name, overflow="fold")
+    for name in ("points", "suspect", "level", "±", "outcome"):
+        table.add_column(name, no_wrap=True, justify="left" if name == "outcome" else "right")
+    for history, *cells in zip(histories, *own.values(), strict=True):
         newest = history.points[-1] if history.points else None
+        count, needed = len(history.points), history.needed_count
+        level = history.levels[-1].median if history.levels else None
         table.add_row(
-            text(history.subject.device),
-            text(history.subject.model),
-            text(history.subject.runtime),
-            text(_settings(history.subject)),
-            history.metric,
-            _point_count(history),
-            format_metric(metric, history.levels[-1].median) if history.levels else ABSENT,
+            *map(text, cells),
+            f"{count} of {needed}" if count < needed else str(count),
+            str(history.suspect_count or ""),
+            ABSENT if level is None else format_metric(METRICS[history.metric], level),
             format_half_width(newest.value, newest.ci95) if newest else ABSENT,
             Text(history.outcome.value, style=_STYLES[history.outcome]),
         )
-    return table
-
-
-def _point_count(history: History) -> str:
-    """Number of points; where they are too few for an outcome, of how many."""
-    count, needed = len(history.points), history.needed_count
-    shown = f"{count} of {needed}" if count < needed else str(count)
-    return f"{shown}, {history.suspect_count} suspect" if history.suspect_count else shown
+    return [text(f"all: {_LIST.join(shared)}"), table] if shared else [table]

@@ -25,7 +25,7 @@ from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
-from edgebench.protocol.text import printable
+from edgebench.protocol.terminal import say
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 
@@ -43,8 +43,8 @@ def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) ->
             here = Text(", ".join(c.name for c in one.capability.channels), style="green")
         table.add_row(name, DRIVERS[name].summary, here)
     console().print(table)
-    print("address and options of each: edgebench meters --help", file=sys.stderr)
-    print("next: edgebench meters info METER", file=sys.stderr)
+    say("address and options of each: edgebench meters --help")
+    say("next: edgebench meters info METER")
 
 
 def print_info(header: Header, *, as_json: bool) -> None:
@@ -119,17 +119,16 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
     elif session.is_trusted is False:
         _say_why(session, "no energy, as the recording cannot be trusted")
     else:
-        print("error: no energy: no channel has a number", file=sys.stderr)
-        print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
+        say("error: no energy: no channel has a number")
+        say(f"hint: {REFUSED_RECORDING}")
 
 
 def _say_why(session: StoredSession, what: str) -> None:
     """Print the first check that failed, with its value and limit; the table has the others."""
     failed = next(check for check in session.checks if check.is_passed is False)
-    print(
-        printable(f"error: {what}: {failed.id}: {failed.detail}", keep_lines=True), file=sys.stderr
-    )
-    print(f"hint: {REFUSED_RECORDING}", file=sys.stderr)
+    for line in f"error: {what}: {failed.id}: {failed.detail}".split("\n"):
+        say(line)
+    say(f"hint: {REFUSED_RECORDING}")
 
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:

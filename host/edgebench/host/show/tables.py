@@ -31,7 +31,7 @@ from edgebench.host.show.units import (
 )
 from edgebench.host.store.index import DAMAGED, FAILED
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
-from edgebench.protocol.text import printable
+from edgebench.protocol.text import printable, wrap
 
 _VERDICT_STYLES = {
     "valid": "green",
@@ -84,10 +84,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def print_line(out: Console, line: str) -> None:
-    """Print a sentence; on a terminal it is broken between words, and a long path nowhere."""
-    has_long_word = any(cell_len(word) > out.width for word in line.split())
-    is_whole = has_long_word or not out.is_terminal
-    out.print(line, markup=False, soft_wrap=is_whole)
+    """Print a sentence; on a terminal, wrapped to its width."""
+    shown = wrap(line, out.width) if out.is_terminal else line
+    out.print(shown, markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

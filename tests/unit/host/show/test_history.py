@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from edgebench.host.analysis.history.history import (
     History,
@@ -14,7 +15,7 @@ from edgebench.host.analysis.history.history import (
     find_history,
 )
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.show.history import outcome_sentence
+from edgebench.host.show.history import histories_page, outcome_sentence, subject_lines
 
 SUBJECT = HistorySubject(
     model="m.tflite", device="pi5", runtime="litert", scenario="offline", threads=1, kind=""
@@ -68,3 +69,44 @@ def test_change_without_an_interval_is_called_that() -> None:
     levels = (found.levels[0], replace(found.levels[1], ratio_interval=None))
     unknown = replace(found, levels=levels, outcome=HistoryOutcome.INCONCLUSIVE)
     assert outcome_sentence(unknown).startswith("the change has no interval")
+
+
+def with_settings(**settings: str) -> History:
+    """A short history with these settings."""
+    one = history(100.0)
+    return replace(one, subject=replace(one.subject, settings=settings))
+
+
+def test_histories_of_one_model_say_in_which_settings_they_differ() -> None:
+    """Three rows look alike, and nobody can tell which one became slower."""
+    one, other = with_settings(cpus="0", duration="2.0"), with_settings(cpus="0", duration="60.0")
+    assert subject_lines([one, other]) == [
+        "m.tflite on pi5, litert, offline, duration 2 s",
+        "m.tflite on pi5, litert, offline, duration 60 s",
+    ]
+    assert subject_lines([one]) == ["m.tflite on pi5, litert, offline"]
+
+
+def test_settings_of_another_device_do_not_count() -> None:
+    """Two boards, each measured in one way, get a list of what their settings are."""
+    one, other = with_settings(cpus="0"), with_settings(cpus="1")
+    there = replace(other, subject=replace(other.subject, device="pi4"))
+    assert subject_lines([one, there]) == [
+        "m.tflite on pi5, litert, offline",
+        "m.tflite on pi4, litert, offline",
+    ]
+
+
+def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
+    """Columns of equal names take the room, and numbers are folded."""
+    out = Console(width=80, record=True)
+    out.print(histories_page([with_settings(cpus=str(number)) for number in range(5)], 80))
+    lines = out.export_text().splitlines()
+    assert lines[0].startswith(
+        "all: metric throughput_per_s, model m.tflite, device pi5, runtime litert"
+    )
+    rows = [line.split() for line in lines if "cpus" in line]
+    assert rows == [
+        ["offline,", "cpus", str(number), "1", "of", "5", "100/s", "—", "inconclusive"]
+        for number in range(5)
+    ]

@@ -21,13 +21,15 @@ CONDITIONS = frozenset(
     }
 )
 """Keys of a fingerprint that may change on a device while the settings stay the same."""
+NAMED = frozenset({"device", "runtime", "scenario", "threads", "kind", "simulated", "emulated"})
+"""Settings that a history names one by one."""
 MODEL = "model"
 """Key of the model's content, which is not part of a fingerprint."""
 
 
 def settings_of(run: Run) -> Fingerprint:
     """Settings that the user chose, with the device."""
-    return fingerprint(run, KEYS.keys() - CONDITIONS)
+    return fingerprint(run, [key for key in KEYS if key not in CONDITIONS])
 
 
 def conditions_of(run: Run) -> Fingerprint:

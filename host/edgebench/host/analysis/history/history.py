@@ -8,8 +8,8 @@ left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import chain, pairwise
 
@@ -111,6 +111,8 @@ class HistorySubject:
     threads: int
     kind: str
     """Kind of device: `simulated`, `emulated`, both, or empty for a real device."""
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other settings that identify the history, by their keys in a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
