@@ -237,6 +237,7 @@ def _export(
     from edgebench.host.export.exported import ExportedRun
     from edgebench.host.export.files import export_runs
     from edgebench.host.show.hints import hint_for
+    from edgebench.host.show.placeholders import fill
     from edgebench.protocol.errors import EdgebenchError
 
     if lab is None:
@@ -249,7 +250,7 @@ def _export(
         except EdgebenchError as exc:
             is_whole = False
             say(f"error: not exported: {exc}")
-            say(f"hint: {hint_for(exc)}")
+            say(f"hint: {fill(hint_for(exc), {'RUN': [one.run_id for one in runs]})}")
         else:
             say(f"exported: {path}")
     return is_whole

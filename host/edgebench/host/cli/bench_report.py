@@ -33,9 +33,11 @@ def report_runs(
 ) -> None:
     """Print the runs and why others failed; an error that ended all is printed by the caller."""
     from edgebench.host.analysis.run_set import find_sets
+    from edgebench.host.cli.options import given_names
     from edgebench.host.result.document import to_document
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
+    from edgebench.host.show.placeholders import fill
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (
@@ -75,8 +77,8 @@ def report_runs(
         watcher.say(line)
     watcher.show_doubts(sets)
     _print_failures(watcher)
-    if watcher.failures and (hint := hint_for(watcher.failures[-1].error)):
-        say(f"hint: {hint}")
+    if watcher.failures:
+        say(f"hint: {fill(hint_for(watcher.failures[-1].error), given_names(options))}")
     if lab is not None and runs and not options.json:
         say(f"results: {lab.store.runs}")
         print_next_step(options, sets)

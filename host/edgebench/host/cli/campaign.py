@@ -17,7 +17,7 @@ from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from edgebench.host.campaign.campaign import Campaign
     from edgebench.host.campaign.cluster.address import ClusterAddress
@@ -227,21 +227,22 @@ def _report(
         print(json.dumps(document, indent=1))
     else:
         _print_tables(campaign, sets)
-    say: Callable[[str], None] = watcher.say if watcher else lambda line: print(line)
-    if watcher is not None:
-        watcher.show_doubts(sets)
-        for failure in watcher.failures:
-            if failure.model is None:
-                say(f"error: {failure.title}: {failure.error}")
+    for failure in watcher.failures if watcher else ():
+        if failure.model is None:
+            say(f"error: {failure.title}: {failure.error}")
     left_count = summary.left_count
+    store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     if is_interrupted:
         say(f"interrupted: what was measured is kept; {left_count} runs are left")
-    if left_count and not summary.is_running:
-        store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+    if summary.is_running:
+        say(f"next: edgebench campaign watch {campaign.plan.id}{store}")
+    elif left_count:
         cluster = _cluster_words(options)
         if not cluster and any(lane.lab for lane in campaign.lanes()):
             cluster = " --cluster ADDRESS"  # `status` does not know which one
         say(f"next: edgebench campaign resume {campaign.plan.id}{cluster}{store}")
+    elif sets:
+        say(f"next: edgebench report {campaign.plan.id} --open{store}")
     if is_interrupted:
         return ExitCode.INTERRUPTED
     if left_count or summary.failed_count:
@@ -251,24 +252,44 @@ def _report(
 
 
 def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
+    from edgebench.host.analysis.effects import MIN_ROUNDS
     from edgebench.host.result.metrics import METRICS
-    from edgebench.host.show.campaigns import effects_table, failure_lines, lanes_table
-    from edgebench.host.show.tables import console, results_table
+    from edgebench.host.show.campaigns import (
+        effects_table,
+        failure_lines,
+        lanes_table,
+    )
+    from edgebench.host.show.tables import (
+        console,
+        print_line,
+        results_table,
+        tails_line,
+        unwatched_line,
+    )
+    from edgebench.host.show.verdict import verdict_lines
     from edgebench.protocol.text import printable
 
     out, summary = console(), campaign.summary()
     out.print(lanes_table(campaign.lanes()))
+    lines: list[str] = []
     if sets:
 
         def settings(one: RunSet) -> str:
             return campaign.settings_of(one.first.run_id)
 
         has_settings = any(map(settings, sets))
-        out.print(results_table(sets, out.width, settings=settings if has_settings else None))
-    for path, effects in campaign.effects().items():
+        table = results_table(sets, out.width, settings=settings if has_settings else None)
+        out.print(table)
+        lines += filter(None, [unwatched_line(sets), tails_line(sets, table)])
+    effects_by_metric = campaign.effects()
+    for path, effects in effects_by_metric.items():
         out.print(effects_table(METRICS[path].label, effects))
-    for line in failure_lines(campaign.rows()):
-        print(line)
+    lines += [*failure_lines(campaign.rows()), *verdict_lines(sets)]
+    if not effects_by_metric and len(campaign.plan.cells) > 1:
+        needed = f"each needs {MIN_ROUNDS} or more runs of both its levels that are not invalid"
+        lines.append(f"note: no effect of a factor: {needed}")
+    for line in lines:
+        print_line(out, line)
     counts = f"{summary.failed_count} failed, {summary.left_count} left"
     measured = f"{summary.measured_count} of {summary.run_count} runs measured, {counts}"
     print(printable(f"campaign {campaign.plan.id}, {campaign.plan.name}: {measured}"))

@@ -19,6 +19,8 @@ from edgebench.protocol.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from edgebench.protocol.errors import EdgebenchError
 
 COMMANDS = {
@@ -120,7 +122,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.starting import say_starting, say_waiting
     from edgebench.protocol.errors import EdgebenchError, UsageError
 
-    as_json, typed = wants_json(words), command
+    as_json, typed, options = wants_json(words), command, None
     _keep_logs_off_stderr()
     try:
         module = import_module(f"edgebench.host.cli.{command}")
@@ -146,7 +148,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
         return report_failure(
             str(exc),
-            _hint(exc, typed),
+            _hint(exc, typed, options),
             exit_code,
             as_json=as_json,
             command=command,
@@ -167,16 +169,18 @@ def _run(command: str, words: list[str]) -> ExitCode:
     return code
 
 
-def _hint(error: EdgebenchError, command: str) -> str:
+def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str:
     from edgebench.host.cli.failure import ArgumentsRefused
 
     if isinstance(
         error, ArgumentsRefused
     ):  # without the modules that format numbers: they are slow
         return error.hint
+    from edgebench.host.cli.options import given_names
     from edgebench.host.show.hints import hint_for
+    from edgebench.host.show.placeholders import fill
 
-    return hint_for(error, command)
+    return fill(hint_for(error, command), given_names(options) if options else {})
 
 
 def _end_like_ctrl_c() -> None:

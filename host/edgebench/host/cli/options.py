@@ -55,7 +55,35 @@ class OneLineParser(CommandParser):
         Raises:
             ArgumentsRefused: always.
         """
+        for action in self._actions:
+            if isinstance(action.choices, dict) and message.endswith(f" {action.metavar}"):
+                message += f" (choose from {', '.join(action.choices)})"
         raise ArgumentsRefused(message, self.prog)
+
+
+_PLACEHOLDERS = {
+    "MODEL": ("models",),
+    "RUN": ("run", "runs", "names"),
+    "METER": ("meter",),
+    "DEVICE": ("on",),
+    "FILE.toml": ("file",),
+}
+"""Placeholders of hints, and the options that have their names."""
+
+
+def given_names(options: argparse.Namespace) -> dict[str, list[str]]:
+    """What a command line names, by the placeholder of hints that stands for it.
+
+    >>> given_names(argparse.Namespace(models=["a.onnx"], on=None, meter="ppk2"))
+    {'MODEL': ['a.onnx'], 'METER': ['ppk2']}
+    """
+    given: dict[str, list[str]] = {}
+    for placeholder, names in _PLACEHOLDERS.items():
+        values = [getattr(options, name, None) or [] for name in names]
+        named = [value if isinstance(value, list) else [value] for value in values]
+        if words := [str(word) for words in named for word in words]:
+            given[placeholder] = words
+    return given
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
 from rich import box
@@ -29,11 +29,9 @@ _COLUMNS = {
     "profile, runtimes": 17,
     "remark": 20,
 }
-"""Columns of the table, and their least widths: 91 with the 13 between them."""
-_NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes": 15, "remark": 13}
-"""Columns on a narrower terminal, and their least widths: 60 with the 8 between them. The last one
-gets the room that is left."""
-_WIDE = sum(_COLUMNS.values()) + 13
+"""Columns of the table, and their least widths."""
+_NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
+"""Columns on a narrower terminal, and their least widths."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -49,27 +47,37 @@ def devices_table(
     """
     now = now or datetime.now(timezone.utc)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    is_wide = width >= _WIDE
+    # A name that has to be typed is not folded where it can be helped.
+    longest = max((len(device.name) for device in devices), default=0)
+    is_wide = width >= _total(_COLUMNS) + max(0, longest - _COLUMNS["device"])
     columns = _COLUMNS if is_wide else _NARROW_COLUMNS
-    left_width = max(0, width - sum(_NARROW_COLUMNS.values()) - 8)
-    for name, least in columns.items():
-        fixed = None if is_wide else least + (left_width if name == "remark" else 0)
+    room = width - _total(columns) + columns["device"]
+    least_widths = columns | {"device": max(columns["device"], min(longest, room))}
+    for name, least in least_widths.items():
+        fixed = least if name == "device" and not is_wide else None
         table.add_column(name, overflow="fold", min_width=least, width=fixed)
     for device in devices:
         system = device.system
         usable = [r for r in system.runtimes if r.is_usable] if system else []
         profile = [system.device.profile] if system else []
         runtimes = "\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT
+        remark = "\n".join(_remarks(device, now))
         cells = {
             "device": Text.assemble(text(device.name), "\n", (text(device.address).plain, "dim")),
             "access": _access(device),
             "temp": text(_temperature(device)),
             "seen": text(_seen(device, now)),
             "profile, runtimes": text(runtimes),
-            "remark": text("\n".join(_remarks(device, now))),
+            "remark": text(remark),
+            "profile, runtimes, remark": text(f"{runtimes}\n{remark}".rstrip("\n")),
         }
         table.add_row(*(cells[name] for name in columns))
     return table
+
+
+def _total(widths: Mapping[str, int]) -> int:
+    """Columns of the terminal that columns of these widths take, with those between them."""
+    return sum(widths.values()) + 3 * len(widths)
 
 
 def _access(device: DiscoveredDevice) -> Text:

@@ -18,6 +18,7 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.hints import hint_for
+from edgebench.host.show.placeholders import fill
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     plain_table,
@@ -63,7 +64,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
         prefix: Beginning of the names of what is in its bundle, as `sent.zip#`, if it is in one.
     """
     if run.failure is not None:
-        return [facts_table([*_failure(run.failure), *_set(run, prefix)])]
+        return [facts_table([*_failure(run.failure, run.model.name), *_set(run, prefix)])]
     one = alone(run)
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
@@ -215,13 +216,14 @@ def confinement_line(confinement: Confinement) -> str:
     return f"{line}; the agent ran as root" if confinement.is_root else line
 
 
-def _failure(failure: Failure) -> list[tuple[str, str]]:
+def _failure(failure: Failure, model: str) -> list[tuple[str, str]]:
     """Why nothing was measured, and what to do about it."""
     where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
     code = ErrorCode.__members__.get(failure.code.upper(), ErrorCode.UNKNOWN)
+    hint = hint_for(error_from_code(code, failure.message), "bench")
     return [
         ("failed", f"{failure.message} ({failure.code}{where})"),
-        ("to improve", hint_for(error_from_code(code, failure.message), "bench")),
+        ("to improve", fill(hint, {"MODEL": [model]})),
     ]
 
 

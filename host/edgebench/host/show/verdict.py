@@ -14,6 +14,7 @@ from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
 from edgebench.host.show.advice import advice, without_repeats
+from edgebench.host.show.placeholders import fill
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
 from edgebench.protocol.text import printable
@@ -52,7 +53,10 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    return without_repeats(line for rule in findings if (line := advice(rule)) is not None)
+    # A model in a firmware has no file that could be named.
+    names = {"MODEL": [one.model]} if one.first.model.sha256 is not None else {}
+    lines = [line for rule in findings if (line := advice(rule)) is not None]
+    return without_repeats(fill(line, names) for line in lines)
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

@@ -131,6 +131,6 @@ def test_narrow_terminal_shows_every_word(width: int) -> None:
     shown = "".join("".join(lines).split())
     for word in (*(one.name for one in RUNTIMES if one.is_usable), "labels:", "unreachable"):
         assert word in shown
-    place = next(line.index("remark") for line in lines if "remark" in line)
+    place = next(line.index("profile") for line in lines if "remark" in line)
     remarks = "".join("".join(line[place:].split()) for line in lines)
     assert "".join(AWAY.split()) in remarks
