@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
 from edgebench.protocol.exit_code import ExitCode
@@ -56,7 +57,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
     )
-    report(comparisons, is_json=options.json)
+    shown = shlex.join([*options.baseline, *options.against])
+    report(comparisons, is_json=options.json, shown=shown)
     return exit_code(comparisons)
 
 
@@ -64,10 +66,19 @@ def report(
     comparisons: Sequence[RunComparison],
     *,
     is_json: bool,
+    shown: str = "",
     runs: Sequence[Run] | None = None,
     errors: Sequence[ErrorEntry] = (),
 ) -> None:
-    """Print the comparisons; as JSON also the runs made for them, and why others failed."""
+    """Print the comparisons; as JSON also the runs made for them, and why others failed.
+
+    Args:
+        comparisons: The comparisons.
+        is_json: Print one document.
+        shown: What `edgebench show` takes to show their runs; empty: the id of the pairs.
+        runs: The runs that were made for them; None: they were stored before.
+        errors: Why other runs failed.
+    """
     from edgebench.host.result.document import to_document
     from edgebench.host.show.comparisons import comparison_lines, comparisons_table
     from edgebench.host.show.tables import console, print_line
@@ -82,7 +93,7 @@ def report(
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))
-    for line in comparison_lines(comparisons):
+    for line in comparison_lines(comparisons, shown):
         print_line(out, line)
 
 

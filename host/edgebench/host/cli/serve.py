@@ -7,6 +7,7 @@ import json
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def run(options: argparse.Namespace) -> ExitCode:
             print(json.dumps(document), flush=True)
         else:
             print(f"open {address.url}; Ctrl-C ends it", flush=True)
+            say(f"it shows the store {lab.store.root}, and the devices of this user")
 
-    Lab(options.store).serve(ready, host=options.host, port=options.port, token=options.token)
+    lab = Lab(options.store)
+    lab.serve(ready, host=options.host, port=options.port, token=options.token)
     return ExitCode.DONE

@@ -1,5 +1,7 @@
 """Markdown for a pull request: one row per set, with its verdict, interval and ratio to the first.
 
+Both sides of a comparison in pairs also have its outcome, as `edgebench compare` says it.
+
 Names are in code spans and sentences in a fenced block, so nothing in them is a mention, a link or
 the end of a cell.
 
@@ -12,6 +14,7 @@ import re
 from collections.abc import Sequence
 from typing import BinaryIO
 
+from edgebench.host.analysis.compare.runs import compare_pairs
 from edgebench.host.export.exported import (
     ExportedNumber,
     ExportedRun,
@@ -19,12 +22,16 @@ from edgebench.host.export.exported import (
     set_numbers,
     sets_of,
 )
+from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.tables import REFUSED, unwatched_line
 from edgebench.host.show.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.verdict import verdict_lines
+from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.text import printable
 
 _COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % interval")
@@ -42,11 +49,34 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         cells += [ratio_to_first(sets, run_set)] if len(sets) > 1 else []
         cells += [_energy(run_set)] if is_metered else []
         lines.append(_row([*cells, label(run_set.verdict, run_set.first)]))
-    sentences = [line for line in (*verdict_lines(sets), unwatched_line(sets)) if line]
+    sentences = [
+        *_outcomes(runs),
+        *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
+    ]
     if sentences:
         lines += ["", *_fenced(sentences)]
     ids = ", ".join(code_span(run_set.set_id or run_set.first.run_id) for run_set in sets)
     out.write("\n".join([*lines, "", f"edgebench: {ids}", ""]).encode())
+
+
+def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
+    """Outcomes of the comparisons in pairs of which both sides are here, by their headlines."""
+    by_id: dict[str, list[Run]] = {}
+    for one in runs:
+        if one.run.pair is not None:
+            by_id.setdefault(one.run.pair.comparison_id, []).append(one.run)
+    whole = [
+        run
+        for group in by_id.values()
+        for run in group
+        if {one.pair.side for one in group if one.pair} == {BASELINE, CANDIDATE}
+    ]
+    if not whole:
+        return []
+    try:
+        return comparison_lines(compare_pairs(whole))
+    except EdgebenchError as exc:
+        return [f"not compared: {printable(exc)}"]
 
 
 def code_span(text: str) -> str:

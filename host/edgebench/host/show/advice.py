@@ -13,7 +13,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome
 _LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
 _ALONE = (
     "end other programs on the device, or give the model CPUs of its own: edgebench bench MODEL "
-    "--cpus 0"
+    "--cpus CPU_IDS"
 )
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
@@ -21,8 +21,8 @@ _COOL = (
 )
 _GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
 _LEVELS = (
-    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 0,1; or, where the kernel "
-    "has governors, fix the frequency: --governor performance"
+    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS; or, where the "
+    "kernel has governors, fix the frequency: --governor performance"
 )
 _SENSORS = (
     "measure on the device itself, not in a virtual machine or container that hides its sensors"
@@ -117,7 +117,7 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     "frequency": {"": _GOVERNOR, "not_told": _SENSORS},
     "scheduling": {
         "": "choose CPUs that the agent may use, or start it as root for --priority realtime: "
-        "edgebench bench MODEL --cpus 0"
+        "edgebench bench MODEL --cpus CPU_IDS"
     },
     "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
     "cpu_pressure": {
@@ -136,14 +136,14 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "interference": {
         "": _ALONE,
-        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus 0,1",
+        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS",
     },
     "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
     "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
     "cooldown": {"": _COOL},
     "telemetry": {
         "": "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate "
-        "2, or --cpus 0"
+        "2, or --cpus CPU_IDS"
     },
     "known_model": {
         "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "

@@ -58,7 +58,8 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
     names = [name for name in _TITLES if name in shown]
     for name in names:
         table.add_column(_TITLES[name], overflow="fold")
-    for name in ("baseline", "candidate", "change", "95 %", "detectable")[: 5 if is_wide else 4]:
+    columns = ("baseline", "candidate", "change", "95 %", "detectable change")
+    for name in columns[: 5 if is_wide else 4]:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome", no_wrap=True)
     for comparison in comparisons:
@@ -94,14 +95,19 @@ def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
     return {getattr(one, name) for one in comparisons}
 
 
-def comparison_lines(comparisons: Sequence[RunComparison]) -> list[str]:
-    """The outcome of each comparison in words, and what to know about its numbers."""
+def comparison_lines(comparisons: Sequence[RunComparison], shown: str = "") -> list[str]:
+    """The outcome of each comparison in words, and what to know about its numbers.
+
+    Args:
+        comparisons: The comparisons.
+        shown: What `edgebench show` takes to show their runs; empty: the id of the pairs.
+    """
     lines = []
     names = _differing(comparisons)
     for comparison in comparisons:
         where = "".join(f", {getattr(comparison, name)}" for name in names)
         lines.append(f"{comparison.metric}{where}: {_outcome_words(comparison)}")
-        lines += [f"note: {note}" for note in _notes(comparison)]
+        lines += [f"note: {note}" for note in _notes(comparison, shown)]
     return [printable(line, keep_lines=True) for line in lines]
 
 
@@ -115,7 +121,7 @@ def _outcome_words(comparison: RunComparison) -> str:
     )
 
 
-def _notes(comparison: RunComparison) -> list[str]:
+def _notes(comparison: RunComparison, shown: str = "") -> list[str]:
     """What to know about the numbers of a comparison."""
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
@@ -130,7 +136,7 @@ def _notes(comparison: RunComparison) -> list[str]:
         )
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
-        name = comparison.comparison_id or "RUN"
+        name = shown or comparison.comparison_id or "RUN"
         notes.append(
             f"{suspects} of {total} runs are suspect, and so is the outcome; edgebench show {name} "
             "says why"

@@ -21,6 +21,8 @@ from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
+    WIDE_ONLY,
+    Sentence,
     plain_table,
     results_table,
     text,
@@ -71,9 +73,9 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
     if run.metrics.profile is not None:
-        parts += ["", operators_table(run.metrics.profile)]
+        parts.append(operators_table(run.metrics.profile))
     elif not run.verdict.is_refused and run.metrics.latency_ns is not None:
-        parts += ["", _percentiles_table(run)]
+        parts.append(_percentiles_table(run, width))
     return parts
 
 
@@ -101,7 +103,8 @@ def facts_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=FACT_WIDTH)
     for name, value in rows:
-        table.add_row(Text(name, style="bold"), value if isinstance(value, Text) else text(value))
+        shown = value if isinstance(value, Text) else Sentence(value)
+        table.add_row(Text(name, style="bold"), shown)
     return table
 
 
@@ -127,17 +130,21 @@ def operators_table(profile: ProfileResult) -> Table:
     return table
 
 
-def _percentiles_table(run: Run) -> Table:
+def _percentiles_table(run: Run, width: int) -> Table:
     """Every percentile of both spans with its interval; without an interval, no number."""
+    gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
     table = plain_table("latency", *(name.replace("_", ".") for name in PERCENTILES))
     for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
         metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
         if metrics[0].value(run) is None:
             continue
-        cells = [format_interval_ns(one.value(run), one.interval(run)) for one in metrics]
+        cells = [
+            format_interval_ns(one.value(run), one.interval(run)).replace(" (", f"{gap}(")
+            for one in metrics
+        ]
         if metrics[0].interval(run) is None:
             # The headline stands without an interval in the table above, so it does here.
-            cells[0] = f"{format_ns(metrics[0].value(run))} (no interval)"
+            cells[0] = f"{format_ns(metrics[0].value(run))}{gap}(no interval)"
         table.add_row(label, *cells)
     return table
 

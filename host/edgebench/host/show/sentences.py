@@ -164,7 +164,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "{high_ratio:.0%} of the inferences on the higher level",
         "switching": "switching: the latency of the start came back",
         "slowdown": "slowdown: the device became slower and stayed slower",
-        "no_steady_state": "no_steady_state: the latency kept changing until the end",
+        "no_steady_state": "no steady state: the latency kept changing until the end",
         "too_few": "{count} queries are too few to tell",
     },
     "steady_share": {

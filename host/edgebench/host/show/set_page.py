@@ -119,6 +119,8 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
         format_metric(metric, one, reach) for one in (summary.median, summary.min, summary.max)
     ]
     shown = ABSENT if half_width is None else format_ratio(half_width)
+    if half_width is not None and half_width > 1:  # as of the maximum, whose bounds are far apart
+        shown = "over 100 %"
     return [numbers[0], shown, *numbers[1:], str(summary.count)]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -462,6 +463,24 @@ _BEHIND_NAMES = ("precision", "device")
 def text(value: str) -> Text:
     """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
     return Text(printable(value, keep_lines=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence in a cell of a table, broken between words and never inside a command."""
+
+    sentence: str
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Generator[RenderableType, None, None]:
+        """Yield the text at the width of the cell."""
+        del console
+        yield text(wrap(self.sentence, options.max_width))
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Take as much of the width as the sentence is long."""
+        return Measurement.get(console, options, text(self.sentence))
 
 
 def verdict_style(state: str) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import EnergyResult
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
 from edgebench.host.show.advice import advice, without_repeats
@@ -25,7 +26,7 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 """Words for the outcomes of rules that are only counted."""
 
 
-def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
+def verdict_rows(one: RunSet) -> list[tuple[str, str | Text]]:
     """Rows with the verdict in a sentence, and the advice."""
     state = one.verdict.state
     reasons = _reasons(one)
@@ -40,8 +41,10 @@ def verdict_rows(one: RunSet) -> list[tuple[str, Text]]:
         sentences = "no rule failed"
     label = ", ".join([state.value, *one.first.device_labels])
     style = f"bold {verdict_style(state.value)}"
-    rows = [("verdict", Text.assemble((label, style), f": {printable(sentences)}"))]
-    return rows + [("to improve", text(line)) for line in advices(one)]
+    rows: list[tuple[str, str | Text]] = [
+        ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))
+    ]
+    return [*rows, *(("to improve", line) for line in advices(one))]
 
 
 def advices(one: RunSet) -> list[str]:
@@ -53,10 +56,22 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    # A model in a firmware has no file that could be named.
-    names = {"MODEL": [one.model]} if one.first.model.sha256 is not None else {}
     lines = [line for rule in findings if (line := advice(rule)) is not None]
+    names = _names(one.first)
     return without_repeats(fill(line, names) for line in lines)
+
+
+def _names(run: Run) -> dict[str, list[str]]:
+    """Names for the placeholders of advice: the model's, and CPUs that the model may have.
+
+    A model in a firmware has no file that could be named. On Arm boards with CPUs of several kinds,
+    the last ones are big; and on most machines, the first one serves the interrupts.
+    """
+    names = {} if run.model.sha256 is None else {"MODEL": [run.model.name]}
+    if (scheduling := run.conditions.scheduling) is not None and scheduling.cpus:
+        cpus = sorted(scheduling.cpus)[-max(1, run.spec.threads) :]
+        names["CPU_IDS"] = [",".join(map(str, cpus))]
+    return names
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

@@ -34,6 +34,7 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.page import run_page
+from edgebench.host.show.placeholders import fill
 from edgebench.host.show.run_list import runs_table
 from edgebench.host.show.tables import (
     length_line,
@@ -391,17 +392,30 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     assert "top1 0.975" in printed(results_table(find_sets([made])))
 
 
+def named(advice: str) -> str:
+    """Advice with the names of the run in place of its placeholders."""
+    return fill(advice, {"MODEL": ["digits.tflite"], "CPU_IDS": ["3"]})
+
+
+def test_advice_takes_the_last_cpus_as_many_as_the_model_uses() -> None:
+    """A model is sent to a little CPU, or two threads to one CPU."""
+    made = failing({"background_load": "others took 40 %"})
+    [one] = find_sets([replace(made, spec=replace(made.spec, threads=2))])
+    [advice] = advices(one)
+    assert advice.endswith("edgebench bench digits.tflite --cpus 2,3")
+
+
 def test_cause_is_told_before_what_follows_from_it() -> None:
     """A browser takes the CPU, and the first advice is to fix the frequency."""
     scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}
     [both] = find_sets([failing({**scatter, **cause})])
     [line] = verdict_lines([both])
     assert line.endswith(": others took 40 %; it switches")
-    assert advices(both) == [ADVICE["background_load"][""]]
+    assert advices(both) == [named(ADVICE["background_load"][""])]
     [alone] = find_sets([failing(scatter)])
-    assert advices(alone) == [ADVICE["steady_state"][""]]
+    assert advices(alone) == [named(ADVICE["steady_state"][""])]
     [cut] = find_sets([failing({"complete": "interrupted", "enough_time": "4 s"})])
-    assert advices(cut) == [ADVICE["complete"][""]], "nobody has to measure for longer"
+    assert advices(cut) == [named(ADVICE["complete"][""])], "nobody has to measure for longer"
     [line] = verdict_lines([cut])
     assert line.endswith(": interrupted")
 
