@@ -35,7 +35,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
     """A colleague gets a file that nothing opens."""
     made = edgebench("bundle", METERED)
     assert made.code == 0
-    assert made.out.startswith("bundled: 1 run, ")
+    assert made.out.startswith("bundled: 1 run with raw files, tags and notes, ")
     assert made.err == f"next: edgebench runs {METERED}.zip\n"
     elsewhere = ("--store", str(tmp_path / "elsewhere"))
     path = f"{METERED}.zip"
@@ -52,7 +52,7 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
         f"verified: {METERED}: every number follows from the raw files\n",
     )
     merged = edgebench("store", "merge", path, *elsewhere)
-    assert merged.out.startswith("merged: 1 runs added, 0 were here already")
+    assert merged.out.startswith("merged: 1 run added, 0 here already")
 
 
 def test_bundle_of_several_runs_is_listed_and_verified(

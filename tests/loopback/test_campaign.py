@@ -131,6 +131,11 @@ def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: 
     # All is done: nothing is started again.
     again = operator.run("campaign", "resume")
     assert again.returncode == result.returncode
+    for one in (again, operator.run("campaign", "status")):
+        assert "\nsuspect: " in one.stdout, "why no run of one repeat is valid"
+        assert "\nnote: no effect of a factor: each needs 3 or more runs" in one.stdout
+        name = document["campaign"]["id"]
+        assert one.stderr.splitlines()[-1] == f"next: edgebench report {name} --open"
     assert len(operator.lab.runs()) == 4
 
 

@@ -66,6 +66,7 @@ _PLACEHOLDERS = {
     "RUN": ("run", "runs", "names"),
     "METER": ("meter",),
     "DEVICE": ("on",),
+    "OTHER": ("other",),
     "FILE.toml": ("file",),
 }
 """Placeholders of hints, and the options that have their names."""

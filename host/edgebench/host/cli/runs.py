@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -71,6 +72,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
+        if wanted is not None:
+            say("hint: list all of them: edgebench runs")
     if wanted is None:
         _print_incomplete(incomplete)
     return ExitCode.DONE

@@ -39,8 +39,10 @@ def run(options: argparse.Namespace) -> ExitCode:
     if options.json:
         print(json.dumps(asdict(report), indent=1))
     else:
-        campaigns = f", {len(report.campaigns)} campaigns" if report.campaigns else ""
-        counts = f"{len(report.added)} runs added{campaigns}, {report.same_count} were here already"
+        counts = f"{_count(len(report.added), 'run')} added"
+        if report.campaigns:
+            counts += f", {_count(len(report.campaigns), 'campaign')}"
+        counts += f", {report.same_count} here already"
         print(printable(f"merged: {counts}: {store.root}"))
     for run_id in report.differing:
         line = f"error: run {run_id} is in both stores and differs; this store's stays"
@@ -48,3 +50,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     if report.differing:
         say("hint: see whose is damaged: edgebench verify RUN")
     return ExitCode.FAILED if report.differing else ExitCode.DONE
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -323,7 +323,12 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return f"see what it takes: edgebench {action} --help"
     if type(error) is e.StoreError and command == "lab export":
         return "choose another file: edgebench lab export FILE"
-    if type(error) is e.StoreError and command in ("tag", "note", "rm", "prune", "store merge"):
+    if type(error) is e.StoreError and command == "store merge":
+        return (
+            "make room there (df -h), or make the store writable; then merge again, it goes on: "
+            "edgebench store merge OTHER"
+        )
+    if type(error) is e.StoreError and command in ("tag", "note", "rm", "prune"):
         return (
             "make the store writable; or copy its runs into one that is: edgebench store merge "
             "STORE --store DIRECTORY"

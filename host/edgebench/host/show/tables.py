@@ -258,10 +258,10 @@ def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
     ]
     if not missing:
         return None
-    verb = "is" if len(missing) == 1 else "are"
+    verb, own = ("is", "its") if len(missing) == 1 else ("are", "their")
     return (
         f"note: {' and '.join(missing)} {verb} missing ({ABSENT}) where too few queries are "
-        "independent of each other for its own interval"
+        f"independent of each other for {own} own interval"
     )
 
 

@@ -57,9 +57,12 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         Ids of the runs, oldest first.
 
     Raises:
-        UsageError: the file exists, two runs with one id differ, or there are too many files.
+        UsageError: the file exists or has another suffix, two runs with one id differ, or there
+            are too many files.
         StoreError: a run cannot be read, or the file cannot be written.
     """
+    if path.suffix.lower() != SUFFIX:
+        raise UsageError(f"a bundle is a {SUFFIX} file, got {str(path)!r}")
     if os.path.lexists(path):
         raise FileExists(f"there is a file already: {path}")
     sources = _sources(_by_id(runs), is_annotated=is_annotated)

@@ -65,8 +65,7 @@ def merge_store(
     same_count = 0
     for run_id in other.run_ids():
         if not store.has(run_id):
-            with store.incoming(run_id) as directory, claimed(directory):  # whole or not at all
-                other.copy_run(run_id, directory)
+            _copy(store, other, run_id)
             note_run(store, run_id)
             added.append(run_id)
             on_run(run_id)
@@ -76,6 +75,16 @@ def merge_store(
             same_count += 1
             _merge_annotations(store, other, run_id)
     return MergeReport(tuple(added), same_count, tuple(differing), _merge_campaigns(store, other))
+
+
+def _copy(store: Store, other: Store, run_id: str) -> None:
+    """Copy a run, whole or not at all: a part of a copy would look like a run on a device."""
+    try:
+        with store.incoming(run_id) as directory, claimed(directory):
+            other.copy_run(run_id, directory)
+    except BaseException:
+        shutil.rmtree(store.unfinished / run_id, ignore_errors=True)
+        raise
 
 
 def _document(store: Store, run_id: str) -> bytes:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+from importlib import import_module
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from edgebench.host.cli.failure import ArgumentsRefused
 from edgebench.host.cli.options import celsius, hertz, numbers, seconds, size_bytes
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
@@ -148,3 +150,13 @@ def test_range_that_goes_backwards_is_refused() -> None:
     """`--cpus 3-1` binds to nothing, and the run is on all of them."""
     with pytest.raises(argparse.ArgumentTypeError, match="not a range: '3-1'; write 0-3"):
         numbers("0,3-1")
+
+
+@pytest.mark.parametrize("command", ["campaign", "store", "lab"])
+def test_missing_action_lists_the_actions(command: str) -> None:
+    """Somebody types the command alone, and reads ACTION is required."""
+    parser = import_module(f"edgebench.host.cli.{command}").parser()
+    with pytest.raises(ArgumentsRefused, match=r"ACTION \(choose from \w+") as caught:
+        parser.parse_words([])
+    [actions] = [one for one in parser._actions if isinstance(one.choices, dict)]
+    assert str(caught.value).endswith(f"({'choose from ' + ', '.join(actions.choices)})")

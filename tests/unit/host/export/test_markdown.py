@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ from support.exports import (
 
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.markdown import code_span
-from edgebench.host.result.facts import SetMember
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.verdict import State
 
 
@@ -78,6 +79,26 @@ def test_several_sets_are_compared_with_the_first(stored: Stored) -> None:
     assert third["value"] == "refused"
     assert third["energy per inference"] == "refused"
     assert third["verdict"].startswith("invalid")
+
+
+def paired(one: ExportedRun, side: str, p50s_ns: Sequence[int]) -> list[ExportedRun]:
+    """The runs of one side of a comparison in pairs, with these medians."""
+    return [
+        replace(made, run=replace(made.run, member=None, pair=Pair("pairs-1f2e3d4c", number, side)))
+        for number, made in enumerate(set_of(one, side[:7], tuple(p50s_ns)))
+    ]
+
+
+def test_comparison_in_pairs_has_its_outcome(stored: Stored) -> None:
+    """A reviewer reads a ratio, and has to know what `edgebench compare` makes of it."""
+    [one] = stored(PLAIN)
+    p50s_ns = range(100_000, 101_000, 100)
+    baseline = paired(one, "baseline", p50s_ns)
+    candidate = paired(one, "candidate", [2 * value + value % 700 for value in p50s_ns])
+    text = written("markdown", [*baseline, *candidate]).decode()
+    assert "latency_ns.p50: candida is worse (higher) than baselin, 2.00× slower ±" in text
+    assert "(10 and 10 runs, paired)" in text
+    assert "is worse" not in written("markdown", baseline).decode(), "the other side is missing"
 
 
 def test_sets_of_too_few_runs_have_no_ratio(stored: Stored) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -13,7 +14,7 @@ from edgebench.host.store.annotations import Annotations, annotate, read_annotat
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.host.store.merge import merge_store
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import StoreError, UsageError
 
 FIRST, SECOND = "20261123-050607-000000001", "20261123-050608-000000002"
 
@@ -39,6 +40,25 @@ def test_runs_that_are_missing_come_and_no_other_changes(stores: tuple[Store, St
     assert here.document(SECOND) == there.document(SECOND)
     assert os.listdir(here.unfinished) == []
     assert merge_store(here, there).added == ()
+
+
+def test_full_disk_leaves_no_part_of_a_copy(
+    stores: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of a run looks like one that is still on a device."""
+    here, there = stores
+
+    def copy_a_part(store: Store, run_id: str, directory: Path) -> None:
+        del store, run_id
+        (directory / "queries.parquet").write_text("a part")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Store, "copy_run", copy_a_part)
+    with pytest.raises(StoreError, match="No space left on device"):
+        merge_store(here, there)
+    assert os.listdir(here.unfinished) == []
+    monkeypatch.undo()
+    assert merge_store(here, there).added == (SECOND,)
 
 
 def test_run_that_differs_is_named_and_ours_stays(stores: tuple[Store, Store]) -> None:
