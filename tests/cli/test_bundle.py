@@ -35,8 +35,10 @@ def test_bundle_opens_where_a_run_is_named(edgebench: Run, stored: Store, tmp_pa
     """A colleague gets a file that nothing opens."""
     made = edgebench("bundle", METERED)
     assert made.code == 0
-    assert made.out.startswith("bundled: 1 run with raw files, tags and notes, ")
-    assert made.err == f"next: edgebench runs {METERED}.zip\n"
+    assert made.out.startswith("bundled: 1 run, ")
+    note, following = made.err.splitlines()
+    assert "the names of devices, tags and notes; no model" in note
+    assert following == f"next: edgebench runs {METERED}.zip"
     elsewhere = ("--store", str(tmp_path / "elsewhere"))
     path = f"{METERED}.zip"
     shown = edgebench("show", path, *elsewhere)

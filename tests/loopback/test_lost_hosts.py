@@ -190,7 +190,7 @@ def test_full_store_leaves_the_run_on_the_device(
         error, hint = errors.splitlines()[-2:]
         stays = r"error: run \S+ stays on the device: run not stored: it takes [\d.]+ [KM]iB, "
         assert re.match(stays + r"disk has [\d.,]+ (Ki)?B free: ", error), errors
-        assert "then store the run: edgebench collect --on DEVICE" in hint
+        assert "then store the run: edgebench collect --on board" in hint
         assert agent.status().spooled_count == 1
         assert list((store / "runs").iterdir()) == []
         filler.unlink()

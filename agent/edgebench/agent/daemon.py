@@ -108,7 +108,7 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         following = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
         print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
         if settings.listen and sys.stderr.isatty():
-            say("next: to pair a host, in another terminal: edgebench-agent pair; Ctrl-C ends it")
+            say("next: to pair a host, in another terminal: edgebench-agent pair")
         await _until_done(settings, agent, connections, local, stop)
         if agent.hotplug is not None and following is not None:
             await agent.hotplug.end(following)

@@ -179,12 +179,12 @@ class Lab:
 
         Args:
             runs: A run, set, tag, directory or bundle, or several.
-            path: File to write, which must not exist; None: a file in the working directory, named
-                after the runs.
+            path: `.zip` file to write, which must not exist; None: a file in the working directory,
+                named after the runs.
             is_annotated: Whether to include tags and notes.
 
         Raises:
-            UsageError: no such run, or the file exists.
+            UsageError: no such run, or the file exists or has another suffix.
             StoreError: the file cannot be written.
         """
         addresses = [one for name in _listed(runs) for one in find_runs(self.store, name)]

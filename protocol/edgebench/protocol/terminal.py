@@ -1,4 +1,4 @@
-"""Sentences on stderr, beside the result on stdout."""
+"""Sentences on stderr, beside the result on stdout; for the command lines of host and agent."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 from edgebench.protocol.text import printable, wrap
 
-_USUAL_WIDTH = 80
-"""Columns of a terminal that does not tell its size, as that of a serial line."""
+DEFAULT_WIDTH = 80
+"""Width assumed if the terminal reports none, such as a serial console."""
 
 
 def say(line: str, *, end: str = "\n") -> None:
@@ -16,9 +16,20 @@ def say(line: str, *, end: str = "\n") -> None:
 
     Args:
         line: The sentence.
-        end: What is behind it; a blank behind a question.
+        end: Text appended: a space after a question.
     """
     shown = printable(line)
-    if sys.stderr.isatty():
-        shown = wrap(shown, os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH)
+    if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
+        shown = wrap(shown, _width())
     print(shown, end=end, file=sys.stderr, flush=True)
+
+
+def _width() -> int:
+    """Columns of the terminal; those that the user exported come first, as for tables."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
+    except (OSError, ValueError):  # a stream in the place of stderr
+        return DEFAULT_WIDTH

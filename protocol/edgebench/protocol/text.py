@@ -6,8 +6,10 @@ import re
 import textwrap
 
 MAX_LINE_CHARS = 200
-_COMMAND = re.compile(r"\b(?:edgebench|edgebench-agent|pip|sudo|ssh) .*?(?=[;,.)] | \(|[;,.)]?$)")
-"""A command in a sentence: up to the punctuation behind it."""
+_WORD = r"(?!\()(?:'[^'\n]*'|[^\s'])+"
+"""A word of a command line, perhaps with a quoted part; a parenthesis is no part of the command."""
+_COMMAND = re.compile(rf"\b(?:edgebench|edgebench-agent|pip|sudo|ssh)(?: {_WORD}(?<![;,.?)]))+")
+"""A command in a sentence, up to the punctuation after it."""
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
@@ -45,17 +47,21 @@ def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
 
 
 def wrap(text: str, width: int) -> str:
-    """Lines of at most so many columns, broken between words and never inside a command or a path.
+    """Wrap text to a width between words, but not within a command.
 
-    What is longer than a line stays whole: a terminal folds it, and it can still be copied.
+    A command that is longer than the width stays whole: a terminal folds it, and it can be copied.
+
+    Args:
+        text: Sentences; line feeds in it stay.
+        width: Number of characters in a line, at least 1.
 
     >>> print(wrap("see which devices there are: edgebench devices --timeout 10s; or", 40))
     see which devices there are:
     edgebench devices --timeout 10s; or
     """
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    joined = _COMMAND.sub(lambda match: match[0].replace(" ", _NO_BREAK), text)
     lines = [
-        textwrap.fill(one, width, break_long_words=False, break_on_hyphens=False)
-        for one in whole.split("\n")
+        textwrap.fill(line, max(1, width), break_long_words=False, break_on_hyphens=False)
+        for line in joined.split("\n")
     ]
     return "\n".join(lines).replace(_NO_BREAK, " ")

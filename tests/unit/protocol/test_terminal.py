@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import pty
 import struct
@@ -14,6 +15,12 @@ import pytest
 from edgebench.protocol.terminal import say
 
 ERROR = "hint: see which devices there are: edgebench devices --timeout 10s; or measure here"
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No width from the environment."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def said(line: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -64,3 +71,33 @@ def test_file_gets_each_sentence_as_one_line(
         monkeypatch.setattr("sys.stderr", stream)
         say(ERROR + "\x1b[31m")
     assert path.read_text() == f"{ERROR}?[31m\n"
+
+
+class OwnStream(io.StringIO):
+    """A stream in the place of stderr, as of a test or a notebook, that calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is lost in an error about its terminal."""
+    stream = OwnStream()
+    monkeypatch.setattr("sys.stderr", stream)
+    say("not written")
+    assert stream.getvalue() == "not written\n"
+
+
+def test_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon without stderr ends with a traceback that nobody sees."""
+    monkeypatch.setattr("sys.stderr", None)
+    say("not written")
+
+
+def test_columns_that_were_exported_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and sentences of one command have different widths."""
+    monkeypatch.setenv("COLUMNS", "30")
+    assert said("a sentence that has more than thirty letters", 80, monkeypatch) == [
+        "a sentence that has more than",
+        "thirty letters",
+    ]

@@ -62,3 +62,24 @@ def test_wrapped_lines_keep_line_feeds_and_paths() -> None:
     """A list of reasons becomes one paragraph, or a path is broken at a hyphen."""
     path = "/a-very-long/path-to/a-file"
     assert wrap(f"no\nfile {path}", 20) == f"no\nfile\n{path}"
+
+
+@pytest.mark.parametrize(
+    ("text", "unbroken"),
+    [
+        ("write it: edgebench bench 'my model (1).onnx' --wait 10m; or not", "'my model (1).onnx'"),
+        ("write it: edgebench bench 'a, b.onnx' --wait 10m", "edgebench bench 'a, b.onnx' --wait"),
+        ("first edgebench show last --all\nsecond", "edgebench show last --all\nsecond"),
+        ("bind it: edgebench bench a --cpus 0,1, or not", "edgebench bench a --cpus 0,1,"),
+    ],
+)
+def test_command_is_not_broken(text: str, unbroken: str) -> None:
+    """A line feed is in the name of a file that is copied."""
+    for width in range(1, 60):
+        assert unbroken in wrap(text, width)
+
+
+def test_sentence_after_a_command_is_wrapped() -> None:
+    """A question mark does not end a command, and a line is longer than the terminal."""
+    lines = wrap("did you mean edgebench compare? otherwise see: edgebench --help", 30)
+    assert all(len(line) <= 30 for line in lines.splitlines())

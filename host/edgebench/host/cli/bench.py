@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from edgebench.host.cli.compare import add_judgement
@@ -210,15 +211,15 @@ def run(options: argparse.Namespace) -> ExitCode:
             is_interrupted = True
         except EdgebenchError as exc:
             report_runs(options, lab, watcher, ended_by=exc)
-            _export(exports, lab, watcher.runs)
+            _export(options, exports, lab, watcher.runs)
             raise
         except KeyboardInterrupt:
             report_runs(options, lab, watcher)  # what was measured before is not lost from sight
-            _export(exports, lab, watcher.runs)
+            _export(options, exports, lab, watcher.runs)
             raise
     assert lab is not None  # without it nothing was measured, or interrupted
     if compared:
-        errors = list(map(failure_entry, watcher.failures))
+        errors = [failure_entry(one, options) for one in watcher.failures]
         report_comparison(compared, is_json=options.json, runs=watcher.runs, errors=errors)
         report_missing_pairs(watcher)
         if not options.json:
@@ -226,15 +227,18 @@ def run(options: argparse.Namespace) -> ExitCode:
         code = exit_code(compared)
     else:
         code = conclude(options, lab, watcher, is_interrupted=is_interrupted)
-    is_exported = _export(exports, lab, watcher.runs)
+    is_exported = _export(options, exports, lab, watcher.runs)
     return ExitCode.FAILED if code is ExitCode.DONE and not is_exported else code
 
 
 def _export(
-    exports: Sequence[tuple[ExportFormat, Path]], lab: Lab | None, runs: Sequence[Run]
+    options: argparse.Namespace,
+    exports: Sequence[tuple[ExportFormat, Path]],
+    lab: Lab | None,
+    runs: Sequence[Run],
 ) -> bool:
     """Write the runs to the files of --export; return whether all of them were written."""
-    from edgebench.host.export.exported import ExportedRun
+    from edgebench.host.export.exported import ExportedRun, Judgement
     from edgebench.host.export.files import export_runs
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.placeholders import fill
@@ -243,14 +247,16 @@ def _export(
     if lab is None:
         return True
     is_whole = True
-    exported = [ExportedRun(run, lab.store.directory(run.run_id)) for run in runs]
+    judgement = Judgement(tuple(options.metric or ()), options.fail_on, tuple(options.allow or ()))
+    exported = [ExportedRun(run, lab.store.directory(run.run_id), judgement) for run in runs]
     for form, path in exports:
         try:
             export_runs(exported, form, path)
         except EdgebenchError as exc:
             is_whole = False
+            names = {"RUN…": shlex.join(run.run_id for run in runs)}
             say(f"error: not exported: {exc}")
-            say(f"hint: {fill(hint_for(exc), {'RUN': [one.run_id for one in runs]})}")
+            say(f"hint: {fill(hint_for(exc), names)}")
         else:
             say(f"exported: {path}")
     return is_whole

@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from pathlib import Path
 
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.terminal import say
@@ -33,11 +34,8 @@ def report_runs(
 ) -> None:
     """Print the runs and why others failed; an error that ended all is printed by the caller."""
     from edgebench.host.analysis.run_set import find_sets
-    from edgebench.host.cli.options import given_names
     from edgebench.host.result.document import to_document
-    from edgebench.host.show.hints import hint_for
     from edgebench.host.show.page import heat_lines, operators_table
-    from edgebench.host.show.placeholders import fill
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (
@@ -56,7 +54,7 @@ def report_runs(
         document = {
             "runs": [to_document(run) for run in runs],
             "sets": [set_document(one) for one in sets if one.set_id],
-            "errors": list(map(failure_entry, failures)),
+            "errors": [failure_entry(one, options) for one in failures],
         }
         json.dump(document, sys.stdout, indent=1)
         print()
@@ -78,7 +76,7 @@ def report_runs(
     watcher.show_doubts(sets)
     _print_failures(watcher)
     if watcher.failures:
-        say(f"hint: {fill(hint_for(watcher.failures[-1].error), given_names(options))}")
+        say(f"hint: {_hint(watcher.failures[-1], options)}")
     if lab is not None and runs and not options.json:
         say(f"results: {lab.store.runs}")
         print_next_step(options, sets)
@@ -142,16 +140,31 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
     say(f"next: edgebench {shlex.join(words)}")
 
 
-def failure_entry(failure: RunFailure) -> ErrorEntry:
+def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
+    """The next step after a failure, with the names of its model and device."""
+    from edgebench.host.cli.options import names_by_placeholder
+    from edgebench.host.show.hints import hint_for
+    from edgebench.host.show.placeholders import fill, model_names
+
+    names = names_by_placeholder(options)
+    if failure.device is not None:
+        names["DEVICE"] = shlex.quote(failure.device)
+    if failure.model is not None:
+        given = [*getattr(options, "models", ()), getattr(options, "against", None) or ""]
+        path = next((one for one in given if Path(one).name == failure.model), failure.model)
+        names |= model_names(path, failure.device if options.on else None)
+    return fill(hint_for(failure.error, "bench"), names)
+
+
+def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:
     """A failure as `bench --json` lists it."""
     from edgebench.host.cli.failure import error_entry, kind_of
-    from edgebench.host.show.hints import hint_for
 
     error = failure.error
     return error_entry(
         kind_of(error),
         str(error),
-        hint_for(error, "bench"),
+        _hint(failure, options),
         model=failure.model,
         runtime=failure.runtime,
         device=failure.device,

@@ -55,7 +55,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(json.dumps({"path": str(path), "size_bytes": size_bytes, "runs": run_ids}, indent=1))
         return ExitCode.DONE
     count = f"{len(run_ids)} run{'' if len(run_ids) == 1 else 's'}"
-    content = "raw files" if options.without_annotations else "raw files, tags and notes"
-    print(printable(f"bundled: {count} with {content}, {format_bytes(size_bytes)}: {path}"))
+    print(printable(f"bundled: {count}, {format_bytes(size_bytes)}: {path}"))
+    added = "" if options.without_annotations else ", tags and notes"
+    say(f"note: it has all raw files, the worker's log, the names of devices{added}; no model")
     say(f"next: edgebench runs {shlex.quote(str(path))}")
     return ExitCode.DONE

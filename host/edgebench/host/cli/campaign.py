@@ -219,6 +219,8 @@ def _report(
 ) -> ExitCode:
     """Print how far a campaign is, and what it has measured."""
     from edgebench.host.show.campaigns import campaign_document
+    from edgebench.host.show.tables import console, print_line
+    from edgebench.host.show.verdict import verdict_lines
 
     sets, summary = campaign.sets(), campaign.summary()
     if options.json:
@@ -227,9 +229,14 @@ def _report(
         print(json.dumps(document, indent=1))
     else:
         _print_tables(campaign, sets)
-    for failure in watcher.failures if watcher else ():
-        if failure.model is None:
-            say(f"error: {failure.title}: {failure.error}")
+    if watcher is not None:
+        watcher.show_doubts(sets)
+        for failure in watcher.failures:
+            if failure.model is None:
+                say(f"error: {failure.title}: {failure.error}")
+    elif not options.json:
+        for line in verdict_lines(sets):
+            print_line(console(), line)
     left_count = summary.left_count
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
     if is_interrupted:
@@ -266,7 +273,6 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         tails_line,
         unwatched_line,
     )
-    from edgebench.host.show.verdict import verdict_lines
     from edgebench.protocol.text import printable
 
     out, summary = console(), campaign.summary()
@@ -284,10 +290,10 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
     effects_by_metric = campaign.effects()
     for path, effects in effects_by_metric.items():
         out.print(effects_table(METRICS[path].label, effects))
-    lines += [*failure_lines(campaign.rows()), *verdict_lines(sets)]
-    if not effects_by_metric and len(campaign.plan.cells) > 1:
-        needed = f"each needs {MIN_ROUNDS} or more runs of both its levels that are not invalid"
-        lines.append(f"note: no effect of a factor: {needed}")
+    lines += failure_lines(campaign.rows())
+    if sets and not summary.left_count and not effects_by_metric and len(campaign.plan.cells) > 1:
+        needed = f"each needs at least {MIN_ROUNDS} runs of both levels that are not invalid"
+        lines.append(f"note: effects of factors not computed: {needed}")
     for line in lines:
         print_line(out, line)
     counts = f"{summary.failed_count} failed, {summary.left_count} left"

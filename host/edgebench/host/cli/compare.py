@@ -57,8 +57,9 @@ def run(options: argparse.Namespace) -> ExitCode:
         margin_ratio=options.fail_on,
         allowed=options.allow or (),
     )
-    shown = shlex.join([*options.baseline, *options.against])
-    report(comparisons, is_json=options.json, shown=shown)
+    names = [*options.baseline, *options.against]
+    names += ["--store", str(options.store)] if options.store else []
+    report(comparisons, is_json=options.json, run_names=shlex.join(names))
     return exit_code(comparisons)
 
 
@@ -66,7 +67,7 @@ def report(
     comparisons: Sequence[RunComparison],
     *,
     is_json: bool,
-    shown: str = "",
+    run_names: str = "",
     runs: Sequence[Run] | None = None,
     errors: Sequence[ErrorEntry] = (),
 ) -> None:
@@ -75,7 +76,7 @@ def report(
     Args:
         comparisons: The comparisons.
         is_json: Print one document.
-        shown: What `edgebench show` takes to show their runs; empty: the id of the pairs.
+        run_names: Their runs, as `edgebench show` takes them; empty: the id of the pairs.
         runs: The runs that were made for them; None: they were stored before.
         errors: Why other runs failed.
     """
@@ -93,7 +94,7 @@ def report(
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))
-    for line in comparison_lines(comparisons, shown):
+    for line in comparison_lines(comparisons, run_names):
         print_line(out, line)
 
 

@@ -176,11 +176,11 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
         error, ArgumentsRefused
     ):  # without the modules that format numbers: they are slow
         return error.hint
-    from edgebench.host.cli.options import given_names
+    from edgebench.host.cli.options import names_by_placeholder
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.placeholders import fill
 
-    return fill(hint_for(error, command), given_names(options) if options else {})
+    return fill(hint_for(error, command), names_by_placeholder(options) if options else {})
 
 
 def _end_like_ctrl_c() -> None:

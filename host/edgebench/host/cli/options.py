@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -62,29 +63,42 @@ class OneLineParser(CommandParser):
 
 
 _PLACEHOLDERS = {
-    "MODEL": ("models",),
     "RUN": ("run", "runs", "names"),
     "METER": ("meter",),
     "DEVICE": ("on",),
     "OTHER": ("other",),
-    "FILE.toml": ("file",),
 }
 """Placeholders of hints, and the options that have their names."""
 
 
-def given_names(options: argparse.Namespace) -> dict[str, list[str]]:
+def names_by_placeholder(options: argparse.Namespace) -> dict[str, str]:
     """What a command line names, by the placeholder of hints that stands for it.
 
-    >>> given_names(argparse.Namespace(models=["a.onnx"], on=None, meter="ppk2"))
-    {'MODEL': ['a.onnx'], 'METER': ['ppk2']}
+    A placeholder for one name has none where there are several.
+
+    >>> names_by_placeholder(argparse.Namespace(run=["r1", "r 2"], meter="ppk2"))
+    {'RUN…': "r1 'r 2'", 'METER': 'ppk2'}
     """
-    given: dict[str, list[str]] = {}
-    for placeholder, names in _PLACEHOLDERS.items():
-        values = [getattr(options, name, None) or [] for name in names]
-        named = [value if isinstance(value, list) else [value] for value in values]
-        if words := [str(word) for words in named for word in words]:
-            given[placeholder] = words
-    return given
+    from edgebench.host.show.placeholders import model_names
+
+    names: dict[str, str] = {}
+    for placeholder, options_of_it in _PLACEHOLDERS.items():
+        given = [word for name in options_of_it for word in _words(options, name)]
+        if given:
+            names[f"{placeholder}…"] = shlex.join(given)
+        if len(given) == 1:
+            names[placeholder] = shlex.join(given)
+    names = {name: words for name, words in names.items() if name in ("RUN…", *_PLACEHOLDERS)}
+    models, devices = _words(options, "models"), _words(options, "on")
+    if len(models) == 1 and not getattr(options, "against", None) and len(devices) < 2:
+        names |= model_names(models[0], *devices)
+    return names
+
+
+def _words(options: argparse.Namespace, name: str) -> list[str]:
+    """Values of an option that may be given once or several times, or is not there."""
+    value = getattr(options, name, None)
+    return list(map(str, value if isinstance(value, list) else [] if value is None else [value]))
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -73,7 +74,9 @@ def run(options: argparse.Namespace) -> ExitCode:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))
         if wanted is not None:
-            say("hint: list all of them: edgebench runs")
+            words = ["edgebench", "runs", *options.runs]
+            words += ["--store", str(options.store)] if options.store else []
+            say(f"hint: list all of them: {shlex.join(words)}")
     if wanted is None:
         _print_incomplete(incomplete)
     return ExitCode.DONE

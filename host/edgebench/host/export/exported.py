@@ -37,11 +37,25 @@ MAX_PART_CHARS = 150
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """How a comparison is judged; the defaults are those of `edgebench compare`."""
+
+    metrics: tuple[str, ...] = ()
+    """Metrics to compare; empty: the headline of the scenario."""
+    margin_ratio: float | None = None
+    """Changes up to this do not matter; None: 1 %."""
+    allowed: tuple[str, ...] = ()
+    """Keys in which the sides may differ."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedRun:
     """A run and the directory with its files."""
 
     run: Run
     directory: Path
+    judgement: Judgement = Judgement()
+    """How its comparison in pairs is judged, if it is in one."""
 
 
 @dataclass(frozen=True, slots=True)

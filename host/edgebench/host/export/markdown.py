@@ -24,7 +24,6 @@ from edgebench.host.export.exported import (
 )
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
-from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.ratios import ratio_to_first
@@ -60,23 +59,34 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
-    """Outcomes of the comparisons in pairs of which both sides are here, by their headlines."""
-    by_id: dict[str, list[Run]] = {}
+    """Outcomes of the comparisons in pairs of which both sides are here."""
+    by_id: dict[str, list[ExportedRun]] = {}
     for one in runs:
         if one.run.pair is not None:
-            by_id.setdefault(one.run.pair.comparison_id, []).append(one.run)
-    whole = [
-        run
+            by_id.setdefault(one.run.pair.comparison_id, []).append(one)
+    both = [
+        group
         for group in by_id.values()
-        for run in group
-        if {one.pair.side for one in group if one.pair} == {BASELINE, CANDIDATE}
+        if {one.run.pair.side for one in group if one.run.pair} == {BASELINE, CANDIDATE}
     ]
-    if not whole:
-        return []
+    return _compared(both) if both else []
+
+
+def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
+    """Outcomes of comparisons, judged together; where one is refused, each on its own."""
+    judgement = comparisons[0][0].judgement
     try:
-        return comparison_lines(compare_pairs(whole))
+        compared = compare_pairs(
+            [one.run for group in comparisons for one in group],
+            metrics=judgement.metrics,
+            margin_ratio=judgement.margin_ratio,
+            allowed=judgement.allowed,
+        )
     except EdgebenchError as exc:
-        return [f"not compared: {printable(exc)}"]
+        if len(comparisons) == 1:
+            return [f"not compared: {printable(exc)}"]
+        return [line for group in comparisons for line in _compared([group])]
+    return comparison_lines(compared)
 
 
 def code_span(text: str) -> str:

@@ -150,13 +150,13 @@ def _verdict(sets: Sequence[RunSet]) -> tuple[str, str]:
         cells = f"all {count} cells are" if count > 1 else "the only cell is"
         return state, f"{meaning}: {cells} {state}."
     parts = [
-        f"{states.count(state)} {meaning}"
+        f"{count} {meaning.replace('have', 'has') if count == 1 else meaning}"
         for state, meaning in (
             (State.INVALID, "cannot be trusted and have no numbers"),
             (State.SUSPECT, "have numbers that may be wrong"),
             (State.VALID, "can be trusted"),
         )
-        if state in states
+        if (count := states.count(state))
     ]
     worst = State.INVALID if State.INVALID in states else State.SUSPECT
     return worst.value, f"Of {len(states)} cells, {', '.join(parts)}."

@@ -95,19 +95,19 @@ def _values(comparisons: Sequence[RunComparison], name: str) -> set[object]:
     return {getattr(one, name) for one in comparisons}
 
 
-def comparison_lines(comparisons: Sequence[RunComparison], shown: str = "") -> list[str]:
+def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") -> list[str]:
     """The outcome of each comparison in words, and what to know about its numbers.
 
     Args:
         comparisons: The comparisons.
-        shown: What `edgebench show` takes to show their runs; empty: the id of the pairs.
+        run_names: Their runs, as `edgebench show` takes them; empty: the id of the pairs.
     """
     lines = []
     names = _differing(comparisons)
     for comparison in comparisons:
         where = "".join(f", {getattr(comparison, name)}" for name in names)
         lines.append(f"{comparison.metric}{where}: {_outcome_words(comparison)}")
-        lines += [f"note: {note}" for note in _notes(comparison, shown)]
+        lines += [f"note: {note}" for note in _notes(comparison, run_names)]
     return [printable(line, keep_lines=True) for line in lines]
 
 
@@ -121,7 +121,7 @@ def _outcome_words(comparison: RunComparison) -> str:
     )
 
 
-def _notes(comparison: RunComparison, shown: str = "") -> list[str]:
+def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
     """What to know about the numbers of a comparison."""
     notes: list[str] = []
     if instrument_ratio := comparison.result.rules.instrument_ratio:
@@ -136,7 +136,7 @@ def _notes(comparison: RunComparison, shown: str = "") -> list[str]:
         )
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
-        name = shown or comparison.comparison_id or "RUN"
+        name = run_names or comparison.comparison_id or "RUN"
         notes.append(
             f"{suspects} of {total} runs are suspect, and so is the outcome; edgebench show {name} "
             "says why"

@@ -32,6 +32,8 @@ _COLUMNS = {
 """Columns of the table, and their least widths."""
 _NARROW_COLUMNS = {"device": 13, "access": 11, "profile, runtimes, remark": 25}
 """Columns on a narrower terminal, and their least widths."""
+_ADDRESS_WIDTH = len("192.168.100.100:65535")
+"""Width up to which an address is not folded."""
 _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -48,7 +50,9 @@ def devices_table(
     now = now or datetime.now(timezone.utc)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     # A name that has to be typed is not folded where it can be helped.
-    longest = max((len(device.name) for device in devices), default=0)
+    names = [len(device.name) for device in devices]
+    addresses = [min(len(device.address), _ADDRESS_WIDTH) for device in devices]
+    longest = max([*names, *addresses, 0])
     is_wide = width >= _total(_COLUMNS) + max(0, longest - _COLUMNS["device"])
     columns = _COLUMNS if is_wide else _NARROW_COLUMNS
     room = width - _total(columns) + columns["device"]
@@ -77,7 +81,7 @@ def devices_table(
 
 def _total(widths: Mapping[str, int]) -> int:
     """Columns of the terminal that columns of these widths take, with those between them."""
-    return sum(widths.values()) + 3 * len(widths)
+    return sum(widths.values()) + 2 * len(widths)
 
 
 def _access(device: DiscoveredDevice) -> Text:

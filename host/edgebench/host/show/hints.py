@@ -71,7 +71,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
     (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
-    (e.BundleRefused, "ask for the file again; make a bundle with: edgebench bundle RUN"),
+    (e.BundleRefused, "ask for the file again; its sender makes one with: edgebench bundle ID"),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
@@ -325,8 +325,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return "choose another file: edgebench lab export FILE"
     if type(error) is e.StoreError and command == "store merge":
         return (
-            "make room there (df -h), or make the store writable; then merge again, it goes on: "
-            "edgebench store merge OTHER"
+            "make room for it (df -h), or make the store writable; then repeat the merge, which "
+            "resumes: edgebench store merge OTHER"
         )
     if type(error) is e.StoreError and command in ("tag", "note", "rm", "prune"):
         return (

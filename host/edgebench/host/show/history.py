@@ -66,14 +66,16 @@ def histories_page(
 
 def _page(title: str, history: History, width: int, *, is_ascii: bool) -> list[RenderableType]:
     metric = METRICS[history.metric]
-    lines = [f"{title}: {history.metric}", count_line(history)]
-    if len(history.points) > 1:
-        lines += ["", *_picture(history, metric, width), _legend(history), ""]
-    shown = [printable(line) for line in lines]
     parts: list[RenderableType] = [
-        Text(line.translate(_PLAIN) if is_ascii else line, no_wrap=True, overflow="ellipsis")
-        for line in shown
+        text(f"{title}: {history.metric}"),
+        text(count_line(history)),
     ]
+    if len(history.points) > 1:
+        picture = ["", *_picture(history, metric, width), _legend(history), ""]
+        parts += [
+            Text(line.translate(_PLAIN) if is_ascii else line, no_wrap=True, overflow="ellipsis")
+            for line in map(printable, picture)
+        ]
     if history.levels:
         parts.append(_levels_table(history, metric))
     parts += [text(line) for line in condition_lines(history)]
@@ -121,29 +123,40 @@ def subject_lines(histories: Sequence[History]) -> list[str]:
 
 def _settings(subjects: Sequence[HistorySubject]) -> list[str]:
     """Settings of each history, without its runtime."""
-    alike: dict[tuple[str, ...], list[HistorySubject]] = {}
+    similar: dict[tuple[str, ...], list[HistorySubject]] = {}
     for one in subjects:
-        alike.setdefault((one.model, one.device, one.runtime, one.scenario), []).append(one)
-    return [
-        _LIST.join(
-            [
-                one.scenario,
-                *([] if one.threads == 1 else [f"{one.threads} threads"]),
-                *filter(None, [one.kind]),
-                *_distinctive(one, alike[one.model, one.device, one.runtime, one.scenario]),
-            ]
-        )
-        for one in subjects
-    ]
+        similar.setdefault((one.model, one.device, one.runtime, one.scenario), []).append(one)
+    lines: list[str] = []
+    for one in subjects:
+        threads = "" if one.threads == 1 else f"{one.threads} threads"
+        others = similar[one.model, one.device, one.runtime, one.scenario]
+        parts = [one.scenario, threads, one.kind, *_differing_settings(one, others)]
+        lines.append(_LIST.join(filter(None, parts)))
+    return lines
 
 
-def _distinctive(subject: HistorySubject, alike: Sequence[HistorySubject]) -> list[str]:
-    """Other settings in which the history differs from one of those that look like it."""
+def _differing_settings(subject: HistorySubject, similar: Sequence[HistorySubject]) -> list[str]:
+    """Other settings in which the history differs from a similar one."""
     return [
-        f"{key.replace('_', ' ')} {f'{float(value):g} s' if key == 'duration' else value}"
+        setting_text(key, value)
         for key, value in subject.settings.items()
-        if any(other.settings.get(key) != value for other in alike)
+        if any(other.settings.get(key) != value for other in similar)
     ]
+
+
+def setting_text(key: str, value: str) -> str:
+    """A setting for people: the duration with its unit, a hash by its beginning.
+
+    >>> setting_text("duration", "2.0"), setting_text("cpus", "0, 1")
+    ('duration 2 s', 'cpus 0,1')
+    >>> setting_text("inputs", "ab" * 32), setting_text("inputs", "none")
+    ('inputs abababababab', 'inputs none')
+    """
+    if key == "duration":
+        value = f"{float(value):g} s"
+    elif key == "inputs":
+        value = value[:12]
+    return f"{key.replace('_', ' ')} {value.replace(_LIST, ',')}"
 
 
 def count_line(history: History) -> str:
@@ -258,27 +271,25 @@ def _legend(history: History) -> str:
 
 def _levels_table(history: History, metric: Metric) -> RenderableType:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("since", overflow="fold", min_width=len("2026-11-26"))
-    table.add_column("run", no_wrap=True)
-    for name in ("points", "level", "change", "95 %"):
+    table.add_column("since, run", no_wrap=True)
+    for name in ("points", "level", "change, 95 %"):
         table.add_column(name, no_wrap=True, justify="right")
     table.add_column("with it", overflow="fold", min_width=len("with it"))
     for level in history.levels:
         point = history.points[level.first]
         interval = level.ratio_interval
-        half_width = half_width_of(interval, level.ratio)
-        bounds = ABSENT
+        change = ABSENT
+        if level.ratio is not None:
+            change = format_change(level.ratio - 1, half_width_of(interval, level.ratio))
         if interval is not None:
-            bounds = " .. ".join(
-                format_change(one - 1, half_width_of(interval)) for one in interval
-            )
+            bounds = [format_change(one - 1, half_width_of(interval)) for one in interval]
+            change += f"\n{bounds[0]} .. {bounds[1]}"
+        since = point.created_utc[:16].replace("T", " ")
         table.add_row(
-            point.created_utc[:16].replace("T", " "),
-            text(point.set_id or point.run_ids[0]),
+            text(f"{since}\n{point.set_id or point.run_ids[0]}"),
             str(level.count),
             format_metric(metric, level.median),
-            ABSENT if level.ratio is None else format_change(level.ratio - 1, half_width),
-            bounds,
+            change,
             text(_LIST.join(level.changed) if level.ratio is not None else ""),
         )
     return table

@@ -18,7 +18,7 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.hints import hint_for
-from edgebench.host.show.placeholders import fill
+from edgebench.host.show.placeholders import fill, model_names
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -230,7 +230,7 @@ def _failure(failure: Failure, model: str) -> list[tuple[str, str]]:
     hint = hint_for(error_from_code(code, failure.message), "bench")
     return [
         ("failed", f"{failure.message} ({failure.code}{where})"),
-        ("to improve", fill(hint, {"MODEL": [model]})),
+        ("to improve", fill(hint, model_names(model))),
     ]
 
 

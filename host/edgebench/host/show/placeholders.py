@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-
-Names = Mapping[str, Sequence[str]]
-"""Placeholder, as `MODEL`, and what the command was given for it."""
+from collections.abc import Mapping
 
 
-def fill(sentence: str, names: Names) -> str:
-    """The sentence with names in the place of its placeholders, where it is clear which.
+def fill(sentence: str, names: Mapping[str, str]) -> str:
+    """Replace placeholders by names; one without a name stays.
 
-    A placeholder for several, as `RUN…`, takes all of them; any other one only a single name.
+    Args:
+        sentence: The hint or advice.
+        names: Placeholders, each with what a shell takes in its place. The longest one that fits is
+            replaced; what was put in is not searched again.
 
-    >>> fill("wait: edgebench bench MODEL --wait 10m", {"MODEL": ["a b.onnx"]})
-    "wait: edgebench bench 'a b.onnx' --wait 10m"
-    >>> fill("write it elsewhere: edgebench export RUN… -o FILE", {"RUN": ["r1", "r2"]})
-    'write it elsewhere: edgebench export r1 r2 -o FILE'
-    >>> fill("see: edgebench show RUN", {"RUN": ["r1", "r2"]})
-    'see: edgebench show RUN'
+    >>> fill("wait: edgebench bench MODEL --wait 10m", {"MODEL": "a.onnx"})
+    'wait: edgebench bench a.onnx --wait 10m'
+    >>> fill("write it: edgebench export RUN… -o FILE", {"RUN…": "r1 r2"})
+    'write it: edgebench export r1 r2 -o FILE'
     """
-    for placeholder, given in names.items():
-        words = shlex.join(given)
+    if not names:
+        return sentence
+    words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    pattern = rf"(?<![\w-])(?:{words})(?![\w…-])"
+    return re.sub(pattern, lambda match: names[match[0]], sentence)
 
-        def named(found: re.Match[str], words: str = words, count: int = len(given)) -> str:
-            is_clear = count == 1 or (count > 1 and found[0].endswith("…"))
-            return words if is_clear else found[0]
 
-        sentence = re.sub(rf"\b{re.escape(placeholder)}\b…?", named, sentence)
-    return sentence
+def model_names(model: str, device: str | None = None) -> dict[str, str]:
+    """Names for the placeholder of a model, with its device where a command names none.
+
+    >>> names = model_names("a.onnx", "pi5")
+    >>> fill("edgebench bench MODEL --wait 10m", names)
+    'edgebench bench a.onnx --on pi5 --wait 10m'
+    >>> fill("edgebench bench MODEL --on DEVICE", names)
+    'edgebench bench a.onnx --on DEVICE'
+    """
+    name = shlex.quote(model)
+    there = f" --on {shlex.quote(device)}" if device is not None else ""
+    return {"MODEL": f"{name}{there}", "MODEL --on": f"{name} --on"}

@@ -467,7 +467,7 @@ def text(value: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence in a cell of a table, broken between words and never inside a command."""
+    """A sentence in a cell of a table; a command that fits into the cell is not broken."""
 
     sentence: str
 
@@ -476,7 +476,9 @@ class Sentence:
     ) -> Generator[RenderableType, None, None]:
         """Yield the text at the width of the cell."""
         del console
-        yield text(wrap(self.sentence, options.max_width))
+        shown = text(wrap(self.sentence, options.max_width))
+        shown.overflow = "fold"  # a long path is not cut
+        yield shown
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Take as much of the width as the sentence is long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
 from edgebench.host.show.advice import advice, without_repeats
-from edgebench.host.show.placeholders import fill
+from edgebench.host.show.placeholders import fill, model_names
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
 from edgebench.protocol.text import printable
@@ -61,16 +62,20 @@ def advices(one: RunSet) -> list[str]:
     return without_repeats(fill(line, names) for line in lines)
 
 
-def _names(run: Run) -> dict[str, list[str]]:
+def _names(run: Run) -> dict[str, str]:
     """Names for the placeholders of advice: the model's, and CPUs that the model may have.
 
-    A model in a firmware has no file that could be named. On Arm boards with CPUs of several kinds,
-    the last ones are big; and on most machines, the first one serves the interrupts.
+    A model in a firmware has no file that could be named. CPUs are named where others are left for
+    the rest: the last ones, because most machines serve their interrupts on the first one, and on
+    Arm boards with two types of cores it is an efficiency core.
     """
-    names = {} if run.model.sha256 is None else {"MODEL": [run.model.name]}
-    if (scheduling := run.conditions.scheduling) is not None and scheduling.cpus:
-        cpus = sorted(scheduling.cpus)[-max(1, run.spec.threads) :]
-        names["CPU_IDS"] = [",".join(map(str, cpus))]
+    names: dict[str, str] = {}
+    if run.model.sha256 is not None:
+        is_here = run.device.name == platform.node()
+        names |= model_names(run.model.name, None if is_here else run.device.name)
+    scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
+    if scheduling is not None and not run.spec.cpus and len(scheduling.cpus) > count:
+        names["CPU_IDS"] = ",".join(map(str, sorted(scheduling.cpus)[-count:]))
     return names
 
 

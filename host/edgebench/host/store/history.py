@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 
 from edgebench.host.analysis.compare.runs import find_metric
-from edgebench.host.analysis.history.conditions import NAMED, conditions_of, settings_of
+from edgebench.host.analysis.history.conditions import SUBJECT_KEYS, conditions_of, settings_of
 from edgebench.host.analysis.history.history import (
     MAX_POINTS,
     History,
@@ -123,7 +123,7 @@ def _history(
             scenario=newest.scenario,
             threads=newest.threads,
             kind=" ".join(newest_run.device_labels),
-            settings={k: v for k, v in settings_of(newest_run).items() if k not in NAMED},
+            settings={k: v for k, v in settings_of(newest_run).items() if k not in SUBJECT_KEYS},
         ),
         [list(map(history_run, group)) for group in recent],
         metric,

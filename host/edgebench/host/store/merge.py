@@ -79,12 +79,14 @@ def merge_store(
 
 def _copy(store: Store, other: Store, run_id: str) -> None:
     """Copy a run, whole or not at all: a part of a copy would look like a run on a device."""
-    try:
-        with store.incoming(run_id) as directory, claimed(directory):
+    is_expected = (store.unfinished / run_id).exists()  # and not yet fetched: its files stay
+    with store.incoming(run_id) as directory, claimed(directory):
+        try:
             other.copy_run(run_id, directory)
-    except BaseException:
-        shutil.rmtree(store.unfinished / run_id, ignore_errors=True)
-        raise
+        except BaseException:
+            if not is_expected:
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
 
 
 def _document(store: Store, run_id: str) -> bytes:

@@ -20,7 +20,7 @@ from support.exports import (
     written,
 )
 
-from edgebench.host.export.exported import ExportedRun
+from edgebench.host.export.exported import ExportedRun, Judgement
 from edgebench.host.export.markdown import code_span
 from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.verdict import State
@@ -98,7 +98,44 @@ def test_comparison_in_pairs_has_its_outcome(stored: Stored) -> None:
     text = written("markdown", [*baseline, *candidate]).decode()
     assert "latency_ns.p50: candida is worse (higher) than baselin, 2.00× slower ±" in text
     assert "(10 and 10 runs, paired)" in text
-    assert "is worse" not in written("markdown", baseline).decode(), "the other side is missing"
+    alone = written("markdown", baseline).decode()
+    assert not re.search("worse|compared", alone), "the other side is missing"
+
+
+def test_comparison_in_pairs_is_judged_as_the_command_was_told(stored: Stored) -> None:
+    """The command says equivalent, and the pull request says worse."""
+    [one] = stored(PLAIN)
+    p50s_ns = range(100_000, 101_000, 100)
+    candidate = [value + 3_000 + value % 700 for value in p50s_ns]
+    runs = [*paired(one, "baseline", p50s_ns), *paired(one, "candidate", candidate)]
+    assert " is worse (higher) than " in written("markdown", runs).decode()
+    told = [replace(run, judgement=Judgement(margin_ratio=0.1)) for run in runs]
+    assert " is equivalent to " in written("markdown", told).decode()
+
+
+def test_refused_comparison_hides_no_other(stored: Stored) -> None:
+    """Sides of one comparison differ in their threads, and no outcome at all is shown."""
+    [one] = stored(PLAIN)
+    p50s_ns = range(100_000, 101_000, 100)
+    good = [*paired(one, "baseline", p50s_ns), *paired(one, "candidate", p50s_ns)]
+    other = [
+        replace(
+            made,
+            run=changed(
+                made.run,
+                {
+                    "run_id": made.run.run_id.replace("20260102", "20260103"),
+                    "pair": replace(made.run.pair, comparison_id="pairs-22222222"),
+                    "spec.threads": 2 if made.run.pair.side == "candidate" else 1,
+                },
+            ),
+        )
+        for made in good
+        if made.run.pair is not None
+    ]
+    text = written("markdown", [*good, *other]).decode()
+    assert "candida is equivalent to baselin" in text
+    assert "not compared: runs cannot be compared" in text
 
 
 def test_sets_of_too_few_runs_have_no_ratio(stored: Stored) -> None:

@@ -187,7 +187,7 @@ def test_campaign_begins_with_its_verdict() -> None:
     assert "The numbers can be trusted: all 4 cells are valid." in page
     suspect = replace(sets[0].verdict, state=State.SUSPECT)
     page = campaign_report(campaign_facts([replace(sets[0], verdict=suspect), *sets[1:]]))
-    said = "Of 4 cells, 1 have numbers that may be wrong, 3 can be trusted."
+    said = "Of 4 cells, 1 has numbers that may be wrong, 3 can be trusted."
     assert 0 < page.index(said) < page.index("<h2>Progress")
 
 

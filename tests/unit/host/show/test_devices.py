@@ -134,3 +134,18 @@ def test_narrow_terminal_shows_every_word(width: int) -> None:
     place = next(line.index("profile") for line in lines if "remark" in line)
     remarks = "".join("".join(line[place:].split()) for line in lines)
     assert "".join(AWAY.split()) in remarks
+
+
+@pytest.mark.parametrize("width", [80, 100, 160])
+def test_name_and_address_are_whole(width: int) -> None:
+    """A name that has to be typed is folded, though there is room."""
+    name, address = "rack-2/raspberry-pi-5-with-a-fan-42", "192.168.100.101:65535"
+    lines = lines_of([BUSY, replace(OLD, name=name, address=address)], width)
+    for whole in (name, address):
+        assert any(whole in line for line in lines)
+
+
+def test_temperature_and_age_are_there_where_there_is_room() -> None:
+    """They vanish from a terminal that is wide enough, or push a name out of a narrow one."""
+    assert "temp" not in lines_of([BUSY], 85)[1]
+    assert "temp" in lines_of([BUSY], 91)[1]

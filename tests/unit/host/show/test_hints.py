@@ -69,7 +69,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (errors.StoreError("x"), "meters", "--output DIR"),
         (errors.StoreError("x"), "bench", "--store DIRECTORY"),
         (errors.StoreError("x"), "tag", "make the store writable; or copy its runs"),
-        (errors.StoreError("x"), "store merge", "then merge again, it goes on: edgebench store m"),
+        (errors.StoreError("x"), "store merge", "repeat the merge, which resumes: edgebench"),
         (errors.MeterNotServed("x", "ppk2", meant="ppk2:/dev/x"), "bench", "agent:ppk2:/dev/x"),
         (errors.MeterNotServed("x", "ppk2"), "bench", "edgebench-agent serve --meter ppk2"),
         (NoSuchMeter("x", permission=Permission.SERIAL_PORT), "bench", "dialout $USER"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -110,3 +111,22 @@ def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
         ["offline,", "cpus", str(number), "1", "of", "5", "100/s", "—", "inconclusive"]
         for number in range(5)
     ]
+
+
+def test_page_at_80_columns_cuts_nothing() -> None:
+    """The interval of a change ends in the middle, or the settings are behind the edge."""
+    slow = history(*level(100), *level(80))
+    run_id, model = "20261126-012511-755be043", "mobilenet_v2_int8.tflite"
+    points = tuple(replace(point, run_ids=(run_id,)) for point in slow.points)
+    subject = replace(slow.subject, model=model, device="raspberry-pi-5-cooled")
+    histories = [
+        replace(slow, points=points, subject=replace(subject, settings={"cpus": cpus}))
+        for cpus in ("0, 1", "2")
+    ]
+    out = Console(width=80, record=True)
+    out.print(histories_page(histories, 80))
+    shown = out.export_text()
+    words = shown.split()
+    assert [words.count(one) for one in ("0,1:", "2:", "throughput_per_s")] == [1, 1, 2]
+    change = re.compile(rf"{run_id} .* -?[\d.]+ % \.\. -?[\d.]+ %")
+    assert len(change.findall(shown)) == 2

@@ -394,15 +394,31 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
 
 def named(advice: str) -> str:
     """Advice with the names of the run in place of its placeholders."""
-    return fill(advice, {"MODEL": ["digits.tflite"], "CPU_IDS": ["3"]})
+    return fill(advice, {"MODEL": "digits.tflite --on board", "CPU_IDS": "3"})
 
 
-def test_advice_takes_the_last_cpus_as_many_as_the_model_uses() -> None:
-    """A model is sent to a little CPU, or two threads to one CPU."""
+@pytest.mark.parametrize(
+    ("threads", "cpus", "advised"),
+    [(1, (), "3"), (2, (), "2,3"), (4, (), "CPU_IDS"), (1, (0,), "CPU_IDS")],
+)
+def test_advice_names_the_last_cpus_where_others_are_left(
+    threads: int, cpus: tuple[int, ...], advised: str
+) -> None:
+    """A model is sent to a little CPU, to all of them, or to the one that was too busy."""
     made = failing({"background_load": "others took 40 %"})
-    [one] = find_sets([replace(made, spec=replace(made.spec, threads=2))])
+    [one] = find_sets([replace(made, spec=replace(made.spec, threads=threads, cpus=cpus))])
     [advice] = advices(one)
-    assert advice.endswith("edgebench bench digits.tflite --cpus 2,3")
+    assert advice.endswith(f"edgebench bench digits.tflite --on board --cpus {advised}")
+
+
+def test_advice_about_a_run_of_this_machine_names_no_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name is in the way where none is needed."""
+    made = failing({"background_load": "others took 40 %"})
+    monkeypatch.setattr("platform.node", lambda: made.device.name)
+    [advice] = advices(find_sets([made])[0])
+    assert advice.endswith("edgebench bench digits.tflite --cpus 3")
 
 
 def test_cause_is_told_before_what_follows_from_it() -> None:

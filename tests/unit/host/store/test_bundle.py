@@ -184,7 +184,6 @@ def test_file_that_is_there_stays(store: Store, tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_text() == "mine"
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 def test_other_suffix_is_refused(store: Store, tmp_path: Path) -> None:
     """A colleague gets a .tar.gz that tar cannot open."""
     with pytest.raises(UsageError, match=r"a bundle is a \.zip file, got"):
@@ -192,6 +191,7 @@ def test_other_suffix_is_refused(store: Store, tmp_path: Path) -> None:
     assert bundled(store, tmp_path / "SENT.ZIP").exists()
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 def test_interrupted_bundle_leaves_nothing(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:

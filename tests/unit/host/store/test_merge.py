@@ -57,6 +57,12 @@ def test_full_disk_leaves_no_part_of_a_copy(
     with pytest.raises(StoreError, match="No space left on device"):
         merge_store(here, there)
     assert os.listdir(here.unfinished) == []
+    expected = here.unfinished / SECOND
+    expected.mkdir()
+    (expected / "expected.json").write_text("{}")
+    with pytest.raises(StoreError):
+        merge_store(here, there)
+    assert (expected / "expected.json").exists(), "it is a run of a device, not yet fetched"
     monkeypatch.undo()
     assert merge_store(here, there).added == (SECOND,)
 

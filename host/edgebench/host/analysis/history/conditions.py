@@ -21,8 +21,10 @@ CONDITIONS = frozenset(
     }
 )
 """Keys of a fingerprint that may change on a device while the settings stay the same."""
-NAMED = frozenset({"device", "runtime", "scenario", "threads", "kind", "simulated", "emulated"})
-"""Settings that a history names one by one."""
+SUBJECT_KEYS = frozenset(
+    {"device", "runtime", "scenario", "threads", "kind", "simulated", "emulated"}
+)
+"""Settings that are fields of a history's subject."""
 MODEL = "model"
 """Key of the model's content, which is not part of a fingerprint."""
 
