@@ -25,7 +25,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: environment bench benchmarks collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
-	$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS)
+	@$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS); code=$$?; \
+	echo 'before the next command: . $(BIN)/activate'; exit $$code
 
 # One after another on a machine that does nothing else: about ten minutes with --short.
 benchmarks: $(VENV)/.dev

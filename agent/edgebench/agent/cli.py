@@ -96,9 +96,11 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning):
-        listen = f"serve --listen :{DEFAULT_PORT + 1}"
-        second = f"start a second one: edgebench-agent --state DIR {listen}"
-        return second if exc.pid is None else f"end it: kill {exc.pid}; or {second}"
+        process = "" if exc.pid is None else f"; it is process {exc.pid}"
+        return (
+            "one that edgebench bench started on its own machine ends 10 s after its last command, "
+            f"so try again; to see what it does: edgebench-agent status{process}"
+        )
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 
 

@@ -195,6 +195,7 @@ class Lab:
     def history(
         self,
         *,
+        runs: Sequence[str] = (),
         model: str | None = None,
         device: str | None = None,
         tag: str | None = None,
@@ -206,6 +207,7 @@ class Lab:
         """A metric over time and its changes, for each model, device and settings.
 
         Args:
+            runs: Only histories with these runs: ids, sets, tags; empty: all.
             model: Name, or a pattern, as for `runs`.
             device: Name, or a pattern.
             tag: Tag of the runs.
@@ -220,7 +222,9 @@ class Lab:
         from edgebench.host.store.history import read_histories
 
         wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
-        return read_histories(self.store, wanted, metric=metric, margin_ratio=margin_ratio)
+        return read_histories(
+            self.store, wanted, runs=runs, metric=metric, margin_ratio=margin_ratio
+        )
 
     def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
         """Write stored runs in the format of another tool; docs/export.md lists the formats.

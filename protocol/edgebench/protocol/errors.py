@@ -77,6 +77,7 @@
     │   └── RemoteProtocolError      they said something wrong
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
+    │   ├── NoPairLeft           no pair of a comparison has two runs that count
     │   ├── TraceRefused         a file of power gives no energy of the run
     │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
@@ -623,6 +624,14 @@ class MeasurementError(EdgebenchError):
 
 class NotMetered(MeasurementError):
     """Energy is asked for of a run that was made without a meter."""
+
+
+class NoPairLeft(MeasurementError):
+    """No pair of a comparison has two runs that count."""
+
+    def __init__(self, text: str, comparison_id: str) -> None:
+        super().__init__(text)
+        self.comparison_id = comparison_id
 
 
 class TraceRefused(MeasurementError):

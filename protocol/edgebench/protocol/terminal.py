@@ -7,6 +7,7 @@ import sys
 
 from edgebench.protocol.text import printable, wrap
 
+_MAX_DIGITS = 5
 DEFAULT_WIDTH = 80
 """Width assumed if the terminal reports none, such as a serial console."""
 
@@ -18,8 +19,10 @@ def say(line: str, *, end: str = "\n") -> None:
         line: The sentence.
         end: Text appended: a space after a question.
     """
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
+        return  # print would take stdout, where a document may be
     shown = printable(line)
-    if sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
+    if sys.stderr.isatty():
         shown = wrap(shown, _width())
     print(shown, end=end, file=sys.stderr, flush=True)
 
@@ -27,8 +30,8 @@ def say(line: str, *, end: str = "\n") -> None:
 def _width() -> int:
     """Columns of the terminal; those that the user exported come first, as for tables."""
     given = os.environ.get("COLUMNS", "")
-    if given.isdecimal() and int(given) > 0:
-        return int(given)
+    if given.isdecimal() and int(given[:_MAX_DIGITS]) > 0:
+        return int(given[:_MAX_DIGITS])
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or DEFAULT_WIDTH
     except (OSError, ValueError):  # a stream in the place of stderr

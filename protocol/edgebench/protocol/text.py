@@ -6,7 +6,7 @@ import re
 import textwrap
 
 MAX_LINE_CHARS = 200
-_WORD = r"(?!\()(?:'[^'\n]*'|[^\s'])+"
+_WORD = r"(?!\()(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"])+"
 """A word of a command line, perhaps with a quoted part; a parenthesis is no part of the command."""
 _COMMAND = re.compile(rf"\b(?:edgebench|edgebench-agent|pip|sudo|ssh)(?: {_WORD}(?<![;,.?)]))+")
 """A command in a sentence, up to the punctuation after it."""

@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-from pathlib import Path
 
 from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.terminal import say
@@ -119,18 +118,12 @@ def report_missing_pairs(watcher: ProgressWatcher) -> None:
 
 
 def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None:
-    """Print the command that shows the runs, or compares their pairs."""
+    """Print the command that shows the runs."""
     sides = [one.first.pair.comparison_id for one in sets if one.first.pair]
     pairs = [name for name in dict.fromkeys(sides) if sides.count(name) > 1]
     names = [one.set_id or one.runs[-1].run_id for one in sets]
-    if pairs:  # all of them: p values are adjusted for their number
-        words = ["compare", *pairs]
-        for name in options.metric or ():
-            words += ["--metric", name]
-        if options.fail_on is not None:
-            words += ["--fail-on", f"{options.fail_on * 100:.9g}%"]
-        for key in options.allow or ():
-            words += ["--allow", key]
+    if pairs:  # which have just been compared
+        words = ["show", *pairs[-MAX_NAMED:]]
     elif options.meter is None and options.sync is not None:
         words = ["energy", names[-1], "--trace", "FILE"]
     else:
@@ -141,19 +134,16 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
 
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
-    """The next step after a failure, with the names of its model and device."""
+    """The next step after a failure, by the command that was given."""
     from edgebench.host.cli.options import names_by_placeholder
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.placeholders import fill, model_names
+    from edgebench.host.show.placeholders import fill, rerun
 
-    names = names_by_placeholder(options)
-    if failure.device is not None:
-        names["DEVICE"] = shlex.quote(failure.device)
-    if failure.model is not None:
-        given = [*getattr(options, "models", ()), getattr(options, "against", None) or ""]
-        path = next((one for one in given if Path(one).name == failure.model), failure.model)
-        names |= model_names(path, failure.device if options.on else None)
-    return fill(hint_for(failure.error, "bench"), names)
+    is_bench = hasattr(options, "models")
+    hint = hint_for(
+        failure.error, "bench", is_all_runtimes=getattr(options, "runtime", "") == "all"
+    )
+    return fill(rerun(hint, options.given if is_bench else ()), names_by_placeholder(options))
 
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:

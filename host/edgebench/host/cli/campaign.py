@@ -222,6 +222,9 @@ def _report(
     from edgebench.host.show.tables import console, print_line
     from edgebench.host.show.verdict import verdict_lines
 
+    def settings(one: RunSet) -> str:
+        return campaign.settings_of(one.first.run_id)
+
     sets, summary = campaign.sets(), campaign.summary()
     if options.json:
         lanes, rows = campaign.lanes(), campaign.rows()
@@ -230,12 +233,12 @@ def _report(
     else:
         _print_tables(campaign, sets)
     if watcher is not None:
-        watcher.show_doubts(sets)
+        watcher.show_doubts(sets, settings)
         for failure in watcher.failures:
             if failure.model is None:
                 say(f"error: {failure.title}: {failure.error}")
     elif not options.json:
-        for line in verdict_lines(sets):
+        for line in verdict_lines(sets, settings):
             print_line(console(), line)
     left_count = summary.left_count
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""
@@ -289,7 +292,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         lines += filter(None, [unwatched_line(sets), tails_line(sets, table)])
     effects_by_metric = campaign.effects()
     for path, effects in effects_by_metric.items():
-        out.print(effects_table(METRICS[path].label, effects))
+        out.print(effects_table(METRICS[path].label, effects, out.width))
     lines += failure_lines(campaign.rows())
     if sets and not summary.left_count and not effects_by_metric and len(campaign.plan.cells) > 1:
         needed = f"each needs at least {MIN_ROUNDS} runs of both levels that are not invalid"

@@ -78,7 +78,9 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.errors import UsageError
 
     if options.complete is not None:
-        kind, names = completions(options.complete or [""])
+        # Not `options.complete`, of which argparse drops a `--`.
+        typed: list[str] = options.words[options.words.index("--complete") + 1 :]
+        kind, names = completions(typed or [""])
         print("\n".join([kind, *names]))
         return ExitCode.DONE
     if options.shell is None:

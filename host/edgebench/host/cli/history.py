@@ -20,6 +20,8 @@ def parser() -> argparse.ArgumentParser:
     """The command's options."""
     about = "Show a metric over time and its changes; a point is a set of runs, or a single run."
     made = new_parser("history", about)
+    names = "histories with these runs: ids, sets, tags (default: all)"
+    made.add_argument("runs", nargs="*", metavar="RUN", help=names)
     add = made.add_argument_group("which runs (default: all)").add_argument
     add("--model", metavar="M", help="model, or a pattern such as 'digits_*'")
     add("--device", metavar="D", help="device, or a pattern")
@@ -45,6 +47,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.tables import console
 
     histories = Lab(options.store).history(
+        runs=options.runs,
         model=options.model,
         device=options.device,
         tag=options.tag,

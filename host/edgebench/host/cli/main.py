@@ -178,9 +178,14 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
         return error.hint
     from edgebench.host.cli.options import names_by_placeholder
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.placeholders import fill
+    from edgebench.host.show.placeholders import fill, rerun
 
-    return fill(hint_for(error, command), names_by_placeholder(options) if options else {})
+    hint = hint_for(error, command)
+    if options is None:
+        return hint
+    return fill(
+        rerun(hint, options.given if command == "bench" else ()), names_by_placeholder(options)
+    )
 
 
 def _end_like_ctrl_c() -> None:

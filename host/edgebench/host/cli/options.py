@@ -36,6 +36,8 @@ class OneLineParser(CommandParser):
             ArgumentsRefused: an option is unknown, or a value is refused.
         """
         options, others = self.parse_known_args(words)
+        options.words = list(words)
+        options.given = _grouped(self, words)
         if others:
             error = ArgumentsRefused(f"unrecognized arguments: {' '.join(others)}", self.prog)
             name = next((word for word in others if word.startswith("-")), "")
@@ -57,8 +59,8 @@ class OneLineParser(CommandParser):
             ArgumentsRefused: always.
         """
         for action in self._actions:
-            if isinstance(action.choices, dict) and message.endswith(f" {action.metavar}"):
-                message += f" (choose from {', '.join(action.choices)})"
+            if isinstance(action.choices, dict) and action.required:
+                message += f" ({action.metavar}: one of {', '.join(action.choices)})"
         raise ArgumentsRefused(message, self.prog)
 
 
@@ -68,7 +70,7 @@ _PLACEHOLDERS = {
     "DEVICE": ("on",),
     "OTHER": ("other",),
 }
-"""Placeholders of hints, and the options that have their names."""
+"""Placeholders of hints, and the arguments that have their names."""
 
 
 def names_by_placeholder(options: argparse.Namespace) -> dict[str, str]:
@@ -79,26 +81,50 @@ def names_by_placeholder(options: argparse.Namespace) -> dict[str, str]:
     >>> names_by_placeholder(argparse.Namespace(run=["r1", "r 2"], meter="ppk2"))
     {'RUN…': "r1 'r 2'", 'METER': 'ppk2'}
     """
-    from edgebench.host.show.placeholders import model_names
-
     names: dict[str, str] = {}
-    for placeholder, options_of_it in _PLACEHOLDERS.items():
-        given = [word for name in options_of_it for word in _words(options, name)]
-        if given:
-            names[f"{placeholder}…"] = shlex.join(given)
+    is_action = getattr(options, "action", None) is not None  # whose names may be of devices
+    for placeholder, arguments in _PLACEHOLDERS.items():
+        given: list[str] = []
+        for name in arguments:
+            value = None if is_action and name == "names" else getattr(options, name, None)
+            words = value if isinstance(value, list) else [value]
+            given += [str(word) for word in words if isinstance(word, (str, Path))]
+        if given and placeholder == "RUN":
+            names["RUN…"] = shlex.join(given)
         if len(given) == 1:
             names[placeholder] = shlex.join(given)
-    names = {name: words for name, words in names.items() if name in ("RUN…", *_PLACEHOLDERS)}
-    models, devices = _words(options, "models"), _words(options, "on")
-    if len(models) == 1 and not getattr(options, "against", None) and len(devices) < 2:
-        names |= model_names(models[0], *devices)
+    store = getattr(options, "store", None)
+    if "OTHER" in names and store is not None:
+        names["OTHER"] += f" --store {shlex.quote(str(store))}"
     return names
 
 
-def _words(options: argparse.Namespace, name: str) -> list[str]:
-    """Values of an option that may be given once or several times, or is not there."""
-    value = getattr(options, name, None)
-    return list(map(str, value if isinstance(value, list) else [] if value is None else [value]))
+def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:
+    """Arguments as they were given: positional ones alone, options with their values.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> actions = [parser.add_argument("models"), parser.add_argument("--on")]
+    >>> _grouped(parser, ["a.onnx", "--on", "pi5", "--", "-b.onnx"])
+    [['a.onnx'], ['--on', 'pi5'], ['./-b.onnx']]
+    """
+    groups: list[list[str]] = []
+    known = parser._option_string_actions  # pyright: ignore[reportPrivateUsage] argparse has no other way
+    left, is_option = 0, True
+    for word in words:
+        if word == "--" and is_option:
+            is_option, left = False, 0
+        elif is_option and word.startswith("-") and not (left and word[1:2].isdigit()):
+            name, equals, _ = word.partition("=")
+            groups.append([name, *([word[len(name) + 1 :]] if equals else [])])
+            action = known.get(name)
+            takes = 0 if action is None or action.nargs == 0 else len(words)
+            left = 0 if equals else 1 if action is not None and action.nargs is None else takes
+        elif left:
+            groups[-1].append(word)
+            left -= 1
+        else:
+            groups.append([f"./{word}" if word.startswith("-") else word])
+    return groups
 
 
 def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:

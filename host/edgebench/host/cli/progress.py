@@ -6,7 +6,7 @@ import shlex
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -269,9 +269,11 @@ class ProgressWatcher(Watcher):
         devices = list(self._devices.values())
         return devices[0].failure(error) if len(devices) == 1 else RunFailure(error)
 
-    def show_doubts(self, sets: Sequence[RunSet]) -> None:
-        """Say why runs are not valid."""
-        for line in verdict_lines(sets):
+    def show_doubts(
+        self, sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
+    ) -> None:
+        """Say why runs are not valid; `settings` tells sets of one model on one device apart."""
+        for line in verdict_lines(sets, settings):
             self.say(line)
 
     def say(self, line: str) -> None:

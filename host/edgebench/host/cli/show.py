@@ -93,7 +93,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
         if not run.verdict.is_refused
     ]
     _print(out, set_results(one, out.width))
-    _print(out, _picture(out, counted, one) if counted else [])
+    _print(out, _picture(out, counted, one) if counted and not one.verdict.is_refused else [])
     _print(out, set_details(one, is_all=options.all))
     return ExitCode.DONE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from pathlib import Path
 
     from edgebench.host.store.bundle_file import open_store
-    from edgebench.host.store.layout import Store
+    from edgebench.host.store.layout import ANNOTATIONS_FILE, Store
     from edgebench.host.store.merge import merge_store
 
     store = Store(options.store)
@@ -45,11 +46,20 @@ def run(options: argparse.Namespace) -> ExitCode:
         counts += f", {report.same_count} here already"
         print(printable(f"merged: {counts}: {store.root}"))
     for run_id in report.differing:
-        line = f"error: run {run_id} is in both stores and differs; this store's stays"
-        say(line)
+        say(f"error: run {run_id} is in both stores and differs; this store's stays")
+    for run_id in report.unreadable:
+        say(f"error: tags and note of run {run_id} there are not readable; this store's stay")
+    there = shlex.quote(options.other)
     if report.differing:
-        say("hint: see whose is damaged: edgebench verify RUN")
-    return ExitCode.FAILED if report.differing else ExitCode.DONE
+        name = shlex.quote(report.differing[0])
+        here = f" --store {shlex.quote(str(options.store))}" if options.store else ""
+        both = f"edgebench verify {name}{here}, and edgebench verify {name} --store {there}"
+        say(f"hint: see whose is damaged: {both}")
+    elif report.unreadable:
+        file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
+        say(f"hint: mend or remove {file} there; then edgebench store merge {there}")
+    is_whole = not (report.differing or report.unreadable)
+    return ExitCode.DONE if is_whole else ExitCode.FAILED
 
 
 def _count(number: int, what: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 
-from edgebench.protocol.errors import UsageError
+from edgebench.protocol.errors import UsageError, with_meant
 
 
 class ExportKind(Enum):
@@ -94,8 +94,9 @@ def named_format(name: str) -> ExportFormat:
     for one in FORMATS:
         if one.name == name:
             return one
-    known = ", ".join(one.name for one in FORMATS)
-    raise UsageError(f"unknown format {name!r}; known: {known}")
+    error = UsageError(f"unknown format {name!r}; known: {', '.join(one.name for one in FORMATS)}")
+    of_suffix = [one.name for one in FORMATS if f".{name.lower()}" in one.suffixes]
+    raise with_meant(error, of_suffix[0] if of_suffix else name, [one.name for one in FORMATS])
 
 
 def format_of_file(file_name: str) -> ExportFormat:

@@ -12,9 +12,10 @@ from edgebench.host.result.verdict import Finding, RuleOutcome
 
 _LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
 _ALONE = (
-    "end other programs on the device, or give the model CPUs of its own: edgebench bench MODEL "
-    "--cpus CPU_IDS"
+    "end other programs on the device (top lists them), or give the model CPUs of its own: "
+    "edgebench bench MODEL --cpus CPU_IDS"
 )
+_MORE_RUNS = f"{_ALONE}; and make more runs: --runs 15"
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
     "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
@@ -23,6 +24,15 @@ _GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --gov
 _LEVELS = (
     "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS; or, where the "
     "kernel has governors, fix the frequency: --governor performance"
+)
+_SCHEDULING = (
+    "choose CPUs that the agent may use, or start it as root for --priority realtime: edgebench "
+    "bench MODEL --cpus CPU_IDS"
+)
+_TYPES = "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS"
+_SAMPLING = (
+    "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate 2, or "
+    "--cpus CPU_IDS"
 )
 _SENSORS = (
     "measure on the device itself, not in a virtual machine or container that hides its sensors"
@@ -115,10 +125,7 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "": "let nothing set the device's clock during a run: timedatectl set-ntp false"
     },
     "frequency": {"": _GOVERNOR, "not_told": _SENSORS},
-    "scheduling": {
-        "": "choose CPUs that the agent may use, or start it as root for --priority realtime: "
-        "edgebench bench MODEL --cpus CPU_IDS"
-    },
+    "scheduling": {"": _SCHEDULING},
     "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
     "cpu_pressure": {
         "": _ALONE,
@@ -136,15 +143,12 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "interference": {
         "": _ALONE,
-        "moved": "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS",
+        "moved": _TYPES,
     },
     "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
     "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
     "cooldown": {"": _COOL},
-    "telemetry": {
-        "": "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate "
-        "2, or --cpus CPU_IDS"
-    },
+    "telemetry": {"": _SAMPLING},
     "known_model": {
         "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "
         "--on BOARD"
@@ -177,22 +181,41 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "": "make more runs: edgebench bench MODEL --runs 5; in a campaign's file, repeats = 5; "
         "with --against B, --pairs 10"
     },
-    "between_runs_floor": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
-    "between_runs": {"": f"make more runs: edgebench bench MODEL --runs 15; and {_ALONE}"},
+    "between_runs_floor": {"": _MORE_RUNS},
+    "between_runs": {"": _MORE_RUNS},
 }
 """Advice by rule and reason; the empty reason is the default of a rule."""
 
 
-def advice(finding: Finding) -> str | None:
+_UNBOUND: Mapping[str, str] = {
+    _ALONE: "end other programs on the device: top lists them",
+    f"{_ALONE}; or measure for longer: --duration 300s": "end other programs on the device (top "
+    "lists them), or measure for longer: edgebench bench MODEL --duration 300s",
+    _MORE_RUNS: "end other programs on the device (top lists them), and make more runs: edgebench "
+    "bench MODEL --runs 15",
+    _LEVELS: f"where the kernel has governors, {_GOVERNOR}",
+    _SCHEDULING: "start the agent as root for --priority realtime: edgebench bench MODEL",
+    _TYPES: "measure when nothing else uses the memory of the device: edgebench bench MODEL",
+    _SAMPLING: "sample less often: edgebench bench MODEL --telemetry-rate 2",
+}
+"""What is advised in place of CPUs, where none are left to choose."""
+
+
+def advice(finding: Finding, *, can_bind: bool = True) -> str | None:
     """Advice for a finding; None if the rule passed, or nothing can be done.
 
     A rule that could not be checked has advice only for a specific reason.
+
+    Args:
+        finding: The finding.
+        can_bind: Whether the model can be bound to CPUs that leave others to the rest.
     """
     known = ADVICE.get(finding.id)
     if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):
         return None
     is_failure = finding.outcome is RuleOutcome.FAIL
-    return known.get(finding.reason or "", known[""] if is_failure else None)
+    line = known.get(finding.reason or "", known[""] if is_failure else None)
+    return line if line is None or can_bind else _UNBOUND.get(line, line)
 
 
 def without_repeats(lines: Iterable[str]) -> list[str]:

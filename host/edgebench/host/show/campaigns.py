@@ -15,7 +15,7 @@ from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.set_page import set_document
-from edgebench.host.show.tables import text, verdict_style
+from edgebench.host.show.tables import PIPE_WIDTH, text, verdict_style
 from edgebench.host.show.units import ABSENT, format_duration
 from edgebench.protocol.text import printable
 
@@ -61,28 +61,39 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
     return table
 
 
-def effects_table(metric: str, effects: Sequence[FactorEffect]) -> Table:
-    """What each factor changes."""
+def effects_table(metric: str, effects: Sequence[FactorEffect], width: int = PIPE_WIDTH) -> Table:
+    """What each factor changes.
+
+    Args:
+        metric: Name of the metric.
+        effects: The effects.
+        width: Columns of the terminal; a narrow one shows neither range nor counts.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("factor", no_wrap=True)
-    table.add_column("from", overflow="fold")
-    table.add_column("to", overflow="fold")
-    for name in (metric, "95 % interval", "lowest", "highest", "places", "pairs"):
+    table.add_column("change", overflow="fold", min_width=20)
+    is_wide = width >= PIPE_WIDTH * 3 // 4
+    extra = ("lowest", "highest", "places", "pairs") if is_wide else ()
+    for name in (metric, "95 % interval", *extra):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for effect in effects:
         low, high = effect.ci95
         is_clear = low > 1 or high < 1
-        table.add_row(
-            effect.factor,
-            text(_level(effect.baseline, is_file=effect.factor == "model")),
-            text(_level(effect.level, is_file=effect.factor == "model")),
-            Text(f"× {effect.ratio:.3f}", style="bold" if is_clear else ""),
-            f"{low:.3f} to {high:.3f}",
+        is_file = effect.factor == "model"
+        levels = [_level(one, is_file=is_file) for one in (effect.baseline, effect.level)]
+        counts = [
             f"{effect.lowest_ratio:.3f}",
             f"{effect.highest_ratio:.3f}",
             str(effect.place_count),
             str(effect.pair_count),
+        ]
+        table.add_row(
+            effect.factor,
+            text(" → ".join(levels)),
+            Text(f"× {effect.ratio:.3f}", style="bold" if is_clear else ""),
+            f"{low:.3f} to {high:.3f}",
+            *(counts if is_wide else []),
             Text(effect.verdict.value, style=verdict_style(effect.verdict.value)),
         )
     return table

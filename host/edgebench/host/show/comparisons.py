@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich import box
@@ -42,6 +43,8 @@ _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns of a wide terminal, also where all rows have the same value."""
 WIDE = 110
 """Width of a terminal with room for all columns."""
+_UNLIKE = 0.05
+"""Difference of two logarithms of ratios from which on a reader would notice it."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -114,8 +117,11 @@ def comparison_lines(comparisons: Sequence[RunComparison], run_names: str = "") 
 def _outcome_words(comparison: RunComparison) -> str:
     result = comparison.result
     design = result.rules.design.value
+    candidate, baseline = comparison.candidate, comparison.baseline
+    if candidate == baseline:
+        candidate, baseline = f"candidate {candidate}", "the baseline"
     return (
-        f"{comparison.candidate} is {_words(comparison)} {comparison.baseline}"
+        f"{candidate} is {_words(comparison)} {baseline}"
         f"{_times(comparison)}: {result.reason} ({result.baseline_count} and "
         f"{result.candidate_count} runs, {design})"
     )
@@ -140,6 +146,12 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
         notes.append(
             f"{suspects} of {total} runs are suspect, and so is the outcome; edgebench show {name} "
             "says why"
+        )
+    medians_ratio = comparison.result.candidate_median / (comparison.result.baseline_median or 1)
+    if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > _UNLIKE:
+        notes.append(
+            "change is the median of the ratios of all pairs of runs, which here is far from the "
+            "ratio of the two medians"
         )
     if comparison.is_in_blocks:
         notes.append(

@@ -120,7 +120,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.DatasetRefused,
-        "store x as numbers that the input takes, or measure without it: edgebench bench MODEL",
+        "store x as numbers that the input takes, or measure without --accuracy: edgebench bench "
+        "MODEL",
     ),
     (
         e.InferenceFailed,
@@ -196,6 +197,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
     (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
+    (
+        e.NoPairLeft,
+        "see why its runs failed or are invalid: edgebench show {error.comparison_id}",
+    ),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),
     (e.TargetError, "see how its agent is: edgebench-agent status (on the device)"),
@@ -256,6 +261,13 @@ _OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.FileNotWritten, "write it elsewhere: edgebench report RUN -o FILE.html"),
 )
 """Hints of `edgebench report`, which go before the general ones."""
+_OF_CAMPAIGN: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (
+        e.RunsTooShort,
+        "set a longer duration_s, or fewer repeats, in the file; then edgebench campaign plan FILE",
+    ),
+)
+"""Hints of `edgebench campaign`, which go before the general ones."""
 _OF_HISTORY: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.FileNotWritten, "write it elsewhere: edgebench history -o FILE.html"),
 )
@@ -274,12 +286,19 @@ _ALLOWING: dict[e.Permission, str] = {
 """Hints by the permission that the user lacks."""
 
 
-def hint_for(error: e.EdgebenchError, command: str = "") -> str:
+def hint_for(error: e.EdgebenchError, command: str = "", *, is_all_runtimes: bool = False) -> str:
     """The next step after an error of a command, which may have its action: `meters record`.
 
     Of a run that failed and is stored, it names the run.
+
+    Args:
+        error: The error.
+        command: The command that failed.
+        is_all_runtimes: Every runtime was to be tried, so that none is left to be proposed.
     """
     hint = _hint_for(error, command)
+    if is_all_runtimes and isinstance(error, (e.ModelRefused, e.WorkerDied)):
+        hint = "check the file, or measure another one: edgebench bench digits_int8.tflite"
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
         hint = f"did you mean {error.meant}? otherwise {hint}"
     return hint if error.run_id is None else f"{hint}; what is kept: edgebench show {error.run_id}"
@@ -309,6 +328,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return f"install them: {error.install}; then edgebench serve"
     if isinstance(error, e.NoSuchRun) and error.model is not None:
         model = shlex.quote(error.model)
+        if command == "history":
+            return f"name a model by its option: edgebench history --model {model}"
         if command == "compare":
             return f"measure two models and compare them: edgebench bench {model} --against B"
         return f"measure it: edgebench bench {model}"
@@ -334,13 +355,16 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
             "STORE --store DIRECTORY"
         )
     if type(error) is e.StoreError and command == "bundle":
-        return "see whether there is room: df -h; or choose another file: edgebench bundle RUN -o F"
+        return (
+            "choose another place, with room (df -h): edgebench bundle RUN… -o DIRECTORY/FILE.zip"
+        )
     own = {
         "meters": _OF_METERS,
         "bridge": _OF_BRIDGE,
         "pair": _OF_PAIRING,
         "report": _OF_REPORT,
         "history": _OF_HISTORY,
+        "campaign": _OF_CAMPAIGN,
     }
     hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
     return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)

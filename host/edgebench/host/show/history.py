@@ -52,7 +52,7 @@ def histories_page(
 ) -> Group:
     """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
-        note = "for a picture, choose at most four: --model, --device, --tag"
+        note = "for a picture, choose at most four: by RUN…, --model, --device or --tag"
         return Group(*_table(histories), note)
     titles = subject_lines(histories)
     return Group(
@@ -148,12 +148,12 @@ def setting_text(key: str, value: str) -> str:
     """A setting for people: the duration with its unit, a hash by its beginning.
 
     >>> setting_text("duration", "2.0"), setting_text("cpus", "0, 1")
-    ('duration 2 s', 'cpus 0,1')
+    ('duration 2 s per run', 'cpus 0,1')
     >>> setting_text("inputs", "ab" * 32), setting_text("inputs", "none")
     ('inputs abababababab', 'inputs none')
     """
     if key == "duration":
-        value = f"{float(value):g} s"
+        value = f"{float(value):g} s per run"
     elif key == "inputs":
         value = value[:12]
     return f"{key.replace('_', ' ')} {value.replace(_LIST, ',')}"
@@ -326,7 +326,7 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
     own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in own:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", min_width=max(len(name), 6))
     for name in ("points", "suspect", "level", "±", "outcome"):
         table.add_column(name, no_wrap=True, justify="left" if name == "outcome" else "right")
     for history, *cells in zip(histories, *own.values(), strict=True):

@@ -17,8 +17,6 @@ from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, P
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
-from edgebench.host.show.hints import hint_for
-from edgebench.host.show.placeholders import fill, model_names
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -38,9 +36,8 @@ from edgebench.host.show.units import (
     format_size,
     half_width_of,
 )
-from edgebench.host.show.verdict import rules_parts, verdict_rows
+from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations
-from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
 
@@ -66,7 +63,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
         prefix: Beginning of the names of what is in its bundle, as `sent.zip#`, if it is in one.
     """
     if run.failure is not None:
-        return [facts_table([*_failure(run.failure, run.model.name), *_set(run, prefix)])]
+        return [facts_table([*_failure(run, run.failure), *_set(run, prefix)])]
     one = alone(run)
     rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
@@ -223,14 +220,12 @@ def confinement_line(confinement: Confinement) -> str:
     return f"{line}; the agent ran as root" if confinement.is_root else line
 
 
-def _failure(failure: Failure, model: str) -> list[tuple[str, str]]:
+def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
     """Why nothing was measured, and what to do about it."""
     where = f", {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
-    code = ErrorCode.__members__.get(failure.code.upper(), ErrorCode.UNKNOWN)
-    hint = hint_for(error_from_code(code, failure.message), "bench")
     return [
         ("failed", f"{failure.message} ({failure.code}{where})"),
-        ("to improve", fill(hint, model_names(model))),
+        ("to improve", failure_advice(run)),
     ]
 
 

@@ -1,41 +1,51 @@
-"""Words in capitals of a hint or an advice, and the names that belong in their places."""
+"""Words in capitals of a hint or an advice, and what belongs in their places."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+Words = Sequence[Sequence[str]]
+"""Arguments of a command: a model alone, or an option with its values."""
+_INSTEAD = {"--duration": ("--sustained",), "--quick": ("--preset",), "--pairs": ("--runs",)}
+"""Options that contradict another one, by that one."""
 
 
 def fill(sentence: str, names: Mapping[str, str]) -> str:
-    """Replace placeholders by names; one without a name stays.
+    """Replace placeholders by names; one without a name stays, and so does what is quoted.
 
     Args:
         sentence: The hint or advice.
-        names: Placeholders, each with what a shell takes in its place. The longest one that fits is
-            replaced; what was put in is not searched again.
+        names: Placeholders, each with what a shell takes in its place. What was put in is not
+            searched again.
 
-    >>> fill("wait: edgebench bench MODEL --wait 10m", {"MODEL": "a.onnx"})
-    'wait: edgebench bench a.onnx --wait 10m'
-    >>> fill("write it: edgebench export RUN… -o FILE", {"RUN…": "r1 r2"})
+    >>> fill("see which: edgebench meters info METER", {"METER": "ppk2"})
+    'see which: edgebench meters info ppk2'
+    >>> fill("write it: edgebench export RUN… -o FILE", {"RUN": "r1", "RUN…": "r1 r2"})
     'write it: edgebench export r1 r2 -o FILE'
     """
     if not names:
         return sentence
     words = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
-    pattern = rf"(?<![\w-])(?:{words})(?![\w…-])"
-    return re.sub(pattern, lambda match: names[match[0]], sentence)
+    pattern = rf"'[^']*'|(?<![\w./-])(?:{words})(?![\w./…-])"
+    return re.sub(pattern, lambda match: names.get(match[0], match[0]), sentence)
 
 
-def model_names(model: str, device: str | None = None) -> dict[str, str]:
-    """Names for the placeholder of a model, with its device where a command names none.
+def rerun(sentence: str, words: Words) -> str:
+    """Put a command that was given in place of each `bench MODEL` of a hint or an advice.
 
-    >>> names = model_names("a.onnx", "pi5")
-    >>> fill("edgebench bench MODEL --wait 10m", names)
-    'edgebench bench a.onnx --on pi5 --wait 10m'
-    >>> fill("edgebench bench MODEL --on DEVICE", names)
-    'edgebench bench a.onnx --on DEVICE'
+    Its options that the sentence mentions are left out, because they are set anew or done without.
+
+    >>> given = [["a b.onnx"], ["--wait", "1m"], ["--quick"]]
+    >>> rerun("wait for longer: edgebench bench MODEL --wait 10m; or not", given)
+    "wait for longer: edgebench bench 'a b.onnx' --quick --wait 10m; or not"
     """
-    name = shlex.quote(model)
-    there = f" --on {shlex.quote(device)}" if device is not None else ""
-    return {"MODEL": f"{name}{there}", "MODEL --on": f"{name} --on"}
+    if not words:
+        return sentence
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", sentence))
+    for one in mentioned & _INSTEAD.keys():
+        mentioned.update(_INSTEAD[one])
+    kept = [word for group in words if group[0] not in mentioned for word in group]
+    line = f"bench {shlex.join(kept)}"
+    return re.sub(r"\bbench MODEL(?![\w.-])", lambda _: line, sentence)

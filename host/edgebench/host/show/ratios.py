@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.show.units import ABSENT, format_ratio, format_times
+from edgebench.host.result.verdict import State
+from edgebench.host.show.units import ABSENT, format_sides, format_times
 from edgebench.protocol.text import printable
 
 _PRECISIONS = re.compile(
@@ -31,7 +33,7 @@ def ratio_words(ratio: SetRatio) -> str:
     >>> from edgebench.host.result.metrics import METRICS
     >>> p50 = METRICS["latency_ns.p50"]
     >>> ratio_words(SetRatio(p50, 1.8, (1.78, 1.83))), ratio_words(SetRatio(p50, 0.5, (0.4, 0.6)))
-    ('1.80× faster ±1.4 %', '2.00× slower ±21 %')
+    ('1.80× faster ±1.4 %', '2.00× slower -17/+25 %')
     >>> ratio_words(SetRatio(p50, 0.99, (0.97, 1.02)))
     '0.990× ±2.5 %'
     >>> ratio_words(SetRatio(p50, 0.5, (0.2, 0.9))), ratio_words(SetRatio(p50, 1.2, (0.1, 53.0)))
@@ -45,7 +47,8 @@ def ratio_words(ratio: SetRatio) -> str:
     if within_ratio >= _WIDE_RATIO:
         lowest = "just above 1×" if direction and 1 < low < 1.005 else format_times(low)
         return f"{format_times(times)}{direction} ({lowest} to {format_times(high)})"
-    return f"{format_times(times, within_ratio * times)}{direction} {format_ratio(within_ratio)}"
+    sides = format_sides(low / times, high / times)
+    return f"{format_times(times, within_ratio * times)}{direction} {sides}"
 
 
 def _direction(ratio: SetRatio) -> str:
@@ -77,10 +80,16 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
                 continue
             ratio = ratio_of_sets(sibling, quantized)
             if ratio is not None and ratio.is_clear and ratio.times < 1:
+                is_valid = all(one.verdict.state is State.VALID for one in (quantized, sibling))
+                meaning = (
+                    "quantisation does not pay there"
+                    if is_valid
+                    else "as the runs are suspect, measure again before you conclude from it"
+                )
                 lines.append(
                     f"warning: {quantized.model} is {ratio_words(ratio)} than {sibling.model} on "
-                    f"{quantized.runtime}, {quantized.device}: quantisation does not pay there; "
-                    "which operators take the time: edgebench bench MODEL --profile"
+                    f"{quantized.runtime}, {quantized.device}: {meaning}; which operators take the "
+                    f"time: edgebench bench {shlex.quote(quantized.model)} --profile"
                 )
     return [printable(line) for line in lines]
 

@@ -160,7 +160,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "steady_state": {
         "flat": "flat: steady after the worker's warm-up of {value:.0f} inferences",
         "warmup": "warmup: steady after a warm-up of {value:.0f} inferences",
-        "levels": "switching: {low} for {low_dwell}, {high} for {high_dwell}, and again; "
+        "levels": "switching between {low} for {low_dwell} and {high} for {high_dwell} at a time; "
         "{high_ratio:.0%} of the inferences on the higher level",
         "switching": "switching: the latency of the start came back",
         "slowdown": "slowdown: the device became slower and stayed slower",

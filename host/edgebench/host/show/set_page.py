@@ -15,17 +15,16 @@ from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
+    UNWATCHED,
     plain_table,
     results_table,
     unwatched_line,
     verdict_style,
 )
 from edgebench.host.show.units import (
-    ABSENT,
     format_half_width,
     format_metric,
     format_ns,
-    format_ratio,
     half_width_of,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
@@ -113,14 +112,12 @@ def _metrics_table(one: RunSet) -> Table:
 
 
 def _cells(path: str, summary: SetMetric) -> list[str]:
-    metric, half_width = METRICS[path], summary.half_width_ratio
+    metric = METRICS[path]
     reach = half_width_of(summary.ci95, summary.median)
     numbers = [
         format_metric(metric, one, reach) for one in (summary.median, summary.min, summary.max)
     ]
-    shown = ABSENT if half_width is None else format_ratio(half_width)
-    if half_width is not None and half_width > 1:  # as of the maximum, whose bounds are far apart
-        shown = "over 100 %"
+    shown = format_half_width(summary.median, summary.ci95)
     return [numbers[0], shown, *numbers[1:], str(summary.count)]
 
 
@@ -136,6 +133,9 @@ def _runs_table(one: RunSet) -> Table:
             run.run_id,
             format_metric(metric, value),
             format_half_width(value, interval),
-            Text(run.verdict.state.value, style=verdict_style(run.verdict.state.value)),
+            Text(
+                f"{run.verdict.state.value}{UNWATCHED if run.verdict.unwatched else ''}",
+                style=verdict_style(run.verdict.state.value),
+            ),
         )
     return table

@@ -298,16 +298,34 @@ def format_lasting(value_s: float, half_width_s: float) -> str:
     return format_duration(value_s)
 
 
-def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
-    """Half the width of an interval in percent of the value.
+_LOPSIDED = 1.5
+"""Ratio of the distances of both bounds from which on they are shown one by one."""
 
-    >>> format_half_width(100, [98, 104]), format_half_width(100, [80, 130.3])
-    ('±3.0 %', '±25 %')
+
+def format_half_width(value_ns: float | None, interval: Sequence[float] | None) -> str:
+    """Half the width of an interval in percent of the value; both sides where they are unlike.
+
+    >>> format_half_width(100, [98, 103]), format_half_width(100, [99.97, 100.03])
+    ('±2.5 %', '±<0.1 %')
+    >>> format_half_width(31.3, [24.0, 31.7]), format_half_width(1, [0.9, 20])
+    ('-23/+1 %', '-10/+1900 %')
     """
     if value_ns is None or interval is None or value_ns <= 0:
         return ABSENT
     low, high = interval
-    percent = 50 * (high - low) / value_ns
+    return format_sides(low / value_ns, high / value_ns)
+
+
+def format_sides(low: float, high: float) -> str:
+    """An interval around 1, in percent.
+
+    >>> format_sides(0.98, 1.03), format_sides(0.85, 1.33)
+    ('±2.5 %', '-15/+33 %')
+    """
+    below, above = 100 * (1 - low), 100 * (high - 1)
+    percent = (above + below) / 2
+    if max(below, above) >= 1 and max(below, above) > _LOPSIDED * min(below, above):
+        return f"-{max(below, 0):.0f}/+{max(above, 0):.0f} %"
     return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
 
 

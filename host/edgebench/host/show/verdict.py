@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
+from edgebench.host.analysis.run_set import INCLUDES_OF_SETS, MIN_RUNS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
 from edgebench.host.show.advice import advice, without_repeats
-from edgebench.host.show.placeholders import fill, model_names
+from edgebench.host.show.hints import hint_for
+from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
+from edgebench.protocol.errors import ErrorCode, error_from_code
+from edgebench.protocol.spec import DEFAULT_PRESET, Scenario
 from edgebench.protocol.text import printable
 
+_USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
+"""Runtime of each format of models that need not be named."""
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
@@ -50,6 +55,8 @@ def verdict_rows(one: RunSet) -> list[tuple[str, str | Text]]:
 
 def advices(one: RunSet) -> list[str]:
     """Advice for the failed rules, or else for what was not watched, each line once."""
+    if all(run.failure is not None for run in one.runs):
+        return list(dict.fromkeys(map(failure_advice, one.runs)))
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
     rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
@@ -57,26 +64,61 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    lines = [line for rule in findings if (line := advice(rule)) is not None]
-    names = _names(one.first)
-    return without_repeats(fill(line, names) for line in lines)
+    cpus = free_cpus(one.first)
+    lines = [line for rule in findings if (line := advice(rule, can_bind=bool(cpus))) is not None]
+    words = [] if one.first.model.sha256 is None else bench_words(one.first)
+    return without_repeats(fill(rerun(line, words), {"CPU_IDS": cpus}) for line in lines)
 
 
-def _names(run: Run) -> dict[str, str]:
-    """Names for the placeholders of advice: the model's, and CPUs that the model may have.
+def failure_advice(run: Run) -> str:
+    """The next step after a run that failed."""
+    assert run.failure is not None
+    code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
+    hint = hint_for(error_from_code(code, run.failure.message), "bench")
+    return rerun(hint, bench_words(run) if run.model.sha256 is not None else ())
 
-    A model in a firmware has no file that could be named. CPUs are named where others are left for
-    the rest: the last ones, because most machines serve their interrupts on the first one, and on
-    Arm boards with two types of cores it is an efficiency core.
+
+def free_cpus(run: Run) -> str:
+    """CPUs for the model, as many as it has threads, that leave others to the rest; empty if none.
+
+    The last ones: most machines serve their interrupts on the first one, and on Arm boards with two
+    types of cores it is an efficiency core.
     """
-    names: dict[str, str] = {}
-    if run.model.sha256 is not None:
-        is_here = run.device.name == platform.node()
-        names |= model_names(run.model.name, None if is_here else run.device.name)
     scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
-    if scheduling is not None and not run.spec.cpus and len(scheduling.cpus) > count:
-        names["CPU_IDS"] = ",".join(map(str, sorted(scheduling.cpus)[-count:]))
-    return names
+    if scheduling is None or run.spec.cpus or len(scheduling.cpus) <= count:
+        return ""
+    return ",".join(map(str, sorted(scheduling.cpus)[-count:]))
+
+
+def bench_words(run: Run) -> list[list[str]]:
+    """Arguments of `edgebench bench` that measure like a run, as far as its document tells.
+
+    The device is left out if it is this machine, and so are settings that are the default.
+    """
+    spec = run.spec
+    words = [[run.model.name]]
+    if run.device.name != platform.node():
+        words.append(["--on", run.device.name])
+    if _USUAL_RUNTIMES.get(run.model.format, run.runtime.name) != run.runtime.name:
+        words.append(["--runtime", run.runtime.name])
+    count = run.member.count if run.member is not None else 1 if run.pair is None else MIN_RUNS
+    options: dict[str, object] = {
+        "--threads": spec.threads if spec.threads != 1 else None,
+        "--delegate": spec.delegate,
+        "--cpus": ",".join(map(str, spec.cpus)) or None,
+        "--governor": spec.governor,
+        "--scenario": spec.scenario.value if spec.scenario is not Scenario.SINGLE_STREAM else None,
+        "--qps": None if spec.target_qps is None else f"{spec.target_qps:g}",
+        "--target-latency": None
+        if spec.target_latency_s is None
+        else f"{spec.target_latency_s * 1e3:g}ms",
+        "--sustained": f"{spec.duration_s:g}s" if spec.is_sustained else None,
+        "--preset": spec.preset if spec.preset not in (DEFAULT_PRESET, "quick") else None,
+        "--runs": count if count != MIN_RUNS else None,
+    }
+    if spec.preset == "quick":
+        words.append(["--quick"])
+    return words + [[name, str(value)] for name, value in options.items() if value is not None]
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:
@@ -109,8 +151,15 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
     return parts
 
 
-def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
-    """Reasons of verdicts that are not valid; a reason shared by several sets is one line."""
+def verdict_lines(
+    sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None = None
+) -> list[str]:
+    """Reasons of verdicts that are not valid; a reason shared by several sets is one line.
+
+    Args:
+        sets: The sets.
+        settings: Tells sets of one model on one device apart; None: their ids do.
+    """
     sharing: dict[tuple[str, str], list[int]] = {}
     for index, run_set in enumerate(sets):
         for reason in dict.fromkeys(_reasons(run_set).values()):
@@ -118,20 +167,25 @@ def verdict_lines(sets: Sequence[RunSet]) -> list[str]:
     reasons: dict[tuple[str, tuple[int, ...]], list[str]] = {}
     for (state, reason), indexes in sharing.items():
         reasons.setdefault((state, tuple(indexes)), []).append(reason)
-    return [
-        printable(f"{state}: {_named(sets, indexes)}: {'; '.join(shared)}", keep_lines=True)
+    lines = [
+        f"{state}: {_named(sets, indexes, settings)}: {'; '.join(shared)}"
         for (state, indexes), shared in reasons.items()
     ]
+    return [printable(line, keep_lines=True) for line in lines]
 
 
-def _named(sets: Sequence[RunSet], indexes: Sequence[int]) -> str:
+def _named(
+    sets: Sequence[RunSet],
+    indexes: Sequence[int],
+    settings: Callable[[RunSet], str] | None,
+) -> str:
     """Titles of the sets at these indexes; "all 3" if that is every set of three or more.
 
     Sets with the same title are counted, or, where only some of them are meant, have their ids.
     """
     if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
-    titles = _titles(sets)
+    titles = _titles(sets, settings)
     parts: list[str] = []
     for title in dict.fromkeys(titles[index] for index in indexes):
         meant = [sets[index] for index in indexes if titles[index] == title]
@@ -146,11 +200,20 @@ def _named(sets: Sequence[RunSet], indexes: Sequence[int]) -> str:
     return " and ".join(filter(None, (", ".join(others), last)))
 
 
-def _titles(sets: Sequence[RunSet]) -> list[str]:
-    """Model and runtime of each set, and its device if there are several."""
+def _titles(sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None) -> list[str]:
+    """Model and runtime of each set, its settings, and its device if there are several."""
     is_of_several_devices = len({one.device for one in sets}) > 1
     return [
-        f"{one.model} on {one.runtime}{f', {one.device}' if is_of_several_devices else ''}"
+        ", ".join(
+            filter(
+                None,
+                [
+                    f"{one.model} on {one.runtime}",
+                    settings(one) if settings is not None else "",
+                    one.device if is_of_several_devices else "",
+                ],
+            )
+        )
         for one in sets
     ]
 

@@ -8,6 +8,7 @@ history.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from edgebench.host.analysis.compare.runs import find_metric
@@ -21,6 +22,7 @@ from edgebench.host.analysis.history.history import (
 )
 from edgebench.host.result.metrics import Metric, headline
 from edgebench.host.result.verdict import State
+from edgebench.host.store.address import find_each
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import NoSuchRun
@@ -33,6 +35,7 @@ def read_histories(
     store: Store,
     wanted: RunFilter,
     *,
+    runs: Sequence[str] = (),
     metric: str | None = None,
     margin_ratio: float | None = None,
 ) -> list[History]:
@@ -44,6 +47,7 @@ def read_histories(
     Args:
         store: Store of the runs.
         wanted: Selection of the runs.
+        runs: Names of runs, sets or tags: only histories with one of them; empty: all.
         metric: Path of a metric, or its short name; None: the headline of each history.
         margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
 
@@ -53,10 +57,22 @@ def read_histories(
         StoreError: the store cannot be read.
     """
     given_metric = None if metric is None else find_metric(metric)
-    groups = _groups(list_runs(store, wanted))
+    groups = _groups(_newest_commands(list_runs(store, replace(wanted, last=None)), wanted.last))
+    if runs:
+        named = {one.run_id for one in find_each(store, runs)}
+        groups = [rows for rows in groups if any(row.run_id in named for row in rows)]
     if not groups:
         raise NoSuchRun(f"no such runs to make a history of in {store.root}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
+
+
+def _newest_commands(rows: Sequence[RunSummary], count: int | None) -> Sequence[RunSummary]:
+    """The newest rows, with the rest of the set or comparison of each; None: all."""
+    if count is None:
+        return rows
+    newest = rows[-count:]
+    commands = {row.set_id or row.comparison_id or row.run_id for row in newest}
+    return [row for row in rows if (row.set_id or row.comparison_id or row.run_id) in commands]
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:

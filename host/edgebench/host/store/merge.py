@@ -18,6 +18,7 @@ from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import (
     ANNOTATIONS_FILE,
     CAMPAIGNS_DIRECTORY,
+    EXPECTED_FILE,
     JOURNAL_FILE,
     PLAN_FILE,
     Store,
@@ -35,6 +36,8 @@ class MergeReport:
     """Runs that both had."""
     differing: tuple[str, ...]
     """Ids of runs that both have, and that are not the same; this store's stays."""
+    unreadable: tuple[str, ...]
+    """Ids of runs whose tags and note in the other store are not readable."""
     campaigns: tuple[str, ...]
     """Ids of campaigns that are new here, or of which intents are."""
 
@@ -62,6 +65,7 @@ def merge_store(
     store.check_writable()
     added: list[str] = []
     differing: list[str] = []
+    unreadable: list[str] = []
     same_count = 0
     for run_id in other.run_ids():
         if not store.has(run_id):
@@ -73,20 +77,29 @@ def merge_store(
             differing.append(run_id)
         else:
             same_count += 1
-            _merge_annotations(store, other, run_id)
-    return MergeReport(tuple(added), same_count, tuple(differing), _merge_campaigns(store, other))
+            try:
+                _merge_annotations(store, other, run_id)
+            except StoreError:  # the runs behind it are taken over all the same
+                unreadable.append(run_id)
+    return MergeReport(
+        tuple(added),
+        same_count,
+        tuple(differing),
+        tuple(unreadable),
+        _merge_campaigns(store, other),
+    )
 
 
 def _copy(store: Store, other: Store, run_id: str) -> None:
     """Copy a run, whole or not at all: a part of a copy would look like a run on a device."""
-    is_expected = (store.unfinished / run_id).exists()  # and not yet fetched: its files stay
-    with store.incoming(run_id) as directory, claimed(directory):
-        try:
+    part = store.unfinished / run_id
+    try:
+        with store.incoming(run_id) as directory, claimed(directory):
             other.copy_run(run_id, directory)
-        except BaseException:
-            if not is_expected:
-                shutil.rmtree(directory, ignore_errors=True)
-            raise
+    except BaseException:
+        if not (part / EXPECTED_FILE).exists():  # else it is a run of a device, not yet fetched
+            shutil.rmtree(part, ignore_errors=True)
+        raise
 
 
 def _document(store: Store, run_id: str) -> bytes:

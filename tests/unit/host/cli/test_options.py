@@ -156,7 +156,7 @@ def test_range_that_goes_backwards_is_refused() -> None:
 def test_missing_action_lists_the_actions(command: str) -> None:
     """Somebody types the command alone, and reads ACTION is required."""
     parser = import_module(f"edgebench.host.cli.{command}").parser()
-    with pytest.raises(ArgumentsRefused, match=r"ACTION \(choose from \w+") as caught:
+    with pytest.raises(ArgumentsRefused, match=r"required: ACTION \(ACTION: one of") as caught:
         parser.parse_words([])
     [actions] = [one for one in parser._actions if isinstance(one.choices, dict)]
-    assert str(caught.value).endswith(f"({'choose from ' + ', '.join(actions.choices)})")
+    assert str(caught.value).endswith(f"one of {', '.join(actions.choices)})")

@@ -82,8 +82,8 @@ def test_histories_of_one_model_say_in_which_settings_they_differ() -> None:
     """Three rows look alike, and nobody can tell which one became slower."""
     one, other = with_settings(cpus="0", duration="2.0"), with_settings(cpus="0", duration="60.0")
     assert subject_lines([one, other]) == [
-        "m.tflite on pi5, litert, offline, duration 2 s",
-        "m.tflite on pi5, litert, offline, duration 60 s",
+        "m.tflite on pi5, litert, offline, duration 2 s per run",
+        "m.tflite on pi5, litert, offline, duration 60 s per run",
     ]
     assert subject_lines([one]) == ["m.tflite on pi5, litert, offline"]
 

@@ -34,7 +34,6 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.page import run_page
-from edgebench.host.show.placeholders import fill
 from edgebench.host.show.run_list import runs_table
 from edgebench.host.show.tables import (
     length_line,
@@ -392,14 +391,23 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
     assert "top1 0.975" in printed(results_table(find_sets([made])))
 
 
+GIVEN = "edgebench bench digits.tflite --on board --runtime tflite"
+ALONE = "end other programs on the device"
+
+
 def named(advice: str) -> str:
-    """Advice with the names of the run in place of its placeholders."""
-    return fill(advice, {"MODEL": "digits.tflite --on board", "CPU_IDS": "3"})
+    """Advice with the command of the run in place of its placeholders."""
+    return advice.replace("edgebench bench MODEL", f"{GIVEN} --runs 1").replace("CPU_IDS", "3")
 
 
 @pytest.mark.parametrize(
     ("threads", "cpus", "advised"),
-    [(1, (), "3"), (2, (), "2,3"), (4, (), "CPU_IDS"), (1, (0,), "CPU_IDS")],
+    [
+        (1, (), f"{GIVEN} --runs 1 --cpus 3"),
+        (2, (), f"{GIVEN} --threads 2 --runs 1 --cpus 2,3"),
+        (4, (), f"{ALONE}: top lists them"),
+        (1, (0,), f"{ALONE}: top lists them"),
+    ],
 )
 def test_advice_names_the_last_cpus_where_others_are_left(
     threads: int, cpus: tuple[int, ...], advised: str
@@ -408,7 +416,8 @@ def test_advice_names_the_last_cpus_where_others_are_left(
     made = failing({"background_load": "others took 40 %"})
     [one] = find_sets([replace(made, spec=replace(made.spec, threads=threads, cpus=cpus))])
     [advice] = advices(one)
-    assert advice.endswith(f"edgebench bench digits.tflite --on board --cpus {advised}")
+    assert advice.startswith(ALONE)
+    assert advice.endswith(advised)
 
 
 def test_advice_about_a_run_of_this_machine_names_no_device(
@@ -418,7 +427,7 @@ def test_advice_about_a_run_of_this_machine_names_no_device(
     made = failing({"background_load": "others took 40 %"})
     monkeypatch.setattr("platform.node", lambda: made.device.name)
     [advice] = advices(find_sets([made])[0])
-    assert advice.endswith("edgebench bench digits.tflite --cpus 3")
+    assert advice.endswith("edgebench bench digits.tflite --runtime tflite --runs 1 --cpus 3")
 
 
 def test_cause_is_told_before_what_follows_from_it() -> None:

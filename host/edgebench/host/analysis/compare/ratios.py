@@ -1,8 +1,8 @@
 """Ratios between sets of runs with their intervals, for tables.
 
 The unit of replication is the run, as in `comparison`: the ratio is the Hodges–Lehmann shift of the
-logarithms of the runs' values, and the interval is that of the rank-sum test. A ratio is not
-judged against a margin.
+logarithms of the runs' values, and the interval is that of the rank-sum test; of both sides of a
+comparison in pairs, that of the signed-rank test. A ratio is not judged against a margin.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgebench.host.analysis.compare.comparison import ALPHA
-from edgebench.host.analysis.compare.ranks import Bounds, rank_sum_test
-from edgebench.host.analysis.compare.runs import resolution_ratio
+from edgebench.host.analysis.compare.ranks import Bounds, rank_sum_test, signed_rank_test
+from edgebench.host.analysis.compare.runs import resolution_ratio, split_sides
+from edgebench.host.result.facts import CANDIDATE
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run_set import RunSet
 
@@ -52,9 +53,15 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     )
     if not is_alike or metric.budget or first.verdict.is_refused or other.verdict.is_refused:
         return None
-    before, after = ([metric.bounded_value(run) for run in one.counted] for one in (first, other))
+    sides = [*first.counted], [*other.counted]
+    is_paired = _are_sides(first, other)
+    if is_paired:
+        baseline, candidate = split_sides([*first.counted, *other.counted])
+        is_reversed = first.first.pair is not None and first.first.pair.side == CANDIDATE
+        sides = (candidate, baseline) if is_reversed else (baseline, candidate)
+    before, after = ([metric.bounded_value(run) for run in runs] for runs in sides)
     known = [value for value in (*before, *after) if value is not None and value > 0]
-    if len(known) < len(before) + len(after):
+    if not known or len(known) < len(before) + len(after):
         return None
     values = np.log(np.array(known, np.float64))
     logs = values[: len(before)], values[len(before) :]
@@ -63,10 +70,21 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
         resolution = math.log1p(resolution_ratio([*first.counted, *other.counted]))
         bounds: Bounds | None = (shift - resolution, shift + resolution)
     else:
-        test = rank_sum_test(*logs)
+        test = signed_rank_test(logs[1] - logs[0]) if is_paired else rank_sum_test(*logs)
         shift, bounds = test.shift, test.interval(1 - ALPHA)
     if bounds is None:
         return None
     if metric.better is Better.LOWER:
         shift, bounds = -shift, (-bounds[1], -bounds[0])
     return SetRatio(metric, math.exp(shift), (math.exp(bounds[0]), math.exp(bounds[1])))
+
+
+def _are_sides(first: RunSet, other: RunSet) -> bool:
+    """Whether the sets are both sides of one comparison in pairs."""
+    pair, others = first.first.pair, other.first.pair
+    return (
+        pair is not None
+        and others is not None
+        and pair.comparison_id == others.comparison_id
+        and pair.side != others.side
+    )

@@ -19,6 +19,7 @@ from edgebench.host.analysis.compare.energy import (
     refuse_energy,
 )
 from edgebench.host.analysis.outputs import ERROR_METRICS
+from edgebench.host.analysis.run_set import find_set
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
@@ -33,6 +34,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.protocol.errors import (
     MeasurementError,
+    NoPairLeft,
     NoSecondSide,
     UsageError,
     with_meant,
@@ -178,7 +180,7 @@ def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoR
     for path in map(_full_name, metrics):
         if path.startswith(ENERGY) and valid:
             energy_of(valid[0], path)
-    raise MeasurementError(f"no pair of valid runs is left to compare in {name}")
+    raise NoPairLeft(f"no pair of valid runs is left to compare in {name}", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +312,10 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
 
 
 def _refuse_invalid(runs: Sequence[Run]) -> None:
+    whole = runs and runs[0].member is not None and len({run.set_id for run in runs}) == 1
+    if whole and (one := find_set(runs)).verdict.is_refused and one.counted:
+        failed = ", ".join(r.id for r in one.verdict.rules if r.outcome is RuleOutcome.FAIL)
+        raise MeasurementError(f"set {one.set_id} is invalid ({failed}): nothing to compare")
     for run in runs:
         if run.verdict.is_refused:
             failed = ", ".join(r.id for r in run.verdict.rules if r.outcome is RuleOutcome.FAIL)

@@ -25,7 +25,11 @@ from edgebench.host.analysis.history.levels import (
     find_exact_starts,
     find_level_starts,
 )
-from edgebench.host.analysis.run_set import median_interval, over_runs
+from edgebench.host.analysis.run_set import (
+    PRECISION_INVALID_RATIO,
+    median_interval,
+    over_runs,
+)
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
@@ -174,7 +178,8 @@ def find_history(
         earlier_count: Number of earlier commands that were left out.
     """
     with_value = [[one for one in runs if _has_ratio(one.value)] for runs in commands]
-    kept = [runs for runs in with_value if runs]
+    known = [runs for runs in with_value if runs]
+    kept = [runs for runs in known if not _is_refused(runs, metric)]
     points = _points(kept, metric)
     levels = _levels(kept, points, metric)
     better = better_of(metric, [one.run for runs in kept for one in runs if one.run is not None])
@@ -185,12 +190,20 @@ def find_history(
         better=better,
         points=tuple(points),
         levels=tuple(levels),
-        refused_count=refused_count,
-        missing_count=sum(map(len, commands)) - sum(map(len, kept)),
+        refused_count=refused_count + sum(map(len, known)) - sum(map(len, kept)),
+        missing_count=sum(map(len, commands)) - sum(map(len, known)),
         earlier_count=earlier_count,
         margin_ratio=margin,
         outcome=_judge(points, levels, better, margin, metric),
     )
+
+
+def _is_refused(runs: Sequence[HistoryRun], metric: Metric) -> bool:
+    """Whether the runs of a set are so far apart that the set is invalid, as by its own rule."""
+    value, interval = _value(runs, metric)
+    if runs[0].set_id is None or interval is None or metric.is_exact or metric.is_tail:
+        return False
+    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * value
 
 
 def _has_ratio(value: float | None) -> bool:
