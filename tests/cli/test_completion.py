@@ -43,6 +43,8 @@ def known(host: Host, edgebench: Run) -> Host:
         (("",), "words", set(COMMANDS)),
         (("be",), "words", {"bench"}),
         (("bench", "--ru"), "words", {"--runtime", "--runs"}),
+        (("bench", "--"), "words", {"--runtime", "--quick"}),
+        (("show", "last", "--"), "words", {"--all", "--json"}),
         (("bench", "dig"), "files", {"digits_int8.tflite", "digits_fp32.onnx"}),
         (("bench", "--runtime", "li"), "words", {"litert"}),
         (("bench", "--runtime", "=", "li"), "words", {"litert"}),

@@ -96,10 +96,11 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
     if isinstance(exc, AgentRunning):
-        process = "" if exc.pid is None else f"; it is process {exc.pid}"
+        process = "" if exc.pid is None else f" (process {exc.pid})"
         return (
-            "one that edgebench bench started on its own machine ends 10 s after its last command, "
-            f"so try again; to see what it does: edgebench-agent status{process}"
+            f"see what it does: edgebench-agent status{process}; one that edgebench bench started "
+            "on its own machine ends 10 s after its last command, so try again; or start a second "
+            f"one: edgebench-agent --state DIR serve --listen :{DEFAULT_PORT + 1}"
         )
     return next((text for kind, text in _HINTS if isinstance(exc, kind)), None)
 

@@ -88,10 +88,22 @@ def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyP
     assert stream.getvalue() == "not written\n"
 
 
-def test_closed_stderr_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A daemon without stderr ends with a traceback that nobody sees."""
+def test_nothing_goes_to_stdout_where_stderr_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hint is behind the document that a script reads."""
     monkeypatch.setattr("sys.stderr", None)
     say("not written")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "abc", "²", "9" * 5000])
+def test_columns_that_are_no_width_are_no_error(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error about the environment replaces the one that is to be told."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert said("a sentence of a few words", 80, monkeypatch) == ["a sentence of a few words"]
 
 
 def test_columns_that_were_exported_count(monkeypatch: pytest.MonkeyPatch) -> None:

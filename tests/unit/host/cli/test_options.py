@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from edgebench.host.cli.bench import parser as bench_parser
 from edgebench.host.cli.failure import ArgumentsRefused
-from edgebench.host.cli.options import celsius, hertz, numbers, seconds, size_bytes
+from edgebench.host.cli.options import (
+    OneLineParser,
+    celsius,
+    hertz,
+    names_by_placeholder,
+    numbers,
+    seconds,
+    size_bytes,
+)
+from edgebench.host.cli.store import parser as store_parser
+from edgebench.host.show.placeholders import fill, rerun
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
@@ -160,3 +172,40 @@ def test_missing_action_lists_the_actions(command: str) -> None:
         parser.parse_words([])
     [actions] = [one for one in parser._actions if isinstance(one.choices, dict)]
     assert str(caught.value).endswith(f"one of {', '.join(actions.choices)})")
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line."""
+    assert isinstance(parser, OneLineParser)
+    return parser.parse_words(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (
+            ("a b.onnx", "--quick", "--threads", "2", "--wait", "1m"),
+            "edgebench bench 'a b.onnx' --quick --threads 2 --wait 10m; or",
+        ),
+        (("a.onnx", "--wait=1m", "--on", "pi5"), "edgebench bench a.onnx --on pi5 --wait 10m; or"),
+        (("--quick", "--", "-a.onnx"), "edgebench bench --quick ./-a.onnx --wait 10m; or"),
+        (("MODEL", "--runs", "3"), "edgebench bench MODEL --runs 3 --wait 10m; or"),
+    ],
+)
+def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: str) -> None:
+    """The advice measures something else: one thread, this machine, at full length."""
+    options = parsed(bench_parser(), words)
+    template = "wait: edgebench bench MODEL --wait 10m; or"
+    filled = fill(rerun(template, options.given), names_by_placeholder(options))
+    assert filled == f"wait: {hint}"
+
+
+def test_names_of_runs_are_not_the_number_of_runs() -> None:
+    """`--runs 3` of bench is taken for the name of a run."""
+    assert "RUN" not in names_by_placeholder(parsed(bench_parser(), ["a.onnx", "--runs", "3"]))
+
+
+def test_store_is_a_part_of_the_other_store_to_merge() -> None:
+    """The merge that is repeated goes into another store."""
+    options = parsed(store_parser(), ["merge", "there", "--store", "a b"])
+    assert names_by_placeholder(options)["OTHER"] == "there --store 'a b'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from support.changes import changed
@@ -11,8 +12,8 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.analysis.run_set import find_set
-from edgebench.host.result.facts import SetMember
+from edgebench.host.analysis.run_set import find_set, find_sets
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State, Verdict
@@ -152,3 +153,22 @@ def test_int8_model_slower_than_its_sibling_gives_a_warning() -> None:
 def test_no_warning_where_it_would_be_wrong(sets: list[RunSet]) -> None:
     """A warning about two models that have nothing to do with each other."""
     assert slower_int8_lines(sets) == []
+
+
+def test_sides_of_a_comparison_in_pairs_have_the_paired_ratio() -> None:
+    """The table of both sides and the comparison show two ratios of the same runs."""
+    drift = [1000 + 30 * number for number in range(8)]
+    sides: list[RunSet] = []
+    for side, factor in (("baseline", 1.0), ("candidate", 1.25)):
+        runs = made([round(factor * p50) for p50 in drift]).runs
+        sides += find_sets(
+            replace(one, run_id=f"{side}-{number}", member=None, pair=Pair("pairs-1", number, side))
+            for number, one in enumerate(runs)
+        )
+    found = ratio_of_sets(*sides)
+    assert found is not None
+    assert 1 / found.times == pytest.approx(1.25, rel=1e-3)
+    assert found.interval[1] / found.interval[0] < 1.01, "the drift of both cancels"
+    swapped = ratio_of_sets(*sides[::-1])
+    assert swapped is not None
+    assert swapped.times == pytest.approx(1.25, rel=1e-3)

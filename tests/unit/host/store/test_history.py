@@ -82,6 +82,28 @@ def test_runs_of_a_set_are_one_point(store: Store) -> None:
     assert found.points[0].ci95 == (1000.0, 1004.0)
 
 
+def test_newest_runs_bring_the_rest_of_their_set(store: Store) -> None:
+    """A set is cut in the middle, and has another value and another interval."""
+    for day in (1, 2):
+        for number in range(5):
+            add(store, day, 1000 + number, number=number, set_id=f"set-{day}")
+    [found] = read_histories(store, RunFilter(last=2))
+    assert [(point.set_id, len(point.run_ids)) for point in found.points] == [("set-2", 5)]
+
+
+def test_histories_of_named_runs(store: Store) -> None:
+    """A history that differs from others in its settings only cannot be chosen."""
+    level(store, 1, 1000)
+    other = add(store, 20, 1000)
+    other["spec"]["threads"] = 2
+    write(store, other)
+    assert len(read_histories(store, RunFilter())) == 2
+    [found] = read_histories(store, RunFilter(), runs=[other["run_id"]])
+    assert found.subject.threads == 2
+    with pytest.raises(NoSuchRun):
+        read_histories(store, RunFilter(), runs=["nothing"])
+
+
 def test_other_settings_are_another_history_and_other_conditions_are_marked(store: Store) -> None:
     """Two threads and four are mixed, or a new governor ends a history."""
     add(store, 1, 1000)

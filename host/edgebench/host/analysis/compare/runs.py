@@ -19,7 +19,7 @@ from edgebench.host.analysis.compare.energy import (
     refuse_energy,
 )
 from edgebench.host.analysis.outputs import ERROR_METRICS
-from edgebench.host.analysis.run_set import find_set
+from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
@@ -312,10 +312,10 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
 
 
 def _refuse_invalid(runs: Sequence[Run]) -> None:
-    whole = runs and runs[0].member is not None and len({run.set_id for run in runs}) == 1
-    if whole and (one := find_set(runs)).verdict.is_refused and one.counted:
-        failed = ", ".join(r.id for r in one.verdict.rules if r.outcome is RuleOutcome.FAIL)
-        raise MeasurementError(f"set {one.set_id} is invalid ({failed}): nothing to compare")
+    for one in find_sets(run for run in runs if run.member is not None):
+        if one.verdict.is_refused and one.counted:
+            failed = ", ".join(r.id for r in one.verdict.rules if r.outcome is RuleOutcome.FAIL)
+            raise MeasurementError(f"set {one.set_id} is invalid ({failed}): nothing to compare")
     for run in runs:
         if run.verdict.is_refused:
             failed = ", ".join(r.id for r in run.verdict.rules if r.outcome is RuleOutcome.FAIL)

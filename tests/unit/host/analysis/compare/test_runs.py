@@ -12,7 +12,7 @@ from support.records import CREATED_UTC, latencies, run_record, traces_of, worke
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome, Design
 from edgebench.host.analysis.compare.runs import compare_groups, compare_pairs, split_sides
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.result.facts import Pair
+from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.errors import MeasurementError, NoSecondSide, UsageError
@@ -157,6 +157,23 @@ def test_invalid_run_is_refused() -> None:
     after[3] = replace(after[3], verdict=Verdict(state=State.INVALID, rules=(clock,)))
     with pytest.raises(MeasurementError, match=r"candidate-\d is invalid \(clock\)"):
         compare_groups([(before, after)])
+
+
+def test_set_that_is_invalid_is_refused() -> None:
+    """`show` refuses the number of a set, and a comparison prints it."""
+
+    def whole_set(name: str, *p50s_ns: float) -> list[Run]:
+        return [
+            replace(run(p50, place), run_id=f"{name}-{place}", member=SetMember(name, place, 5))
+            for place, p50 in enumerate(p50s_ns)
+        ]
+
+    wide = whole_set("set-wide", 1000, 1010, 1020, 1900, 2500)
+    narrow = whole_set("set-narrow", 1000, 1001, 1002, 1003, 1004)
+    with pytest.raises(MeasurementError, match=r"set set-wide is invalid \(between_runs_floor"):
+        compare_groups([(wide, narrow)])
+    other = whole_set("set-other", 1001, 1002, 1003, 1004, 1005)
+    assert compare_groups([(narrow, other)])
 
 
 def test_suspect_runs_are_counted() -> None:

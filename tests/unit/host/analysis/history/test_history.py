@@ -96,6 +96,17 @@ def test_point_is_the_median_of_a_command_with_the_interval_between_its_runs() -
     assert {point.ci95 for point in found.points} == {(98.0, 102.0)}
 
 
+def test_set_whose_runs_are_too_far_apart_is_left_out_as_it_is_invalid() -> None:
+    """`show` refuses the number of a set, and its history prints it."""
+    wide, narrow = (
+        [1000.0, 1010.0, 1020.0, 1900.0, 2500.0],
+        [1000.0, 1005.0, 1010.0, 1015.0, 1020.0],
+    )
+    found = find_history(SUBJECT, [command(1, wide), command(2, narrow)], METRICS["latency_ns.p50"])
+    assert [point.set_id for point in found.points] == ["set-2"]
+    assert (found.refused_count, found.missing_count) == (5, 0)
+
+
 def test_change_of_conditions_is_marked_with_both_values() -> None:
     """A new runtime looks like a slower model."""
     commands = [
