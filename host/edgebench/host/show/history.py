@@ -203,7 +203,7 @@ def _picture(history: History, metric: Metric, width: int) -> list[str]:
     """Points in order of time with intervals and levels: `HEIGHT` lines, and one of marks."""
     values = [point.value for point in history.points]
     least, most = min(values), max(values)
-    room = (most - least) / 2 or 0.005 * most
+    room = max((most - least) / 2, 0.005 * most)  # three digits tell the marks of the axis apart
     spans = [column.span for column in _columns(history, len(history.points))]
     least = max(least - room, min(low for low, _ in spans))
     most = min(most + room, max(high for _, high in spans))

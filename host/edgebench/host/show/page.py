@@ -344,7 +344,8 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
         facts.append(("LoadGen", _loadgen(metrics.loadgen)))
     if metrics.accuracy is not None:
         facts.append(("accuracy", _accuracy(metrics.accuracy)))
-    facts += [("thermal", line) for line in heat_lines(metrics.thermal)]
+    heat = heat_lines(metrics.thermal)
+    facts += [("thermal" if line is heat[0] else "start to end", line) for line in heat]
     return facts + energy_lines(metrics.energy)
 
 
