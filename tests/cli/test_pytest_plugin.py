@@ -122,7 +122,10 @@ def test_other_model(edgebench_bench):
     )
     result.assert_outcomes(failed=2)
     result.stdout.fnmatch_lines(
-        ["*latency_ns.p50: digits_int8.tflite is worse (higher) than*", "*no run of digits_fp32*"]
+        [
+            "*latency_ns.p50: candidate digits_int8.tflite is worse (higher) than*",
+            "*no run of digits_fp32*",
+        ]
     )
 
 

@@ -132,7 +132,9 @@ def test_campaign_measures_every_cell_on_every_device(operator: Host, tmp_path: 
     again = operator.run("campaign", "resume")
     assert again.returncode == result.returncode
     for one in (again, operator.run("campaign", "status")):
-        assert "\nsuspect: " in one.stdout + one.stderr, "why no cell is valid"
+        for cell in document["sets"]:
+            state = cell["verdict"]["state"]
+            assert state == "valid" or f"\n{state}: " in one.stdout + one.stderr
         assert "\nnote: effects of factors not computed: each needs at least 3 runs" in one.stdout
         name = document["campaign"]["id"]
         assert one.stderr.splitlines()[-1] == f"next: edgebench report {name} --open"
