@@ -254,6 +254,7 @@ def test_port_that_there_is_not_is_refused(host: Host, port: str) -> None:
 
 def test_the_page_serves_no_other_file_and_no_other_site(host: Host, page: ServedPage) -> None:
     """A path reaches a file of the host; or another site can read or embed the page."""
+    host.lab.store.root.mkdir(parents=True, exist_ok=True)  # no other test may have run
     (host.lab.store.root / "secret.txt").write_text("secret")
     for path in ("/runs/..", "/runs/%2e%2e%2fsecret.txt", "/secret.txt", "/live", "/static/app.js"):
         assert page.get(path).status == 404, path
