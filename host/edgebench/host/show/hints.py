@@ -277,6 +277,19 @@ REFUSED_RECORDING = (
     "selftest METER --duration 60s"
 )
 """Hint for a stored recording whose energy is refused."""
+_READ_ONLY = (
+    "make the store writable; or copy its runs into one that is: edgebench store merge STORE "
+    "--store DIRECTORY"
+)
+_OF_STORE: dict[str, str] = {
+    "lab export": "choose another file: edgebench lab export FILE",
+    "store merge": "make room for it (df -h), or make the store writable; then repeat the merge, "
+    "which resumes: edgebench store merge OTHER",
+    **dict.fromkeys(("tag", "note", "rm", "prune"), _READ_ONLY),
+    "bundle": "choose another place, with room (df -h): edgebench bundle RUN… -o "
+    "DIRECTORY/FILE.zip",
+}
+"""Hints for a file or store that cannot be written, by the command."""
 _ALLOWING: dict[e.Permission, str] = {
     e.Permission.SERIAL_PORT: "join the group of serial ports, then log in again: sudo usermod -aG "
     "dialout $USER; then {again}",
@@ -342,22 +355,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if type(error) is e.UsageError and command and command != "pair":
         action = "meters info" if command == "meters" else command
         return f"see what it takes: edgebench {action} --help"
-    if type(error) is e.StoreError and command == "lab export":
-        return "choose another file: edgebench lab export FILE"
-    if type(error) is e.StoreError and command == "store merge":
-        return (
-            "make room for it (df -h), or make the store writable; then repeat the merge, which "
-            "resumes: edgebench store merge OTHER"
-        )
-    if type(error) is e.StoreError and command in ("tag", "note", "rm", "prune"):
-        return (
-            "make the store writable; or copy its runs into one that is: edgebench store merge "
-            "STORE --store DIRECTORY"
-        )
-    if type(error) is e.StoreError and command == "bundle":
-        return (
-            "choose another place, with room (df -h): edgebench bundle RUN… -o DIRECTORY/FILE.zip"
-        )
+    if type(error) is e.StoreError and command in _OF_STORE:
+        return _OF_STORE[command]
     own = {
         "meters": _OF_METERS,
         "bridge": _OF_BRIDGE,

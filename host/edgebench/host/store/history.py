@@ -20,7 +20,8 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
     find_history,
 )
-from edgebench.host.result.metrics import Metric, headline
+from edgebench.host.result.metrics import METRICS, Metric, headline
+from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
 from edgebench.host.store.address import find_each
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs
@@ -119,6 +120,8 @@ def _history(
     conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
 
+    judged = _judged_column(newest_run)
+
     def history_run(row: RunSummary) -> HistoryRun:
         run = None if column else read(row.run_id)
         return HistoryRun(
@@ -128,6 +131,7 @@ def _history(
             is_suspect=row.verdict == State.SUSPECT.value,
             value=metric.bounded_value(run) if run else getattr(row, column or ""),
             conditions=conditions[row.conditions_digest],
+            headline_value=getattr(row, judged) if judged else None,
             run=run,
         )
 
@@ -147,3 +151,14 @@ def _history(
         refused_count=len(rows) - len(counted),
         earlier_count=len(commands) - len(recent),
     )
+
+
+def _judged_column(run: Run) -> str | None:
+    """Column of the index by which the verdict of a set judges how far its runs are apart.
+
+    Of a tail, it is the median. None for what the index lacks, and for an exact count.
+    """
+    metric = headline(run)
+    if metric.is_tail:
+        metric = METRICS[f"{run.spec.scenario.traits.headline}.p50"]
+    return None if metric.is_exact else metric.column

@@ -82,6 +82,20 @@ def test_runs_of_a_set_are_one_point(store: Store) -> None:
     assert found.points[0].ci95 == (1000.0, 1004.0)
 
 
+def test_invalid_set_is_left_out_of_the_history_of_every_metric(store: Store) -> None:
+    """Its latency is refused, and its memory is printed; or a wide memory refuses a good set."""
+    for number, p50 in enumerate((1000, 1010, 1020, 1900, 2500)):
+        add(store, 1, p50, number=number, set_id="set-wide")
+    for number in range(5):
+        document = add(store, 2, 1000 + number, number=number, set_id="set-good")
+        document["metrics"]["memory_bytes"]["peak_rss"] *= 1 + number
+        write(store, document)
+    for metric in (None, "memory_bytes.peak_rss"):
+        [found] = read_histories(store, RunFilter(), metric=metric)
+        assert [point.set_id for point in found.points] == ["set-good"]
+        assert found.refused_count == 5
+
+
 def test_newest_runs_bring_the_rest_of_their_set(store: Store) -> None:
     """A set is cut in the middle, and has another value and another interval."""
     for day in (1, 2):

@@ -65,6 +65,8 @@ class HistoryRun:
     value: float | None
     """Value in the unit of the metric; None if the run has none."""
     conditions: Fingerprint
+    headline_value: float | None = None
+    """Median of the headline, which decides whether a set is invalid; None if it is not known."""
     run: Run | None = None
     """Whole run, if the metric needs more than its value."""
 
@@ -179,7 +181,7 @@ def find_history(
     """
     with_value = [[one for one in runs if _has_ratio(one.value)] for runs in commands]
     known = [runs for runs in with_value if runs]
-    kept = [runs for runs in known if not _is_refused(runs, metric)]
+    kept = [runs for runs in known if not _is_refused(runs)]
     points = _points(kept, metric)
     levels = _levels(kept, points, metric)
     better = better_of(metric, [one.run for runs in kept for one in runs if one.run is not None])
@@ -198,12 +200,16 @@ def find_history(
     )
 
 
-def _is_refused(runs: Sequence[HistoryRun], metric: Metric) -> bool:
-    """Whether the runs of a set are so far apart that the set is invalid, as by its own rule."""
-    value, interval = _value(runs, metric)
-    if runs[0].set_id is None or interval is None or metric.is_exact or metric.is_tail:
+def _is_refused(runs: Sequence[HistoryRun]) -> bool:
+    """Whether the headlines of a set are so far apart that the set is invalid."""
+    known = [one.headline_value for one in runs if one.headline_value is not None]
+    if runs[0].set_id is None or len(known) < len(runs):
         return False
-    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * value
+    values = np.array(known, np.float64)
+    interval, median = median_interval(values), float(np.median(values))
+    return interval is not None and (
+        (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * median
+    )
 
 
 def _has_ratio(value: float | None) -> bool:

@@ -30,6 +30,7 @@ def command(number: int, values: Sequence[float | None], **conditions: str) -> l
             set_id=f"set-{number}",
             is_suspect=False,
             value=value,
+            headline_value=value,
             conditions=conditions or {"governor": "performance"},
         )
         for place, value in enumerate(values)
