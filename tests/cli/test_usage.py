@@ -335,8 +335,8 @@ def test_what_is_no_pairing_string_is_refused(edgebench: Run, text: str, wrong: 
         (
             {"192.0.2.1": errno.ECONNREFUSED, "198.51.100.1": errno.ENETUNREACH},
             "Connection refused at 192.0.2.1:9; Network is unreachable at 198.51.100.1:9",
-            "see whether its agent runs, and print a new string, which names its addresses and its "
-            "port: edgebench-agent pair (on the device)",
+            "see whether its agent runs, and print a new string on the device, which names its "
+            "addresses and its port: edgebench-agent pair",
         ),
     ],
 )

@@ -63,7 +63,10 @@ def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
     )
     with pytest.raises(LeaseHeld) as held:
         other.lab.stop("board")
-    assert hint_for(held.value).endswith("or end its run: edgebench-agent stop (on the device)")
+    # The tests' hosts have one name, as two windows of one user have.
+    assert hint_for(held.value).endswith(
+        "end your other command there, with Ctrl-C in its terminal"
+    )
     assert agent.status().running == running
 
     stopped = paired.run("stop", "--on", "board", "--json")
@@ -106,6 +109,21 @@ def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Ho
     assert len(runs) == 1
     [line] = said
     assert line.startswith("board 600 device is in use by ")
+
+
+def test_command_that_cannot_succeed_does_not_wait(paired: Host, other: Host) -> None:
+    """Ten minutes of waiting for a device, to be told of a typing error."""
+    with other.lab.connect("board") as holder:
+        holder.acquire()
+        for words, said in (
+            (("--cpus", "900"), "error: no CPU 900 for models on board, which has 0"),
+            (("--runtime", "onxx"), "error: unknown runtime 'onxx': there are "),
+        ):
+            result = paired.run("bench", MODEL, "--on", "board", *words, "--wait", "10m")
+            assert result.returncode == 2
+            assert result.stderr.startswith(said), result.stderr
+        with pytest.raises(LeaseHeld, match="in use by"):
+            paired.lab.bench(MODEL, on=["board"], cpus=(0,))
 
 
 def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.cpu_ticks import own_cpus
 from edgebench.agent.hotplug import Hotplug
 from edgebench.agent.identity import Trust
 from edgebench.agent.network import own_addresses, useful_addresses
@@ -271,6 +272,7 @@ class Agent:
             meters=seat.wiring.meters,
             sync_line=seat.wiring.sync_line,
             models_room_bytes=self.models.room_bytes(),
+            usable_cpus=own_cpus(),
         )
 
     def addresses(self) -> tuple[str, ...]:

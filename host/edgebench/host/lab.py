@@ -24,7 +24,7 @@ from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
 from edgebench.host.bench.lease import stop_run, take_lease
 from edgebench.host.bench.live import publish_status
-from edgebench.host.bench.plan import run_all
+from edgebench.host.bench.plan import refuse_impossible, run_all
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
     BenchRequest,
@@ -676,7 +676,14 @@ class Lab:
             )
             self._health.seen(target.device, client.seat)
             # The lease first: another process of ours may be fetching its run just now.
-            take_lease(client, target.device.name, request.wait_s, watcher, cancellation)
+            take_lease(
+                client,
+                target.device.name,
+                request.wait_s,
+                watcher,
+                cancellation,
+                check=partial(refuse_impossible, client, request, meter),
+            )
             for run in collect_waiting(
                 client,
                 self.store,

@@ -103,3 +103,6 @@ class SystemDescription:
     """Name of the model in the firmware of a device, which takes no other; None: it takes files."""
     takes_own_file: bool = False
     """Whether a file of that model is taken, too: the device can tell that it is the same."""
+    usable_cpus: tuple[int, ...] | None = None
+    """Numbers of the CPUs that a model may be bound to; None where nothing can be bound, and from
+    older agents."""

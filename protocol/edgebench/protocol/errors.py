@@ -341,10 +341,12 @@ class NoLoadgenLog(UsageError):
 class NotComparable(UsageError):
     """Runs differ in more than what is compared."""
 
-    def __init__(self, text: str, keys: Sequence[str]) -> None:
+    def __init__(self, text: str, keys: Sequence[str], comparison_id: str | None = None) -> None:
         super().__init__(text)
         self.allow = " ".join(f"--allow {key}" for key in keys)
         """Options that allow it."""
+        self.comparison_id = comparison_id
+        """Id of the pairs that were compared; None for runs that were named by sides."""
 
 
 class MetersDiffer(NotComparable):
@@ -497,11 +499,18 @@ class LeaseHeld(TargetError):
     retryable = True
 
     def __init__(
-        self, text: str, *, stoppable_on: str | None = None, waited_s: float = 0.0
+        self,
+        text: str,
+        *,
+        stoppable_on: str | None = None,
+        is_by_this_host: bool = False,
+        waited_s: float = 0.0,
     ) -> None:
         super().__init__(text)
         self.stoppable_on = stoppable_on
         """Device whose run in progress belongs to the caller, who may stop it."""
+        self.is_by_this_host = is_by_this_host
+        """Whether the holder has the user and machine of the caller, by their names."""
         self.waited_s = waited_s
         """Time for which the caller has waited in vain."""
 

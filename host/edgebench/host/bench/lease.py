@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
+from edgebench.host.this_host import host_name
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
 from edgebench.protocol.spec import MAX_LENGTH_S
 
@@ -31,7 +33,13 @@ def check_wait(wait_s: float) -> None:
 
 
 def take_lease(
-    client: Client, device: str, wait_s: float, watcher: Watcher, cancellation: Cancellation
+    client: Client,
+    device: str,
+    wait_s: float,
+    watcher: Watcher,
+    cancellation: Cancellation,
+    *,
+    check: Callable[[], None] | None = None,
 ) -> None:
     """Take the lease of a device; if another command holds it, wait.
 
@@ -41,6 +49,8 @@ def take_lease(
         wait_s: Longest wait; 0: none.
         watcher: Receives once who holds the device, then the time that was waited so far.
         cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
+        check: Called once if another command holds the device, and may raise: nobody should wait
+            for what the device cannot do.
 
     Raises:
         Interrupted: the command was cancelled.
@@ -49,6 +59,8 @@ def take_lease(
     cancellation.check()
     begin_s = time.monotonic()
     refusal = _try_acquire(client, device, 0.0)
+    if refusal is not None and check is not None:
+        check()
     if refusal is not None and wait_s > 0:
         watcher.device_busy(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
@@ -60,8 +72,12 @@ def take_lease(
             watcher.device_still_busy(device, time.monotonic() - begin_s, wait_s)
             cancellation.check()
     if refusal is not None and wait_s > 0:
-        text = f"waited for {wait_s:g} s: {refusal}"
-        raise LeaseHeld(text, stoppable_on=refusal.stoppable_on, waited_s=wait_s)
+        raise LeaseHeld(
+            f"waited for {wait_s:g} s: {refusal}",
+            stoppable_on=refusal.stoppable_on,
+            is_by_this_host=refusal.is_by_this_host,
+            waited_s=wait_s,
+        )
     if refusal is not None:
         raise refusal
 
@@ -71,8 +87,13 @@ def _try_acquire(client: Client, device: str, wait_s: float) -> LeaseHeld | None
     try:
         client.acquire(wait_s)
     except LeaseHeld as exc:
-        is_ours = client.list_runs().running is not None
-        return LeaseHeld(str(exc), stoppable_on=device if is_ours else None)
+        has_run = client.list_runs().running is not None
+        holders = [seat.held_by for seat in client.seats() if seat.name == client.seat]
+        return LeaseHeld(
+            str(exc),
+            stoppable_on=device if has_run else None,
+            is_by_this_host=host_name() in holders,
+        )
     return None
 
 
@@ -87,7 +108,8 @@ def stop_run(client: Client) -> str | None:
     """
     run_id = client.list_runs().running
     if run_id is None:
-        client.acquire()  # is refused if another client holds it
+        if (refusal := _try_acquire(client, "", 0.0)) is not None:
+            raise refusal
         client.release()
         return None
     with suppress(UsageError):  # it has just ended by itself

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -225,6 +226,30 @@ def run_request(
     )
 
 
+def refuse_impossible(client: Client, request: BenchRequest, meter: OpenMeter | None) -> None:
+    """Refuse what the device cannot do, before it is waited for.
+
+    Raises:
+        EdgebenchError: as `run_all` would once the device is ours.
+    """
+    system = client.describe()
+    _possible_steps(client.device.name, request.on_system(system), system, meter)
+
+
+def _possible_steps(
+    device: str, request: BenchRequest, system: SystemDescription, meter: OpenMeter | None
+) -> list[Step]:
+    """The runs of a request for this device, which is able to make them."""
+    refuse_too_large(device, request, system)
+    refuse_unusable_cpus(device, request.spec.cpus, system)
+    if meter is not None:
+        meter.require_served(system)
+    steps = plan_steps(request, system)
+    if meter is not None and any(step.is_target for step in steps):
+        refuse_unseen_edges(meter.request, has_dataset=request.accuracy is not None)
+    return steps
+
+
 def _steps_on(
     client: Client, request: BenchRequest, meter: OpenMeter | None, watcher: Watcher
 ) -> list[Step]:
@@ -232,15 +257,10 @@ def _steps_on(
     client.acquire()
     system = client.describe()
     request = request.on_system(system)
-    refuse_too_large(client.device.name, request, system)
-    if meter is not None:
-        meter.require_served(system)
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:
             watcher.runtime_unavailable(report)
-    steps = plan_steps(request, system)
-    if meter is not None and any(step.is_target for step in steps):
-        refuse_unseen_edges(meter.request, has_dataset=request.accuracy is not None)
+    steps = _possible_steps(client.device.name, request, system, meter)
     left_out = _unmeasured_references(request, system)
     for model in request.accuracy.added if request.accuracy else ():
         if model in left_out:
@@ -292,6 +312,25 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
         if size_bytes > room:
             size, most = format_distinct_sizes(size_bytes, room)
             raise TooLarge(f"file of {size}, {device} has room for {most}: {path}")
+
+
+def refuse_unusable_cpus(device: str, cpus: Sequence[int], system: SystemDescription) -> None:
+    """Refuse to bind models to CPUs on which none may run.
+
+    Raises:
+        UsageError: there is such a CPU.
+    """
+    if system.usable_cpus is None:  # the agent tells when the run starts
+        return
+    if unusable := set(cpus) - set(system.usable_cpus):
+        raise UsageError(
+            f"no CPU {_numbers(unusable)} for models on {device}, which has "
+            f"{_numbers(system.usable_cpus)}"
+        )
+
+
+def _numbers(cpus: Iterable[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

@@ -183,9 +183,7 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
     hint = hint_for(error, command)
     if options is None:
         return hint
-    return fill(
-        rerun(hint, options.given if command == "bench" else ()), names_by_placeholder(options)
-    )
+    return fill(rerun(hint, options.given, command), names_by_placeholder(options))
 
 
 def _end_like_ctrl_c() -> None:

@@ -69,6 +69,7 @@ _PLACEHOLDERS = {
     "METER": ("meter",),
     "DEVICE": ("on",),
     "OTHER": ("other",),
+    "tcp://SCHEDULER:8786": ("cluster",),
 }
 """Placeholders of hints, and the arguments that have their names."""
 

@@ -59,17 +59,20 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _outcomes(runs: Sequence[ExportedRun]) -> list[str]:
-    """Outcomes of the comparisons in pairs of which both sides are here."""
+    """Outcomes of the comparisons in pairs, or that one side of them is missing."""
     by_id: dict[str, list[ExportedRun]] = {}
     for one in runs:
         if one.run.pair is not None:
             by_id.setdefault(one.run.pair.comparison_id, []).append(one)
-    both = [
-        group
-        for group in by_id.values()
-        if {one.run.pair.side for one in group if one.run.pair} == {BASELINE, CANDIDATE}
-    ]
-    return _compared(both) if both else []
+    both: list[list[ExportedRun]] = []
+    alone: list[str] = []
+    for name, group in by_id.items():
+        sides = {one.run.pair.side for one in group if one.run.pair}
+        if sides == {BASELINE, CANDIDATE}:
+            both.append(group)
+        else:
+            alone.append(f"not compared: {printable(name)}: only its {min(sides)} is here")
+    return [*(_compared(both) if both else []), *alone]
 
 
 def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:

@@ -29,7 +29,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.LabHostsUnreachable,
         "start the scheduler, dask scheduler, and on each lab host: edgebench lab work "
-        "tcp://SCHEDULER:8786; then resume: edgebench campaign resume --cluster …",
+        "tcp://SCHEDULER:8786; then resume: edgebench campaign resume --cluster "
+        "tcp://SCHEDULER:8786",
     ),
     (
         e.DeviceNotOffered,
@@ -155,15 +156,15 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.NotComparable,
-        "allow the difference, if it is what you compare: edgebench compare … {error.allow}",
+        "allow the difference, if it is what you compare: edgebench compare RUNS {error.allow}",
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (
         e.TooLarge,
-        "give its agent more room, where the disk has it: edgebench-agent serve --models-quota "
-        "BYTES (on the device)",
+        "give its agent more room, if the disk has it; on the device: edgebench-agent serve "
+        "--models-quota BYTES",
     ),
-    (e.NoSpace, "see what fills it: edgebench-agent status (on the device)"),
+    (e.NoSpace, "see on the device what fills it: edgebench-agent status"),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
     (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
     (
@@ -171,7 +172,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         f"choose another one: edgebench deploy USER@HOST --port {DEFAULT_PORT + 1}",
     ),
     (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
-    (e.NotPaired, "pair again: edgebench-agent pair (on the device), edgebench pair STRING (here)"),
+    (
+        e.NotPaired,
+        "pair again, on the device: edgebench-agent pair; then here: edgebench pair STRING",
+    ),
     (
         e.LinkLost,
         "if its agent still runs, so does its run; to fetch it: edgebench collect --on DEVICE",
@@ -203,7 +207,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),
-    (e.TargetError, "see how its agent is: edgebench-agent status (on the device)"),
+    (e.TargetError, "see on the device how its agent is: edgebench-agent status"),
     (e.TransportError, "see which devices answer: edgebench devices"),
     (e.EdgebenchError, "see what there is: edgebench --help"),
 )
@@ -246,15 +250,18 @@ _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.Unreachable,
-        "see whether its agent runs, and print a new string, which names its addresses and its "
-        "port: edgebench-agent pair (on the device)",
+        "see whether its agent runs, and print a new string on the device, which names its "
+        "addresses and its port: edgebench-agent pair",
     ),
     (
         e.BoardKnown,
         "say which it is: edgebench pair --replace STRING (set up anew: keeps name, labels and "
         "history), or edgebench pair --add STRING (another device)",
     ),
-    (e.UsageError, "copy the whole string, in quotes; to print one: edgebench-agent pair (there)"),
+    (
+        e.UsageError,
+        "copy the whole string, in quotes; to print one on the device: edgebench-agent pair",
+    ),
 )
 """Hints of `edgebench pair`, which go before the general ones."""
 _OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -346,6 +353,11 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         if command == "compare":
             return f"measure two models and compare them: edgebench bench {model} --against B"
         return f"measure it: edgebench bench {model}"
+    if type(error) is e.NotComparable and command == "bench" and error.comparison_id:
+        return (
+            "allow the difference, if it is what you compare: edgebench compare "
+            f"{error.comparison_id} {error.allow}"
+        )
     if isinstance(error, e.NoSecondSide) and error.comparison_id:
         return f"name all its pairs: edgebench compare {error.comparison_id}"
     if isinstance(error, e.RuntimeUnavailable) and error.install:
@@ -372,9 +384,9 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
 def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
     """The next step if another client measures."""
     if command == "stop":
-        return (
-            "only its own host or the device itself can end that run: edgebench-agent stop (there)"
-        )
+        if error.is_by_this_host:
+            return "end your command, with Ctrl-C in its terminal: no run is in progress just now"
+        return "only its own host can end that run, or on the device: edgebench-agent stop"
     if error.waited_s > 0:
         longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
         wait = f"wait for longer: edgebench bench MODEL --wait {longer_s:.0f}s"
@@ -384,4 +396,6 @@ def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
         return (
             f"{wait}; or end your run there: edgebench stop --on {shlex.quote(error.stoppable_on)}"
         )
-    return f"{wait}; or end its run: edgebench-agent stop (on the device)"
+    if error.is_by_this_host:
+        return f"{wait}; or end your other command there, with Ctrl-C in its terminal"
+    return f"{wait}; or end its run on the device: edgebench-agent stop"

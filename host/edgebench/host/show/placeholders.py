@@ -10,6 +10,10 @@ Words = Sequence[Sequence[str]]
 """Arguments of a command: a model alone, or an option with its values."""
 _INSTEAD = {"--duration": ("--sustained",), "--quick": ("--preset",), "--pairs": ("--runs",)}
 """Options that contradict another one, by that one."""
+_ADDED = {"--allow"}
+"""Options that are given once more, and leave the others of their name as they are."""
+_TEMPLATES = {"bench": "MODEL", "compare": "RUNS"}
+"""Commands that hints repeat, each with what stands there for the words that were given."""
 
 
 def fill(sentence: str, names: Mapping[str, str]) -> str:
@@ -32,20 +36,24 @@ def fill(sentence: str, names: Mapping[str, str]) -> str:
     return re.sub(pattern, lambda match: names.get(match[0], match[0]), sentence)
 
 
-def rerun(sentence: str, words: Words) -> str:
-    """Put a command that was given in place of each `bench MODEL` of a hint or an advice.
+def rerun(sentence: str, words: Words, command: str = "bench") -> str:
+    """Put a command that was given in place of its template in a hint or an advice.
+
+    The templates are `bench MODEL` and `compare RUNS`.
 
     Its options that the sentence mentions are left out, because they are set anew or done without.
 
     >>> given = [["a b.onnx"], ["--wait", "1m"], ["--quick"]]
     >>> rerun("wait for longer: edgebench bench MODEL --wait 10m; or not", given)
     "wait for longer: edgebench bench 'a b.onnx' --quick --wait 10m; or not"
+    >>> rerun("allow it: edgebench compare RUNS --allow os", [["r1"]], "compare")
+    'allow it: edgebench compare r1 --allow os'
     """
-    if not words:
+    if not words or command not in _TEMPLATES:
         return sentence
-    mentioned = set(re.findall(r"--[a-z][a-z-]*", sentence))
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", sentence)) - _ADDED
     for one in mentioned & _INSTEAD.keys():
         mentioned.update(_INSTEAD[one])
     kept = [word for group in words if group[0] not in mentioned for word in group]
-    line = f"bench {shlex.join(kept)}"
-    return re.sub(r"\bbench MODEL(?![\w.-])", lambda _: line, sentence)
+    line = f"{command} {shlex.join(kept)}"
+    return re.sub(rf"\b{command} {_TEMPLATES[command]}(?![\w.-])", lambda _: line, sentence)

@@ -16,6 +16,7 @@ from edgebench.host.bench.plan import (
     plan_steps,
     refuse_too_large,
     refuse_unseen_edges,
+    refuse_unusable_cpus,
     run_request,
 )
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
@@ -183,6 +184,17 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
         return
     with pytest.raises(TooLarge, match=r"^file of 5 B, pi has room for 4 B: a\.tflite$"):
         refuse_too_large("pi", request, system)
+
+
+@pytest.mark.parametrize("usable", [None, (0, 1, 2), (0, 1)])
+def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | None) -> None:
+    """A wrong number is told when the first run starts, after the model was sent."""
+    system = replace(SYSTEM, usable_cpus=usable)
+    if usable != (0, 1):  # an older agent refuses it itself
+        refuse_unusable_cpus("pi", (0, 2), system)
+        return
+    with pytest.raises(UsageError, match=r"^no CPU 2 for models on pi, which has 0,1$"):
+        refuse_unusable_cpus("pi", (0, 2), system)
 
 
 def test_one_run_of_a_target_is_as_long_as_all_runs_of_a_model() -> None:

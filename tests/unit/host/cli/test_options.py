@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edgebench.host.cli.bench import parser as bench_parser
+from edgebench.host.cli.compare import parser as compare_parser
 from edgebench.host.cli.failure import ArgumentsRefused
 from edgebench.host.cli.options import (
     OneLineParser,
@@ -23,7 +24,9 @@ from edgebench.host.cli.options import (
     size_bytes,
 )
 from edgebench.host.cli.store import parser as store_parser
+from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
+from edgebench.protocol.errors import NotComparable
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
@@ -198,6 +201,19 @@ def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: s
     template = "wait: edgebench bench MODEL --wait 10m; or"
     filled = fill(rerun(template, options.given), names_by_placeholder(options))
     assert filled == f"wait: {hint}"
+
+
+def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
+    """The command that is advised is refused: it allows the second difference only."""
+    options = parsed(
+        compare_parser(), ["r1", "--against", "r2", "--allow", "os", "--fail-on", "2%"]
+    )
+    hint = hint_for(NotComparable("they differ in kernel", ["kernel"]), "compare")
+    assert rerun(hint, options.given, "compare").endswith(
+        ": edgebench compare r1 --against r2 --allow os --fail-on 2% --allow kernel"
+    )
+    measured = NotComparable("they differ in kernel", ["kernel"], "pairs-1")
+    assert hint_for(measured, "bench").endswith(": edgebench compare pairs-1 --allow kernel")
 
 
 def test_names_of_runs_are_not_the_number_of_runs() -> None:

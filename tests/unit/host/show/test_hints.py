@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from inspect import signature
 from typing import Any, cast
@@ -53,7 +54,7 @@ def test_every_kind_of_error_has_a_hint(kind: type[EdgebenchError]) -> None:
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
 def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
     """A hint sends a person to a command that there is not."""
-    words = (hint_for(made(kind)) or "").replace("(", " ").replace(":", " ").split()
+    words = re.sub("[(:;]", " ", hint_for(made(kind))).split()
     named = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench"]
     assert set(named) <= {*COMMANDS, "--help", "--version"}
     agent = [words[i + 1] for i, word in enumerate(words[:-1]) if word == "edgebench-agent"]
@@ -78,7 +79,13 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
         (NotPermitted("x", Permission.USB_TESTER), "meters", "rule of udev"),
         (DirectoryTaken("x"), "meters", "choose another directory: edgebench meters record"),
         (DirectoryTaken("x"), "bench", "--store DIRECTORY"),
-        (errors.LeaseHeld("x"), "stop", "only its own host or the device itself can end that run"),
+        (errors.LeaseHeld("x"), "stop", "only its own host can end that run, or on the device: e"),
+        (errors.LeaseHeld("x", is_by_this_host=True), "stop", "end your command, with Ctrl-C in"),
+        (
+            errors.LeaseHeld("x", is_by_this_host=True),
+            "bench",
+            "--wait 10m; or end your other command there, with Ctrl-C in its terminal",
+        ),
         (
             errors.LeaseHeld("x", waited_s=5.0),
             "bench",

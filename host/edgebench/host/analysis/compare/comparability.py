@@ -141,7 +141,8 @@ def check_comparable(
     if refused:
         keys = [key for key in differing if key not in allowed]
         text = f"runs cannot be compared, they differ in {', '.join(refused)}"
-        raise NotComparable(text, keys)
+        ids = {run.pair.comparison_id if run.pair else None for run in (*baseline, *candidate)}
+        raise NotComparable(text, keys, ids.pop() if len(ids) == 1 else None)
     return differing
 
 
