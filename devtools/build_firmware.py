@@ -14,6 +14,7 @@ COMPILER, and another version makes other bytes. No C library is linked.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -116,7 +117,10 @@ def build(
         source = output.with_suffix(".c")
         source.write_text(model.c_source(), "utf-8")
         more.append(str(source))
-    subprocess.run(BOARDS[name].command(output, *more), cwd=SOURCES, check=True)
+    # Under another name first: somebody may be running, or building, the same board.
+    unfinished = output.with_name(f"{output.name}.{os.getpid()}")
+    subprocess.run(BOARDS[name].command(unfinished, *more), cwd=SOURCES, check=True)
+    unfinished.replace(output)
     if name == "pico2":
         output.with_suffix(".uf2").write_bytes(uf2(output.read_bytes()))
     return output

@@ -12,6 +12,7 @@ from edgebench.meters.km003c.device import Km003c, Km003cSetup, connect
 from edgebench.meters.monsoon.device import Monsoon
 from edgebench.meters.monsoon.device import connect as connect_monsoon
 from edgebench.meters.registry import find_meter
+from support.agents import wait_until
 from support.boards import BOARDS, make_board
 from support.fnirsi import FnirsiEmulator
 from support.joulescope import FakeDriver
@@ -149,8 +150,16 @@ def _sigrok(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
 @contextmanager
 def _sigrok_multimeter(root: Path, wait: Wait) -> Iterator[tuple[Meter, Wait]]:
     need_tool("sigrok-cli")
-    with Server(SigrokMultimeter()) as server:
-        yield find_meter(f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02"), wait
+    instrument = SigrokMultimeter()
+
+    def measure() -> None:
+        """Its program takes a while to begin, the longer the busier the machine is."""
+        before = instrument.values_asked
+        wait_until(lambda: instrument.values_asked > before + 1, "program asks for values")
+        wait()
+
+    with Server(instrument) as server:
+        yield find_meter(f"sigrok:scpi-dmm,{connection_of(server)},supply=5,mean=0.02"), measure
 
 
 @contextmanager
