@@ -15,7 +15,7 @@ from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.set_page import set_document
-from edgebench.host.show.tables import PIPE_WIDTH, text, verdict_style
+from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text, verdict_style
 from edgebench.host.show.units import ABSENT, format_duration
 from edgebench.protocol.text import printable
 
@@ -50,8 +50,8 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
     for lane in lanes:
         state = ": ".join(filter(None, (lane.state.replace("_", " "), lane.reason)))
         table.add_row(
-            text(lane.device),
-            *([text(lane.lab or ABSENT)] if is_cluster else []),
+            name_cell(lane.device),
+            *([name_cell(lane.lab or ABSENT)] if is_cluster else []),
             str(lane.measured_count),
             str(lane.failed_count),
             str(lane.left_count),

@@ -14,7 +14,7 @@ from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.result.metrics import METRICS, Better, Quantity
 from edgebench.host.show.ratios import ratio_words
-from edgebench.host.show.tables import PIPE_WIDTH, text
+from edgebench.host.show.tables import PIPE_WIDTH, name_cell
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
@@ -78,7 +78,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
             ABSENT if detectable is None else format_ratio(detectable).removeprefix("±"),
         ]
         table.add_row(
-            *(text(getattr(comparison, name)) for name in names),
+            *(name_cell(getattr(comparison, name)) for name in names),
             *(numbers if is_wide else numbers[:4]),
             Text(result.outcome.value, style=_STYLES[result.outcome]),
         )

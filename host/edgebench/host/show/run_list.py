@@ -13,6 +13,7 @@ from edgebench.host.show.tables import (
     PIPE_WIDTH,
     UNWATCHED,
     joules_cell,
+    name_cell,
     refused_cell,
     text,
     verdict_cell,
@@ -57,7 +58,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
         table.add_row(
             text(row.run_id),
             *([text(group or ABSENT)] if has_groups else []),
-            *(text(getattr(row, name)) for name in shown),
+            *(name_cell(getattr(row, name)) for name in shown),
             refused_cell() if row.verdict == INVALID else _number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_energy(row)] if is_metered else []),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Sequence
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich import box
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -136,7 +138,7 @@ def results_table(
         columns.insert(place, shown)
     run_count = max((len(one.runs) for one in sets if one.set_id), default=1)
     unmeasured_cells = [
-        {"device": text(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
+        {"device": name_cell(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
     ]
     filled = [
         _FilledColumn(
@@ -392,12 +394,12 @@ def _is_unwatched(one: RunSet) -> bool:
 
 
 _RESULT_COLUMNS = (
-    _Column("device", 100, lambda one: text(one.device), is_number=False),
-    _Column("model", -ENERGY_WIDTH, lambda one: text(one.model), is_number=False),
+    _Column("device", 100, lambda one: name_cell(one.device), is_number=False),
+    _Column("model", -ENERGY_WIDTH, lambda one: name_cell(one.model), is_number=False),
     _Column(
         "precision", 100, lambda one: text(one.first.model.precision or ABSENT), is_number=False
     ),
-    _Column("runtime", -ENERGY_WIDTH, lambda one: text(one.runtime), is_number=False),
+    _Column("runtime", -ENERGY_WIDTH, lambda one: name_cell(one.runtime), is_number=False),
     _Column(
         "per second",
         -ENERGY_WIDTH,
@@ -463,6 +465,37 @@ _BEHIND_NAMES = ("precision", "device")
 def text(value: str) -> Text:
     """Text from a device or a file: nothing in it moves the cursor or turns the line around."""
     return Text(printable(value, keep_lines=True))
+
+
+class Name(Text):
+    """A name in a cell of a table; where it is folded, it is broken between its parts."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterable[Segment]:
+        """The lines at the width of the cell."""
+        lines = Text(folded(self.plain, options.max_width), style=self.style, overflow="fold")
+        return lines.__rich_console__(console, options)
+
+
+def name_cell(value: str) -> Name:
+    """The name of a model, device or runtime, in a cell of a table."""
+    return Name(printable(value))
+
+
+def folded(name: str, width: int) -> str:
+    r"""A name in lines of so many columns of the terminal, broken at _, - and before a dot.
+
+    >>> folded("pretrainedResnet_quant.tflite", 18)
+    'pretrainedResnet_\nquant.tflite'
+    >>> folded("pretrainedResnet_quant.tflite", 10)
+    'pretrained\nResnet_\nquant\n.tflite'
+    """
+    lines = [""]
+    for part in re.split(r"(?<=[_-])|(?=\.)", name):
+        if cell_len(lines[-1] + part) <= width:
+            lines[-1] += part
+        else:
+            lines += chop_cells(part, max(width, 1))
+    return "\n".join(filter(None, lines))
 
 
 @dataclass(frozen=True, slots=True)
