@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +21,7 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
 )
 from edgebench.host.result.metrics import METRICS, Metric
-from edgebench.host.show.tables import PIPE_WIDTH, text
+from edgebench.host.show.tables import GAP, PIPE_WIDTH, name_cell, text
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
@@ -43,6 +44,8 @@ _STYLES = {
     HistoryOutcome.WORSE: "red",
     HistoryOutcome.INCONCLUSIVE: "yellow",
 }
+LEAST_NAME = 6
+"""Columns to which a name of the table may be folded."""
 _PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
 """ASCII replacements, for terminals without Unicode."""
 
@@ -53,7 +56,7 @@ def histories_page(
     """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
         note = "for a picture, choose at most four: by RUN…, --model, --device or --tag"
-        return Group(*_table(histories), note)
+        return Group(*_table(histories, width), note)
     titles = subject_lines(histories)
     return Group(
         *(
@@ -313,8 +316,8 @@ def _different(was: str, now: str) -> tuple[str, str]:
     return _LIST.join(gone) or "none", _LIST.join(new) or "none"
 
 
-def _table(histories: Sequence[History]) -> list[RenderableType]:
-    """What all histories have in common, and a table of the rest."""
+def _table(histories: Sequence[History], width: int) -> list[RenderableType]:
+    """What all histories have in common, and a table of the rest; a line each if it is too wide."""
     names = {
         "metric": [one.metric for one in histories],
         "model": [one.subject.model for one in histories],
@@ -324,21 +327,40 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
     }
     shared = [f"{name} {cells[0]}" for name, cells in names.items() if len(set(cells)) == 1]
     own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
+    titles = ("points", "suspect", "level", "±", "outcome")
+    rows = [_numbers(one) for one in histories]
+    least = [max(len(name), LEAST_NAME) for name in own]
+    fixed = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
+    if sum(least) + sum(fixed) + GAP * (len(least) + len(fixed)) > width:
+        return [
+            text(f"{title}, {one.metric}: {level} ({reach}), {count} points: {outcome}")
+            for title, one, row in zip(subject_lines(histories), histories, rows, strict=True)
+            for count, _, level, reach, outcome in [row]
+        ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in own:
-        table.add_column(name, overflow="fold", min_width=max(len(name), 6))
-    for name in ("points", "suspect", "level", "±", "outcome"):
+    for name, least_width in zip(own, least, strict=True):
+        table.add_column(name, overflow="fold", min_width=least_width)
+    for name in titles:
         table.add_column(name, no_wrap=True, justify="left" if name == "outcome" else "right")
-    for history, *cells in zip(histories, *own.values(), strict=True):
-        newest = history.points[-1] if history.points else None
-        count, needed = len(history.points), history.needed_count
-        level = history.levels[-1].median if history.levels else None
-        table.add_row(
-            *map(text, cells),
-            f"{count} of {needed}" if count < needed else str(count),
-            str(history.suspect_count or ""),
-            ABSENT if level is None else format_metric(METRICS[history.metric], level),
-            format_half_width(newest.value, newest.ci95) if newest else ABSENT,
-            Text(history.outcome.value, style=_STYLES[history.outcome]),
-        )
+    for history, row, *cells in zip(histories, rows, *own.values(), strict=True):
+        outcome = Text(row[-1], style=_STYLES[history.outcome])
+        named = [
+            text(cell) if name == "settings" else name_cell(cell)
+            for name, cell in zip(own, cells, strict=True)
+        ]
+        table.add_row(*named, *row[:-1], outcome)
     return [text(f"all: {_LIST.join(shared)}"), table] if shared else [table]
+
+
+def _numbers(history: History) -> tuple[str, str, str, str, str]:
+    """Points, suspect ones, newest level, half the interval of the newest point, and outcome."""
+    newest = history.points[-1] if history.points else None
+    count, needed = len(history.points), history.needed_count
+    level = history.levels[-1].median if history.levels else None
+    return (
+        f"{count} of {needed}" if count < needed else str(count),
+        str(history.suspect_count or ""),
+        ABSENT if level is None else format_metric(METRICS[history.metric], level),
+        format_half_width(newest.value, newest.ci95) if newest else ABSENT,
+        history.outcome.value,
+    )

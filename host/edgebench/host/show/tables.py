@@ -482,7 +482,7 @@ def name_cell(value: str) -> Name:
 
 
 def folded(name: str, width: int) -> str:
-    r"""A name in lines of so many columns of the terminal, broken at _, - and before a dot.
+    r"""A name in lines of so many columns of the terminal, broken behind _ and -, and before its suffix.
 
     >>> folded("pretrainedResnet_quant.tflite", 18)
     'pretrainedResnet_\nquant.tflite'
@@ -490,7 +490,7 @@ def folded(name: str, width: int) -> str:
     'pretrained\nResnet_\nquant\n.tflite'
     """
     lines = [""]
-    for part in re.split(r"(?<=[_-])|(?=\.)", name):
+    for part in re.split(r"(?<=[_-])|(?=\.[A-Za-z])", name):
         if cell_len(lines[-1] + part) <= width:
             lines[-1] += part
         else:
