@@ -482,7 +482,7 @@ def name_cell(value: str) -> Name:
 
 
 def folded(name: str, width: int) -> str:
-    r"""A name in lines of so many columns of the terminal, broken behind _ and -, and before its suffix.
+    r"""A name in lines of so many columns, broken behind _ and -, or before its suffix.
 
     >>> folded("pretrainedResnet_quant.tflite", 18)
     'pretrainedResnet_\nquant.tflite'
