@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from edgebench.host.analysis.compare.ratios import counted_sides
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups
 from edgebench.host.report.numbers import label_of
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
@@ -29,6 +30,8 @@ class RatioRow:
     outcome: str
     reason: str
     """Reason of the outcome, or why there is no ratio."""
+    suspects: str = ""
+    """How many of the compared runs are suspect; empty if none is."""
 
 
 def ratio_rows(sets: Sequence[RunSet], allowed: Collection[str] = ()) -> list[RatioRow]:
@@ -52,9 +55,11 @@ def _row(
     baseline: RunSet, other: RunSet, number: int, path: str, allowed: Collection[str]
 ) -> RatioRow:
     label = label_of(baseline, METRICS[path])
-    sides = [one.counted or one.runs for one in (baseline, other)]
+    sides = counted_sides(baseline, other, [path])
+    if not all(sides):
+        sides = [*baseline.runs], [*other.runs]
     try:
-        [comparison] = compare_groups([(sides[0], sides[1])], metrics=[path], allowed=allowed)
+        [comparison] = compare_groups([sides], metrics=[path], allowed=allowed)
     except (UsageError, MeasurementError) as exc:
         return RatioRow(
             number=number,
@@ -77,6 +82,18 @@ def _row(
         bounds=shown_bounds(comparison),
         outcome=comparison.result.outcome.value,
         reason=comparison.result.reason,
+        suspects=_suspects(comparison),
+    )
+
+
+def _suspects(comparison: RunComparison) -> str:
+    suspect_count = comparison.verdicts.suspect_count
+    if not suspect_count:
+        return ""
+    run_count = suspect_count + comparison.verdicts.valid_count
+    return (
+        f"{suspect_count} of {run_count} runs are suspect, and so is the outcome; the rules of "
+        "each result say why"
     )
 
 

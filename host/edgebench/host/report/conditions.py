@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.comparability import KEYS, fingerprint
-from edgebench.host.devices.discovery import EMULATED
-from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.page import confinement_line
 from edgebench.host.show.units import ABSENT, format_ns, format_size
+from edgebench.host.show.verdict import device_address
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Engine, Priority, Scenario
 
 
@@ -74,8 +73,11 @@ def _conditions(run: Run) -> dict[str, str]:
     if conditions.telemetry is not None:
         telemetry = conditions.telemetry
         rows["telemetry"] = f"{len(telemetry.sensors)} sensors at {telemetry.rate_hz:g} Hz"
-    for sensor, reason in conditions.telemetry_absent.items():
-        rows["no telemetry" if sensor == "all" else f"no {sensor}"] = reason
+    absent = dict(conditions.telemetry_absent)
+    if (reason := absent.pop("all", None)) is not None:
+        rows["no telemetry"] = reason
+    if absent:
+        rows["not readable"] = "; ".join(f"{sensor}: {why}" for sensor, why in absent.items())
     return rows
 
 
@@ -87,22 +89,37 @@ def _share(ratio: float | None) -> str:
     return ABSENT if ratio is None else f"{ratio:.1%} of the CPU time"
 
 
-def _address(one: RunSet) -> str | None:
-    """The device as `--on` takes it; None for this machine."""
-    firmware = one.first.conditions.firmware
-    if firmware is not None and firmware.emulator is not None:
-        # Renode's machines are served by an agent, under a name.
-        emulator = firmware.emulator
-        return f"{EMULATED}{emulator.machine}" if emulator.name == "QEMU" else one.device
-    return None if one.device in (LOCAL_NAME, socket.gethostname()) else one.device
+def commands_of(sets: Sequence[RunSet]) -> list[str]:
+    """The command that repeats each set; for both sides of a comparison in pairs, the same one."""
+    by_id = {one.set_id: one for one in sets if one.set_id is not None}
+    commands: list[str] = []
+    for one in sets:
+        pair = one.first.pair
+        ids = [side_id(pair.comparison_id, side) for side in (BASELINE, CANDIDATE)] if pair else []
+        sides = [by_id[name] for name in ids if name in by_id]
+        commands.append(command_of(*sides) if len(sides) == 2 else command_of(one))
+    return commands
 
 
-def command_of(one: RunSet) -> str:
-    """The command that repeats the runs, with the model in the current directory."""
+def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
+    """The command that repeats the runs, with the models in the current directory.
+
+    Args:
+        one: The set; the baseline, if there is a candidate.
+        candidate: The other side of a comparison in pairs.
+    """
     run = one.first
-    spec, count = run.spec, max(1, one.planned_count)
-    words = ["edgebench", "bench", run.model.name, "--runtime", run.runtime.name]
-    if (device := _address(one)) is not None:
+    # Only the runs of a set share the duration and the queries; those of pairs do not.
+    spec, count = run.spec, max(1, one.planned_count) if candidate is None else 1
+    words = ["edgebench", "bench", run.model.name]
+    if candidate is not None:
+        pair_count = max(one.planned_count, candidate.planned_count)
+        words += ["--against", candidate.model, "--pairs", str(pair_count)]
+    if candidate is None or candidate.runtime == one.runtime:
+        words += ["--runtime", run.runtime.name]
+    else:
+        words += ["--allow", "runtime"]
+    if (device := device_address(run)) is not None:
         words += ["--on", device]
     if spec.preset != DEFAULT_PRESET:
         words += ["--preset", spec.preset]
@@ -131,7 +148,7 @@ def command_of(one: RunSet) -> str:
         "--inputs": run.conditions.inputs_file,
         "--ambient": run.conditions.ambient_c,
         "--meter": "METER" if run.metrics.energy is not None else None,
-        "--runs": count,
+        "--runs": count if candidate is None else None,
     }
     for name, value in optional.items():
         if value is not None:

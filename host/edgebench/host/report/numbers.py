@@ -162,6 +162,9 @@ def _bounds(one: RunSet, metric: Metric, interval: Interval | None) -> str:
         if metric.is_exact:
             return "a count, exact within the counter's resolution"
         if one.set_id is not None and len(one.counted) > 1:
+            having = [run for run in one.counted if metric.bounded_value(run) is not None]
+            if len(having) == 1:
+                return f"no interval: only run {having[0].run_id} has it"
             return "no interval: too few runs"
         span, _, name = metric.path.rpartition(".")
         has_interval = span in LATENCY_SPANS and (name in PERCENTILES or name == "mean")

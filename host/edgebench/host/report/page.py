@@ -24,9 +24,14 @@ from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
 from edgebench.host.report.charts import chart_document
 from edgebench.host.report.comparison import RatioRow, ratio_rows
-from edgebench.host.report.conditions import ConditionRow, condition_rows
+from edgebench.host.report.conditions import ConditionRow, commands_of, condition_rows
 from edgebench.host.report.history import HistoryPart, history_parts
-from edgebench.host.report.subject import ReportedRun, ReportSubject, subject_of
+from edgebench.host.report.subject import (
+    ReportedRun,
+    ReportSubject,
+    subject_names,
+    subject_of,
+)
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.store.address import Address, RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
@@ -198,9 +203,11 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
         subject_of(
             one,
             [by_id.get(run.run_id, ReportedRun(run, None)) for run in one.runs],
+            name=name,
+            command=command,
             run_count=max(1, len(by_id)),
         )
-        for one in sets
+        for one, name, command in zip(sets, subject_names(sets), commands_of(sets), strict=True)
     )
 
 

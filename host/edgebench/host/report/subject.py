@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgebench.host.analysis.compare.comparability import differences
+from edgebench.host.analysis.history.conditions import settings_of
 from edgebench.host.analysis.history.history import History
 from edgebench.host.report.charts import (
     ChartMark,
@@ -18,7 +20,6 @@ from edgebench.host.report.charts import (
     distribution_chart,
     time_charts,
 )
-from edgebench.host.report.conditions import command_of
 from edgebench.host.report.intervals import IntervalPlot, PlottedValue, interval_plot
 from edgebench.host.report.numbers import (
     Interval,
@@ -39,6 +40,7 @@ from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import read_series
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.history import setting_text
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import variance_lines
@@ -155,16 +157,43 @@ class ReportSubject:
     """Headline of each run with its interval within the run; None for a single run."""
     traces: tuple[TracePart, ...]
     energy: EnergyPart | None
+    energy_run: str
+    """Which run of a set has this energy; empty for a single run."""
     operators: tuple[OperatorRow, ...]
     command: str
 
 
-def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> ReportSubject:
+def subject_names(sets: Sequence[RunSet]) -> list[str]:
+    """Model, device and runtime of each set, and what tells it from others with equal ones.
+
+    That is the settings in which they differ, and the id where the settings are equal, too.
+    """
+    names = [f"{one.model} on {one.device}, {one.runtime}" for one in sets]
+    similar: dict[str, list[Run]] = {}
+    for name, one in zip(names, sets, strict=True):
+        similar.setdefault(name, []).append(one.first)
+    differing = {name: differences(runs) for name, runs in similar.items()}
+    longer: list[str] = []
+    for name, one in zip(names, sets, strict=True):
+        settings = settings_of(one.first).items()
+        own = [setting_text(key, value) for key, value in settings if key in differing[name]]
+        longer.append(", ".join([name, *own]))
+    return [
+        f"{name}, {one.set_id or one.first.run_id}" if longer.count(name) > 1 else name
+        for name, one in zip(longer, sets, strict=True)
+    ]
+
+
+def subject_of(
+    one: RunSet, runs: Sequence[ReportedRun], *, name: str, command: str, run_count: int
+) -> ReportSubject:
     """Content of a page about a set.
 
     Args:
         one: The set.
         runs: Runs of the set with their directories.
+        name: Its name, which no other set on the page has.
+        command: Command that measures it again.
         run_count: Number of runs on the page, which share the limit on its size.
     """
     parts: list[TracePart] = []
@@ -190,9 +219,10 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
     ]
     problems, kept, kept_line = _rules(one.verdict)
     profile, energy = typical.metrics.profile, typical.metrics.energy
+    energy_run = f"run {typical.run_id}, one of {len(one.runs)} runs" if len(one.runs) > 1 else ""
     is_refused = one.verdict.is_refused
     return ReportSubject(
-        name=f"{one.model} on {one.device}, {one.runtime}",
+        name=name,
         one=one,
         state=_state(one),
         labels=labels_of(one),
@@ -210,8 +240,9 @@ def subject_of(one: RunSet, runs: Sequence[ReportedRun], *, run_count: int) -> R
         spread=_spread(one),
         traces=tuple(parts),
         energy=None if energy is None or is_refused else _energy(energy),
+        energy_run=energy_run,
         operators=() if profile is None or is_refused else tuple(_operators(profile)),
-        command=command_of(one),
+        command=command,
     )
 
 
@@ -362,10 +393,12 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
         if added.note:
             notes.append(("note", added.note))
     if not one.verdict.is_refused:
-        if (warmup := first.metrics.warmup) is not None:
+        typical = _typical(one)
+        run = "" if one.set_id is None else f"run {typical.run_id}: "
+        if (warmup := typical.metrics.warmup) is not None:
             steady = warmup.steady_class or "unknown"
-            notes.append(("warm-up", f"{steady}, {warmup.query_count} inferences excluded"))
-        notes += [("thermal", line) for line in heat_lines(_typical(one).metrics.thermal)]
+            notes.append(("warm-up", f"{run}{steady}, {warmup.query_count} inferences excluded"))
+        notes += [("thermal", f"{run}{line}") for line in heat_lines(typical.metrics.thermal)]
     return list(dict.fromkeys(notes))
 
 

@@ -15,15 +15,19 @@ _ALONE = (
     "end other programs on the device (top lists them), or give the model CPUs of its own: "
     "edgebench bench MODEL --cpus CPU_IDS"
 )
-_MORE_RUNS = f"{_ALONE}; and make more runs: --runs 15"
+_MORE_RUNS = f"{_ALONE}; and make more runs: edgebench bench MODEL --cpus CPU_IDS --runs 15"
+_OR_LONGER = f"{_ALONE}; or measure for longer: edgebench bench MODEL --duration 300s"
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
     "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
 )
 _GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
 _LEVELS = (
-    "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS; or, where the "
-    "kernel has governors, fix the frequency: --governor performance"
+    "bind the model to CPUs of one kind, and fix their frequency: edgebench bench MODEL --cpus "
+    "CPU_IDS --governor performance"
+)
+_SHARED = (
+    "measure where nobody else uses the CPUs: those of a virtual machine or container are shared"
 )
 _SCHEDULING = (
     "choose CPUs that the agent may use, or start it as root for --priority realtime: edgebench "
@@ -119,7 +123,7 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     "precision_floor": {"": _LONGER},
     "precision": {"": _LONGER},
     "spread": {"": _ALONE},
-    "block_stability": {"": f"{_ALONE}; or measure for longer: --duration 300s"},
+    "block_stability": {"": _OR_LONGER},
     "clock": {"": "let nothing set the device's clock during a run: timedatectl set-ntp false"},
     "clock_drift": {
         "": "let nothing set the device's clock during a run: timedatectl set-ntp false"
@@ -178,8 +182,8 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "are: edgebench meters",
     },
     "run_count": {
-        "": "make more runs: edgebench bench MODEL --runs 5; in a campaign's file, repeats = 5; "
-        "with --against B, --pairs 10"
+        "": "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): "
+        "edgebench bench MODEL --runs 5"
     },
     "between_runs_floor": {"": _MORE_RUNS},
     "between_runs": {"": _MORE_RUNS},
@@ -189,19 +193,21 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
 
 _UNBOUND: Mapping[str, str] = {
     _ALONE: "end other programs on the device: top lists them",
-    f"{_ALONE}; or measure for longer: --duration 300s": "end other programs on the device (top "
-    "lists them), or measure for longer: edgebench bench MODEL --duration 300s",
+    _OR_LONGER: "end other programs on the device (top lists them), or measure for longer: "
+    "edgebench bench MODEL --duration 300s",
     _MORE_RUNS: "end other programs on the device (top lists them), and make more runs: edgebench "
     "bench MODEL --runs 15",
-    _LEVELS: f"where the kernel has governors, {_GOVERNOR}",
+    _LEVELS: _GOVERNOR,
     _SCHEDULING: "start the agent as root for --priority realtime: edgebench bench MODEL",
     _TYPES: "measure when nothing else uses the memory of the device: edgebench bench MODEL",
     _SAMPLING: "sample less often: edgebench bench MODEL --telemetry-rate 2",
 }
 """What is advised in place of CPUs, where none are left to choose."""
+_WITHOUT_GOVERNORS: Mapping[str, str] = {_LEVELS: _TYPES, _GOVERNOR: _SHARED}
+"""What is advised in place of a governor, where the kernel shows none."""
 
 
-def advice(finding: Finding, *, can_bind: bool = True) -> str | None:
+def advice(finding: Finding, *, can_bind: bool = True, has_governors: bool = True) -> str | None:
     """Advice for a finding; None if the rule passed, or nothing can be done.
 
     A rule that could not be checked has advice only for a specific reason.
@@ -209,13 +215,18 @@ def advice(finding: Finding, *, can_bind: bool = True) -> str | None:
     Args:
         finding: The finding.
         can_bind: Whether the model can be bound to CPUs that leave others to the rest.
+        has_governors: Whether the kernel shows governors of the CPU's frequency.
     """
     known = ADVICE.get(finding.id)
     if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):
         return None
     is_failure = finding.outcome is RuleOutcome.FAIL
     line = known.get(finding.reason or "", known[""] if is_failure else None)
-    return line if line is None or can_bind else _UNBOUND.get(line, line)
+    if line is not None and not can_bind:
+        line = _UNBOUND.get(line, line)
+    if line is not None and not has_governors:
+        line = _WITHOUT_GOVERNORS.get(line, line)
+    return line
 
 
 def without_repeats(lines: Iterable[str]) -> list[str]:

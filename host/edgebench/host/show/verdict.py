@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import platform
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -11,17 +13,19 @@ from rich.text import Text
 
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS, MIN_RUNS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
+from edgebench.host.devices.discovery import EMULATED
+from edgebench.host.devices.files import LOCAL_NAME
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import Finding, RuleOutcome, Verdict
+from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.advice import advice, without_repeats
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
-from edgebench.protocol.spec import DEFAULT_PRESET, Scenario
+from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Scenario
 from edgebench.protocol.text import printable
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
@@ -60,14 +64,38 @@ def advices(one: RunSet) -> list[str]:
     failed = _reasons(one)
     unwatched = one.verdict.unwatched if not failed else ()
     rules = {rule.id: rule for rule in one.verdict.rules if rule.outcome is _FAIL}
+    if one.verdict.is_refused:  # what makes it suspect only is not what has to be mended first
+        rules = {name: rule for name, rule in rules.items() if rule.severity is State.INVALID}
+    if one.planned_count >= MIN_RUNS:  # more runs would be lost in the same way
+        rules.pop("run_count", None)
     findings = [
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
     cpus = free_cpus(one.first)
-    lines = [line for rule in findings if (line := advice(rule, can_bind=bool(cpus))) is not None]
+    before = one.first.conditions.before
+    has_governors = before is None or bool(before.governors)
+    advised = (advice(rule, can_bind=bool(cpus), has_governors=has_governors) for rule in findings)
+    lines = [line for line in advised if line is not None]
     words = [] if one.first.model.sha256 is None else bench_words(one.first)
-    return without_repeats(fill(rerun(line, words), {"CPU_IDS": cpus}) for line in lines)
+    names = {"CPU_IDS": cpus}
+    if one.first.spec.target_qps is not None:
+        names["--qps N"] = f"--qps {one.first.spec.target_qps / 2:g}"
+    total_s = one.first.spec.duration_s * (1 if one.first.pair else one.planned_count)
+    return without_repeats(_longer(fill(rerun(line, words), names), total_s) for line in lines)
+
+
+def _longer(line: str, asked_s: float) -> str:
+    """Advice to measure for longer than was asked for.
+
+    >>> _longer("measure for longer: edgebench bench m.onnx --duration 120s", 300.0)
+    'measure for longer: edgebench bench m.onnx --duration 600s'
+    """
+    if not line.startswith("measure for longer"):
+        return line
+    return re.sub(
+        r"--duration (\d+)s", lambda one: f"--duration {max(float(one[1]), 2 * asked_s):g}s", line
+    )
 
 
 def failure_advice(run: Run) -> str:
@@ -90,6 +118,14 @@ def free_cpus(run: Run) -> str:
     return ",".join(map(str, sorted(scheduling.cpus)[-count:]))
 
 
+def device_address(run: Run) -> str | None:
+    """The device as `--on` takes it; None for this machine."""
+    firmware = run.conditions.firmware
+    if firmware is not None and firmware.emulator is not None and firmware.emulator.name == "QEMU":
+        return f"{EMULATED}{firmware.emulator.machine}"  # one of Renode's is an agent's, by name
+    return None if run.device.name in (LOCAL_NAME, platform.node()) else run.device.name
+
+
 def bench_words(run: Run) -> list[list[str]]:
     """Arguments of `edgebench bench` that measure like a run, as far as its document tells.
 
@@ -97,11 +133,14 @@ def bench_words(run: Run) -> list[list[str]]:
     """
     spec = run.spec
     words = [[run.model.name]]
-    if run.device.name != platform.node():
-        words.append(["--on", run.device.name])
+    if (address := device_address(run)) is not None:
+        words.append(["--on", address])
     if _USUAL_RUNTIMES.get(run.model.format, run.runtime.name) != run.runtime.name:
         words.append(["--runtime", run.runtime.name])
     count = run.member.count if run.member is not None else 1 if run.pair is None else MIN_RUNS
+    usual_s = PRESETS.get(spec.preset, {}).get("duration_s")
+    total_s = spec.duration_s * (count if run.pair is None else 1)
+    is_usual = usual_s is None or math.isclose(total_s, usual_s, rel_tol=0.01)
     options: dict[str, object] = {
         "--threads": spec.threads if spec.threads != 1 else None,
         "--delegate": spec.delegate,
@@ -113,11 +152,14 @@ def bench_words(run: Run) -> list[list[str]]:
         if spec.target_latency_s is None
         else f"{spec.target_latency_s * 1e3:g}ms",
         "--sustained": f"{spec.duration_s:g}s" if spec.is_sustained else None,
+        "--duration": None if spec.is_sustained or is_usual else f"{total_s:g}s",
         "--preset": spec.preset if spec.preset not in (DEFAULT_PRESET, "quick") else None,
         "--runs": count if count != MIN_RUNS else None,
     }
     if spec.preset == "quick":
         words.append(["--quick"])
+    if spec.is_profiled:
+        words.append(["--profile"])
     return words + [[name, str(value)] for name, value in options.items() if value is not None]
 
 

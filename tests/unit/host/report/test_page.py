@@ -29,16 +29,21 @@ from support.reported import (
     with_energy,
 )
 
+from edgebench.host.analysis.compare.runs import compare_pairs
 from edgebench.host.analysis.run_set import alone, find_sets
 from edgebench.host.cli import report
 from edgebench.host.lab import Lab
 from edgebench.host.report.campaign import campaign_part
-from edgebench.host.report.conditions import command_of
+from edgebench.host.report.comparison import ratio_rows
+from edgebench.host.report.conditions import command_of, commands_of
 from edgebench.host.report.page import campaign_report, name_of, run_report, write_report
 from edgebench.host.report.subject import ReportedRun
+from edgebench.host.result.facts import BASELINE as BASELINE_SIDE
+from edgebench.host.result.facts import CANDIDATE as CANDIDATE_SIDE
+from edgebench.host.result.facts import Pair
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
-from edgebench.host.result.run import Failure
+from edgebench.host.result.run import Failure, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import Annotations
@@ -48,6 +53,7 @@ from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
 from edgebench.protocol.traces import RECORD_FILE
 
+PAIR_COUNT = 6
 HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=alert(2)>"
 
 
@@ -144,6 +150,127 @@ def test_runs_side_by_side_have_a_ratio_or_a_reason() -> None:
     assert 'class="different"' in page
     page = run_report(reported(BASELINE, INVALID))
     assert "is invalid" in page
+
+
+def runs_of_pairs(*, suspect_count: int = 0, runtime: str | None = None) -> list[Run]:
+    """Six pairs of runs, some of them suspect; the candidate is slower, on another runtime."""
+    runs: list[Run] = []
+    for side, name, scale in ((BASELINE_SIDE, "a.onnx", 1.0), (CANDIDATE_SIDE, "b.onnx", 1.5)):
+        base = stored_run(PLAIN)
+        if side == CANDIDATE_SIDE and runtime is not None:
+            base = replace(base, runtime=replace(base.runtime, name=runtime))
+        [first, *_] = runs_of_set(base, scale=scale)
+        for number in range(PAIR_COUNT):
+            is_suspect = side == CANDIDATE_SIDE and number < suspect_count
+            state = State.SUSPECT if is_suspect else State.VALID
+            run = replace(
+                first,
+                run_id=f"{first.run_id[:-8]}{number}{side[:7]}",
+                member=None,
+                pair=Pair("pairs-0a1b2c3d", number, side),
+                model=replace(first.model, name=name, sha256=name[0] * 64),
+                verdict=replace(first.verdict, state=state),
+            )
+            runs.append(run)
+    return runs
+
+
+def test_pairs_with_an_invalid_run_stay_pairs() -> None:
+    """One invalid run of twelve, and the page compares as if nothing had been made in pairs."""
+    runs = runs_of_pairs()
+    broken = replace(runs[-1], verdict=replace(runs[-1].verdict, state=State.INVALID))
+    [row] = ratio_rows(find_sets([*runs[:-1], broken]), allowed=["runtime"])
+    [comparison] = compare_pairs([*runs[:-1], broken])
+    assert (row.ratio, row.interval) == (
+        comparison.result.ratio,
+        comparison.result.ratio_interval,
+    )
+    assert row.reason == comparison.result.reason
+
+
+def test_outcome_of_suspect_runs_is_suspect() -> None:
+    """A change in colour, with its p value, of runs that nobody may trust."""
+    page = run_report([ReportedRun(run, None) for run in runs_of_pairs()])
+    [row] = re.findall(r'<tr class="outcome-worse">.*', page)
+    assert "suspect" not in row
+    page = run_report([ReportedRun(run, None) for run in runs_of_pairs(suspect_count=2)])
+    [row] = re.findall(r'<tr class="outcome-worse">.*', page)
+    assert 'worse <span class="badge suspect">suspect</span>' in row
+    assert "2 of 12 runs are suspect, and so is the outcome" in row
+
+
+def test_command_that_repeats_pairs_makes_both_sides() -> None:
+    """Two commands repeat the sides one after the other: a drift looks like a change."""
+    runs = runs_of_pairs()
+    page = run_report([ReportedRun(run, None) for run in runs])
+    commands = set(re.findall(r"<pre>(.*)</pre>", page))
+    assert len(commands) == 1
+    [command] = commands
+    assert command.startswith("edgebench bench a.onnx --against b.onnx --pairs 6 --runtime ")
+    assert "--runs" not in command
+    duration_s = runs[0].spec.duration_s
+    assert f" --duration {duration_s:g}s" in command, "each run of a pair has all of it"
+    [one_side] = commands_of(find_sets(runs[:PAIR_COUNT]))
+    assert "--against" not in one_side
+    assert "--runs 6" in one_side
+    [command, _] = commands_of(find_sets(runs_of_pairs(runtime="other")))
+    assert "--allow runtime" in command
+    assert "--runtime" not in command
+
+
+def test_results_of_one_model_have_different_names() -> None:
+    """Two headings that read alike, and nobody knows which of them is faster."""
+    base = stored_run(PLAIN)
+    threaded = replace(base, spec=replace(base.spec, threads=4))
+    runs = [
+        *runs_of_set(base, "set-0a1b2c01"),
+        *runs_of_set(base, "set-0a1b2c02"),
+        *runs_of_set(threaded, "set-0a1b2c03"),
+    ]
+    page = run_report([ReportedRun(run, None) for run in runs])
+    names = re.findall(r"<h3>\d\. (.*?)</h3>", page)
+    name = f"{base.model.name} on board, {base.runtime.name}"
+    assert names == [
+        f"{name}, threads 1, set-0a1b2c01",
+        f"{name}, threads 1, set-0a1b2c02",
+        f"{name}, threads 4",
+    ]
+    page = run_report([ReportedRun(run, None) for run in runs[:5]])
+    assert f"<h1>{name}</h1>" in page
+
+
+def test_sensors_that_cannot_be_read_are_one_condition() -> None:
+    """Ten rows about what is not there, and the one that matters is overlooked."""
+    page = run_report(reported(PLAIN))
+    rows = dict(re.findall(r'<th scope="row">([^<]*)</th><td class="text">([^<]*)</td>', page))
+    assert [name for name in rows if name.startswith("no ")] == []
+    for sensor, reason in stored_run(PLAIN).conditions.telemetry_absent.items():
+        assert f"{sensor}: {reason}" in rows["not readable"]
+
+
+def test_page_of_a_set_says_what_is_of_one_run() -> None:
+    """The energy of one run beside the median of five, which it contradicts."""
+    base = with_energy(stored_run(METERED))
+    runs = runs_of_set(base)
+    page = run_report([ReportedRun(run, None) for run in runs])
+    typical = runs[2].run_id
+    assert f"<h2>Energy of run {typical}, one of 5 runs</h2>" in page
+    facts = re.findall(r'<th scope="row">(warm-up|thermal)</th><td class="text">([^<]*)', page)
+    assert {fact for fact, _ in facts} == {"warm-up", "thermal"}
+    assert all(text.startswith(f"run {typical}: ") for _, text in facts)
+    assert f"conditions of its first run: {runs[0].run_id}." in page
+    page = run_report([ReportedRun(base, None)])
+    assert "<h2>Energy</h2>" in page
+    assert "first run" not in page
+
+
+def test_number_of_one_run_of_a_set_names_the_run() -> None:
+    """The first run alone has the data set's accuracy, and its page calls it too few runs."""
+    runs = runs_of_set(stored_run(PLAIN))
+    accuracy = Accuracy("top1", 0.91, None, 100)
+    runs[0] = replace(runs[0], metrics=replace(runs[0].metrics, accuracy=accuracy))
+    page = run_report([ReportedRun(run, None) for run in runs])
+    assert f"no interval: only run {runs[0].run_id} has it" in page
 
 
 def test_set_has_the_interval_between_its_runs() -> None:

@@ -61,6 +61,17 @@ def test_what_passed_needs_no_advice() -> None:
     assert advice(finding("a rule of the past", RuleOutcome.FAIL)) is None
 
 
+def test_governor_is_advised_where_the_kernel_has_one() -> None:
+    """A virtual machine has none, and the advice ends in an error that sends the reader back."""
+    for rule, reason in (("steady_state", "switching"), ("frequency", None)):
+        fails = finding(rule, RuleOutcome.FAIL, reason)
+        for can_bind in (True, False):
+            assert "--governor" in (advice(fails, can_bind=can_bind) or "")
+            without = advice(fails, can_bind=can_bind, has_governors=False)
+            assert without is not None
+            assert "--governor" not in without
+
+
 def test_advice_that_another_line_contains_is_not_repeated() -> None:
     """A busy machine fails two rules of a set, and its page says twice to end other programs."""
     more_runs, alone = ADVICE["between_runs"][""], ADVICE["background_load"][""]

@@ -296,11 +296,33 @@ def test_valid_run_that_nobody_watched_says_so() -> None:
     assert suspect.verdict.label == "suspect"
 
 
+def test_lopsided_energy_of_a_set_has_both_sides() -> None:
+    """±31 % where the upper bound is 49 % above the median."""
+    values_j = [52e-6, 53e-6, 60.6e-6, 61e-6, 90e-6]
+    runs = [
+        changed(
+            run(),
+            {
+                "run_id": f"20260102-00000{number}-0123abcd",
+                "member": SetMember("set-a", number, 5),
+                "metrics.energy": EnergyResult(
+                    meter="x", gross_j_per_inference=value_j, u95_absolute_j=1e-7
+                ),
+            },
+        )
+        for number, value_j in enumerate(values_j)
+    ]
+    assert re.search(r"60\.6 µJ -14/\+49 %", printed(results_table(find_sets(runs))))
+
+
 def test_short_runs_are_said_to_be_short() -> None:
     """A number of ten seconds is taken for one by MLPerf's rules."""
     short = run()
     assert short.spec.duration_s < 60
-    long = replace(short, spec=replace(short.spec, duration_s=60.0))
+    asked = replace(short, spec=replace(short.spec, duration_s=60.0))
+    assert length_line(find_sets([asked])) is not None, "it ended by its number of queries"
+    unclocked = replace(asked.conditions, before=None, after=None)
+    long = replace(asked, conditions=unclocked)
     assert length_line(find_sets([long])) is None
     assert length_line([]) is None
     assert (
@@ -392,19 +414,21 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
 
 
 GIVEN = "edgebench bench digits.tflite --on board --runtime tflite"
+SHORT = "--duration 0.01s"
 ALONE = "end other programs on the device"
 
 
 def named(advice: str) -> str:
     """Advice with the command of the run in place of its placeholders."""
-    return advice.replace("edgebench bench MODEL", f"{GIVEN} --runs 1").replace("CPU_IDS", "3")
+    given = GIVEN if "--duration" in advice else f"{GIVEN} {SHORT}"
+    return advice.replace("edgebench bench MODEL", f"{given} --runs 1").replace("CPU_IDS", "3")
 
 
 @pytest.mark.parametrize(
     ("threads", "cpus", "advised"),
     [
-        (1, (), f"{GIVEN} --runs 1 --cpus 3"),
-        (2, (), f"{GIVEN} --threads 2 --runs 1 --cpus 2,3"),
+        (1, (), f"{GIVEN} {SHORT} --runs 1 --cpus 3"),
+        (2, (), f"{GIVEN} --threads 2 {SHORT} --runs 1 --cpus 2,3"),
         (4, (), f"{ALONE}: top lists them"),
         (1, (0,), f"{ALONE}: top lists them"),
     ],
@@ -420,6 +444,14 @@ def test_advice_names_the_last_cpus_where_others_are_left(
     assert advice.endswith(advised)
 
 
+def test_advice_to_measure_for_longer_is_longer_than_what_was_asked_for() -> None:
+    """Five minutes were too short, and two are advised."""
+    made = failing({"precision": "p50 is not known"})
+    long = replace(made, spec=replace(made.spec, duration_s=300.0))
+    [advice] = advices(find_sets([long])[0])
+    assert advice.endswith("--duration 600s")
+
+
 def test_advice_about_a_run_of_this_machine_names_no_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -427,7 +459,9 @@ def test_advice_about_a_run_of_this_machine_names_no_device(
     made = failing({"background_load": "others took 40 %"})
     monkeypatch.setattr("platform.node", lambda: made.device.name)
     [advice] = advices(find_sets([made])[0])
-    assert advice.endswith("edgebench bench digits.tflite --runtime tflite --runs 1 --cpus 3")
+    assert advice.endswith(
+        f"edgebench bench digits.tflite --runtime tflite {SHORT} --runs 1 --cpus 3"
+    )
 
 
 def test_cause_is_told_before_what_follows_from_it() -> None:
@@ -455,7 +489,7 @@ def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
     ]
     [line] = verdict_lines(find_sets(members))
     assert "interrupted" in line
-    assert "in 4 of 5 runs others took 40 %" in line
+    assert "in 4 of 5 runs, in the worst of them others took 40 %" in line
 
 
 def test_reasons_are_the_rules_that_failed() -> None:

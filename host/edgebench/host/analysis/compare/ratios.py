@@ -8,6 +8,7 @@ comparison in pairs, that of the signed-rank test. A ratio is not judged against
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from edgebench.host.analysis.compare.ranks import Bounds, rank_sum_test, signed_
 from edgebench.host.analysis.compare.runs import resolution_ratio, split_sides
 from edgebench.host.result.facts import CANDIDATE
 from edgebench.host.result.metrics import METRICS, Better, Metric
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 
 
@@ -53,12 +55,7 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     )
     if not is_alike or metric.budget or first.verdict.is_refused or other.verdict.is_refused:
         return None
-    sides = [*first.counted], [*other.counted]
-    is_paired = _are_sides(first, other)
-    if is_paired:
-        baseline, candidate = split_sides([*first.counted, *other.counted])
-        is_reversed = first.first.pair is not None and first.first.pair.side == CANDIDATE
-        sides = (candidate, baseline) if is_reversed else (baseline, candidate)
+    sides, is_paired = counted_sides(first, other), _are_sides(first, other)
     before, after = ([metric.bounded_value(run) for run in runs] for runs in sides)
     known = [value for value in (*before, *after) if value is not None and value > 0]
     if not known or len(known) < len(before) + len(after):
@@ -77,6 +74,23 @@ def ratio_of_sets(first: RunSet, other: RunSet) -> SetRatio | None:
     if metric.better is Better.LOWER:
         shift, bounds = -shift, (-bounds[1], -bounds[0])
     return SetRatio(metric, math.exp(shift), (math.exp(bounds[0]), math.exp(bounds[1])))
+
+
+def counted_sides(
+    first: RunSet, other: RunSet, metrics: Sequence[str] = ()
+) -> tuple[list[Run], list[Run]]:
+    """Runs of two sets that count; of both sides of a comparison in pairs, those of whole pairs.
+
+    Args:
+        first: A set.
+        other: The other one.
+        metrics: Of pairs, both runs must have these.
+    """
+    if not _are_sides(first, other):
+        return [*first.counted], [*other.counted]
+    baseline, candidate = split_sides([*first.counted, *other.counted], metrics)
+    is_reversed = first.first.pair is not None and first.first.pair.side == CANDIDATE
+    return (candidate, baseline) if is_reversed else (baseline, candidate)
 
 
 def _are_sides(first: RunSet, other: RunSet) -> bool:
