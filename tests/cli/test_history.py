@@ -50,6 +50,44 @@ def test_exit_code_is_the_answer(edgebench: Run, host: Host, medians: list[int],
     assert edgebench("history").code == 0
 
 
+@pytest.mark.parametrize("is_json", [False, True])
+def test_histories_that_decide_the_exit_code_are_named(
+    edgebench: Run, host: Host, is_json: bool
+) -> None:
+    """The history of interest is steady, and nobody finds the one with a single point."""
+    store = Store(host.folder / "data" / "edgebench")
+    fill(host, level(1000))
+    document = json.loads((store.directory("20260301-000000-0123abcd") / RUN_FILE).read_text())
+    for number in range(5):
+        document["run_id"] = f"20260401-00000{number}-0123abcd"
+        document["model"]["name"] = f"other-{number}.tflite"
+        store.directory(document["run_id"]).mkdir()
+        (store.directory(document["run_id"]) / RUN_FILE).write_text(json.dumps(document))
+    output = ["--json"] if is_json else []
+    said = edgebench("history", "--fail-on", "3%", *output)
+    assert said.code == 5
+    first, *named, more = said.err.splitlines()
+    assert first == "note: exit code 5: 5 of 6 histories are inconclusive:"
+    assert named == [
+        f"  other-{number}.tflite on board, tflite, single_stream: "
+        "too few points: 1, at least 5 needed"
+        for number in range(3)
+    ]
+    assert more == "  and 2 more"
+    if is_json:
+        assert len(json.loads(said.out)["histories"]) == 6
+    assert edgebench("history", "--fail-on", "3%", "--model", "digits*", *output).err == ""
+    assert edgebench("history", *output).err == ""
+
+
+def test_history_that_became_worse_is_named(edgebench: Run, host: Host) -> None:
+    """A nightly job fails, and its log does not say which model became slower."""
+    fill(host, [*level(1000), *level(1100)])
+    first, named = edgebench("history", "--fail-on", "3%").err.splitlines()
+    assert first == "note: exit code 4: 1 of 1 histories is worse:"
+    assert named.startswith("  digits.tflite on board, tflite, single_stream: worse by ")
+
+
 def test_page_shows_points_levels_and_the_change(edgebench: Run, host: Host) -> None:
     """Somebody cannot see when it became slower, and by how much."""
     fill(host, [*level(1000), *level(1100)])

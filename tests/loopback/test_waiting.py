@@ -80,6 +80,28 @@ def test_run_of_a_killed_host_is_stopped_by_its_owner_and_collected(
     assert agent.status().spooled_count == 0
 
 
+def test_command_goes_on_with_its_next_run_when_one_is_stopped(
+    agent: AgentProcess, paired: Host
+) -> None:
+    """Somebody believes that the whole command is stopped, and finds it at work an hour later."""
+    command = paired.popen(*(word.replace("--runs=1", "--runs=2") for word in LONG))
+    wait_until(lambda: is_measuring(agent), "worker measures")
+    first = agent.status().running
+    stopped = paired.run("stop", "--on", "board")
+    wait_until(lambda: agent.status().running not in (None, first), "the next run has begun")
+    command.send_signal(signal.SIGINT)
+    command.communicate(timeout=30)
+    assert stopped.returncode == 0, stopped.stderr
+    assert stopped.stdout.splitlines() == [
+        f"stopped: run {first} on board; what it measured is on the device",
+        "only this run was stopped: the command that began it, if it still runs, collects it and "
+        "goes on with its next run; to end that command, press Ctrl-C in its terminal",
+        "next, if no command collects it: edgebench collect --on board",
+    ]
+    assert first in paired.lab.store.run_ids()
+    assert agent.status().spooled_count == 0
+
+
 def test_nothing_to_stop_is_no_failure(paired: Host) -> None:
     """A script that frees a device before it measures fails on every free one."""
     result = paired.run("stop", "--on", "board")

@@ -139,7 +139,7 @@ class _DeviceProgress(Watcher):
 
     def run_lost(self, run: IncompleteRun) -> None:
         """Say that a run of an earlier command is lost."""
-        self._whole.say(f"warning: {self._device}: the earlier run {run.run_id} is lost")
+        self._whole.say(f"warning: {self._device}: the earlier run {run.run_id} is gone from it")
 
     def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
         """Say that a run of an earlier command cannot be stored, and why."""

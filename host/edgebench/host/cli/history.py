@@ -8,12 +8,16 @@ from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, percent, whole
 from edgebench.protocol.exit_code import ExitCode
+from edgebench.protocol.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edgebench.host.analysis.history.history import History
+
+MAX_DECIDING = 3
+"""Number of histories that are named as the reason of an exit code."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,7 +70,34 @@ def run(options: argparse.Namespace) -> ExitCode:
         out = console()
         is_ascii = not out.encoding.startswith("utf")
         out.print(histories_page(histories, out.width, is_ascii=is_ascii))
-    return ExitCode.DONE if options.fail_on is None else exit_code(histories)
+    if options.fail_on is None:
+        return ExitCode.DONE
+    code = exit_code(histories)
+    if code is not ExitCode.DONE:
+        _say_deciding(code, histories)
+    return code
+
+
+def _say_deciding(code: ExitCode, histories: Sequence[History]) -> None:
+    """Say which histories decided the exit code, and why."""
+    from edgebench.host.analysis.history.history import HistoryOutcome
+    from edgebench.host.show.history import outcome_sentence, subject_lines
+
+    is_worse = code is ExitCode.REGRESSION
+    outcome = HistoryOutcome.WORSE if is_worse else HistoryOutcome.INCONCLUSIVE
+    reasons = [
+        f"{title}: {outcome_sentence(one)}"
+        for title, one in zip(subject_lines(histories), histories, strict=True)
+        if one.outcome is outcome
+    ]
+    say(
+        f"note: exit code {code}: {len(reasons)} of {len(histories)} histories "
+        f"{'is' if len(reasons) == 1 else 'are'} {outcome.value}:"
+    )
+    for reason in reasons[:MAX_DECIDING]:
+        say(f"  {reason}")
+    if (left := len(reasons) - MAX_DECIDING) > 0:
+        say(f"  and {left} more")
 
 
 def exit_code(histories: Sequence[History]) -> ExitCode:

@@ -120,7 +120,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 def _run(command: str, words: list[str]) -> ExitCode:
     from edgebench.host.cli.failure import kind_of, report_failure, wants_json
     from edgebench.host.cli.starting import say_starting, say_waiting
-    from edgebench.protocol.errors import EdgebenchError, UsageError
+    from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 
     as_json, typed, options = wants_json(words), command, None
     _keep_logs_off_stderr()
@@ -146,6 +146,8 @@ def _run(command: str, words: list[str]) -> ExitCode:
         code: ExitCode = module.run(options)
     except EdgebenchError as exc:
         exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
+        if isinstance(exc, MeasurementError) and exc.invalid is not None:
+            exit_code = ExitCode.INVALID
         return report_failure(
             str(exc),
             _hint(exc, typed, options),
@@ -207,15 +209,23 @@ def _keep_logs_off_stderr() -> None:
 
 def _help() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: edgebench COMMAND [OPTION]…",
-            "",
-            "Measure machine-learning inference on the devices that run it.",
-            "",
-            *lines,
-            "",
-            "edgebench COMMAND --help tells more about one command.",
-        ]
-    )
+    lines = [
+        "usage: edgebench COMMAND [OPTION]…",
+        "",
+        "Measure machine-learning inference on the devices that run it.",
+        "",
+        *(f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()),
+        "",
+        "edgebench COMMAND --help tells more about one command.",
+    ]
+    if os.isatty(1):  # sys.stdout is None where `>&-` closed it
+        import shutil
+        import textwrap
+
+        wrapper = textwrap.TextWrapper(
+            shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
+        )
+        for i, line in enumerate(lines):
+            wrapper.subsequent_indent = " " * (width + 4) if line.startswith(" ") else ""
+            lines[i] = wrapper.fill(line)
+    return "\n".join(lines)

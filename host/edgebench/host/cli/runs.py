@@ -70,6 +70,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         out.print(runs_table(rows, out.width))
         if any(row.unwatched for row in rows):
             print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
+        if options.last is None and out.is_terminal and len(rows) > out.height:
+            given = [word for words in options.given for word in words]
+            fewer = shlex.join(["edgebench", "runs", *given, "--last", "20"])
+            say(f"note: {len(rows)} runs; for the newest ones alone: {fewer}")
     else:
         where = " ".join(options.runs) or store.root
         print(printable(f"{'no' if wanted is None else 'no such'} runs in {where}"))

@@ -33,6 +33,19 @@ def run(options: argparse.Namespace) -> ExitCode:
     elif stopped is None:
         print(f"no run of yours is in progress on {device}")
     else:
-        print(f"stopped: run {printable(stopped)} on {device}; what it measured is on the device")
-        print(f"next: edgebench collect --on {shlex.quote(device)}")
+        _print_stopped(printable(stopped), device)
     return ExitCode.DONE
+
+
+def _print_stopped(run_id: str, device: str) -> None:
+    """Say what was stopped, and what was not: a command goes on with its next run."""
+    from edgebench.host.show.tables import console, print_line
+
+    out = console()
+    for line in (
+        f"stopped: run {run_id} on {device}; what it measured is on the device",
+        "only this run was stopped: the command that began it, if it still runs, collects it and "
+        "goes on with its next run; to end that command, press Ctrl-C in its terminal",
+        f"next, if no command collects it: edgebench collect --on {shlex.quote(device)}",
+    ):
+        print_line(out, line)

@@ -57,9 +57,10 @@ def history_table(rows: Sequence[RunRow]) -> str:
                         row.scenario,
                         f"{row.number} {row.metric}",
                         row.energy,
-                        "; ".join(filter(None, (row.verdict, row.remark))),
                     )
                 ),
+                f'<td><span class="state">{escape(row.verdict)}</span>'
+                f"{escape(f'; {row.remark}' if row.remark else '')}</td>",
             ]
         )
         for row in rows

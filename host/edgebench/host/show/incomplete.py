@@ -15,7 +15,10 @@ def incomplete_line(run: IncompleteRun) -> str:
         return f"{which} is in progress"
     if run.state is IncompleteState.LOST:
         kept = contents(run)
-        return f"{which} is lost: the device does not have it; kept here: {kept}"
+        return (
+            f"{which} is no longer on the device: it may have been stored elsewhere (another "
+            f"--store), removed, or lost with its agent; kept here: {kept}"
+        )
     return (
         f"{which} is not fetched; the next bench or collect on that device fetches it, or reports "
         "it lost"

@@ -58,8 +58,8 @@ def test_run_is_lost_only_where_its_device_says_so(store: Store) -> None:
     lost = mark_lost(store, HERE, on_device={third})
     assert [(run.run_id, run.is_empty) for run in lost] == [(first, False), (second, True)]
     assert incomplete_line(lost[0]) == (
-        f"run {first} of m.tflite on board is lost: the device does not have it; kept here: "
-        "queries.bin"
+        f"run {first} of m.tflite on board is no longer on the device: it may have been stored "
+        "elsewhere (another --store), removed, or lost with its agent; kept here: queries.bin"
     )
     assert incomplete_line(lost[1]).endswith("kept here: nothing")
     assert states(store) == {first: IncompleteState.LOST, third: IncompleteState.NOT_FETCHED}

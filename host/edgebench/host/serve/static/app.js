@@ -58,6 +58,11 @@ function left(seconds, sinceUtc) {
   });
 }
 
+/** The word for a state or verdict, which is not broken between its letters. */
+function stateWord(state) {
+  return make("span", { class: `state ${state}` }, state);
+}
+
 function runLink(id) {
   return make("a", { href: `/runs/${encodeURIComponent(id)}` }, id);
 }
@@ -119,7 +124,7 @@ const draw = {
     if (row.left_s) summary.append(", ", left(row.left_s, row.at_utc));
     const lanes = row.lanes.map((lane) => make(
       "tr", {},
-      cell("device", lane.device), cell("state", lane.state),
+      cell("device", lane.device), cell("state", stateWord(lane.state)),
       cell("measured", String(lane.measured_count)), cell("failed", String(lane.failed_count)),
       cell("left", String(lane.left_count)),
     ));
@@ -142,7 +147,7 @@ const draw = {
   devices: (row) => make(
     "tr", {},
     cell("device", make("strong", {}, row.device), " ", make("span", { class: "faint" }, row.address)),
-    cell("state", make("span", { class: row.health }, row.health), row.remark ? `: ${row.remark}` : ""),
+    cell("state", stateWord(row.health), row.remark ? `: ${row.remark}` : ""),
     cell("in use by", row.used_by || "—"),
     cell("seen", ago(row.seen_utc)),
     cell("labels, meter", [row.labels, row.meter].filter(Boolean).join("; ") || "—"),
@@ -157,7 +162,7 @@ const draw = {
       cell("model", `${row.model} on ${row.runtime}, ${row.scenario} `, make("a", { href: `/history?${history}` }, "history")),
       cell("result", make("span", { class: "number" }, `${row.number} ${row.metric}`)),
       cell("energy per inference", row.energy || "—"),
-      cell("verdict", make("span", { class: row.verdict }, row.verdict), row.remark ? `, ${row.remark}` : ""),
+      cell("verdict", stateWord(row.verdict), row.remark ? `, ${row.remark}` : ""),
       cell("stored", ago(row.created_utc)),
     );
   },
@@ -190,7 +195,10 @@ function update(section, changed) {
     if (place.children[index] !== drawn.get(key)) place.insertBefore(drawn.get(key), place.children[index]);
   });
   const empty = place.closest("section").querySelector(".empty");
-  if (empty) empty.hidden = place.children.length > 0;
+  if (empty) {
+    empty.textContent = empty.dataset.text; // until now it said that the section is loading
+    empty.hidden = place.children.length > 0;
+  }
   if (place.closest("table")) place.closest("table").hidden = place.children.length === 0;
 }
 
@@ -205,16 +213,24 @@ function take(message) {
   }
 }
 
-function follow() {
+function showLink(text, className) {
   const link = document.getElementById("link");
+  if (link.textContent === text) return; // a screen reader would read it again with each message
+  link.textContent = text;
+  link.className = className;
+}
+
+function follow() {
   const source = new EventSource("/events");
-  source.onopen = () => { link.textContent = "live"; link.className = "live"; };
+  source.onopen = () => showLink("loading", ""); // the first message comes once the store is read
   source.onerror = () => {
     const isClosed = source.readyState === EventSource.CLOSED;
-    link.textContent = isClosed ? "not connected: is edgebench serve running? reload this page" : "connection lost, trying again";
-    link.className = "lost";
+    showLink(isClosed ? "not connected: is edgebench serve running? reload this page" : "connection lost, trying again", "lost");
   };
-  source.onmessage = (event) => take(JSON.parse(event.data));
+  source.onmessage = (event) => {
+    take(JSON.parse(event.data));
+    showLink("live", "live");
+  };
 }
 
 setInterval(() => { for (const one of document.querySelectorAll("[data-ticking]")) one.write(); }, 1000);
