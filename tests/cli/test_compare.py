@@ -112,6 +112,30 @@ def test_one_side_is_told_what_the_other_is_called(edgebench: Run, host: Host) -
     assert said.err.startswith("error: no comparison 'pairs-00000000' in ")
 
 
+def test_two_sides_that_were_named_one_behind_the_other_are_put_in_place(
+    edgebench: Run, host: Host
+) -> None:
+    """The error is about a run that nobody named, and its hint about models A and B."""
+    [before], [after] = (store_side(host, name, [1_000_000]) for name in ("before", "after"))
+    said = edgebench("compare", before, after)
+    assert said.code == 2
+    assert f"{before}, {after} is not of pairs" in said.err
+    assert f"hint: name one as the other side: edgebench compare {before} --against {after}\n" in (
+        said.err
+    )
+
+
+def test_invalid_runs_have_an_exit_code_of_their_own(edgebench: Run, host: Host) -> None:
+    """A gate cannot tell a model that became invalid from a store that is not there."""
+    [before] = store_side(host, "before", [1_000_000])
+    failing = {"state": "invalid", "rules": []}
+    [after] = store_side(host, "after", [1_000_000], verdict=failing)
+    said = edgebench("compare", before, "--against", after)
+    assert said.code == 3
+    assert said.err.startswith(f"error: run {after} is invalid ")
+    assert f"edgebench show {after}" in said.err
+
+
 @pytest.mark.parametrize("count", [MIN_PAIRS - 1, MIN_PAIRS])
 def test_pairs_that_cannot_decide_are_told_before_they_are_measured(
     edgebench: Run, count: int

@@ -50,7 +50,8 @@ def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) ->
     with store.expecting(run_id) as directory:
         write_expectation(directory, ExpectedRun("id", "board", "tls", "m.tflite", is_lost=True))
         (directory / "raw" / "queries.bin").write_bytes(b"1")
-    which = f"run {run_id} of m.tflite on board is lost: the device does not have it"
+    which = f"run {run_id} of m.tflite on board is no longer on the device: it may have been "
+    which += "stored elsewhere (another --store), removed, or lost with its agent"
     lines = edgebench("runs").out.splitlines()
     assert lines[1:] == [
         f"{which}; kept here: queries.bin",

@@ -177,7 +177,9 @@ class Lease:
         if holder is None or holder.identity == identity:
             return
         left = self.expires_in_s()
-        until = "until its run ends" if left is None else f"for {left:.0f} s more"
+        until = (
+            "until its run ends" if left is None else f"until it ends or is silent for {left:.0f} s"
+        )
         ago = _ago(self._now_s() - holder.since_s)
         raise LeaseHeld(f"device is in use by {holder.name}, {until}; taken {ago}")
 

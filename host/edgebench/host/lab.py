@@ -1042,11 +1042,17 @@ class Lab:
         wanted = None if metrics is None else _listed(metrics)
         keys = _listed(allowed)
         if candidate is None:
-            runs = [one.run() for one in find_each(self.store, _listed(baseline))]
-            if len(runs) == 1 and (pair := runs[0].pair):
+            names = _listed(baseline)
+            runs = [one.run() for one in find_each(self.store, names)]
+            if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in names:
                 raise NoSecondSide(
                     f"a comparison needs a second side: {runs[0].run_id} is one run of a pair",
                     pair.comparison_id,
+                )
+            if any(run.pair is None for run in runs):
+                raise NoSecondSide(
+                    f"a comparison needs a second side: {', '.join(names)} is not of pairs",
+                    sides=tuple(names) if len(names) == 2 else (),
                 )
             return compare_pairs(runs, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
         before, after = (

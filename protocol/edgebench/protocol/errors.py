@@ -193,10 +193,14 @@ class NoSuchRun(UsageError):
 class NoSecondSide(UsageError):
     """A comparison has runs of one side only."""
 
-    def __init__(self, text: str, comparison_id: str | None = None) -> None:
+    def __init__(
+        self, text: str, comparison_id: str | None = None, *, sides: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(text)
         self.comparison_id = comparison_id
         """Comparison in pairs that the runs are of, if they are."""
+        self.sides = sides
+        """Names that may have been meant as the two sides."""
 
 
 class PageUnavailable(UsageError):
@@ -630,6 +634,12 @@ class RemoteProtocolError(ProtocolError):
 class MeasurementError(EdgebenchError):
     """A number was measured that cannot be trusted, or cannot be computed."""
 
+    def __init__(self, text: str, *, invalid: str | None = None) -> None:
+        super().__init__(text)
+        self.invalid = invalid
+        """Run, set or comparison that is invalid, where the error is that its numbers are asked
+        for."""
+
 
 class NotMetered(MeasurementError):
     """Energy is asked for of a run that was made without a meter."""
@@ -638,8 +648,8 @@ class NotMetered(MeasurementError):
 class NoPairLeft(MeasurementError):
     """No pair of a comparison has two runs that count."""
 
-    def __init__(self, text: str, comparison_id: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, comparison_id: str, *, is_invalid: bool = False) -> None:
+        super().__init__(text, invalid=comparison_id if is_invalid else None)
         self.comparison_id = comparison_id
 
 

@@ -158,11 +158,13 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     A tail that some run could not bound is left out: the median of the others would be one of the
     runs with the shortest latencies.
     """
-    known = [value for run in runs if (value := metric.bounded_value(run)) is not None]
-    if not known or (metric.is_tail and len(known) < len(runs)):
+    having = [run for run in runs if metric.bounded_value(run) is not None]
+    if not having or (metric.is_tail and len(having) < len(runs)):
         return None
-    values = np.array(known, np.float64)
-    interval = median_interval(values)
+    values = np.array([metric.value(run) for run in having], np.float64)
+    # What one of several runs alone measures, as the accuracy, has that run's interval.
+    is_of_one = len(having) == 1 < len(runs)
+    interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:
         interval = _with_meter(interval, median, _meter_ratio(runs))
@@ -321,15 +323,34 @@ def _outcome(is_kept: bool) -> RuleOutcome:
 
 
 def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:
-    """Each rule that some run broke: its first finding, with the number of runs that broke it.
+    """Each rule that some run broke: its worst finding, with the number of runs that broke it.
 
-    What made runs invalid took them out; the numbers of the others are suspect for that at most.
+    Where findings have no value, or different reasons, that is the first one. What made runs
+    invalid took them out; the numbers of the others are suspect for that at most.
     """
     findings = []
     for rule in BY_ID.values():
         broken = [one for run in runs for one in run.verdict.failures if one.id == rule.id]
         if broken:
-            facts = {**broken[0].facts, "failed_count": len(broken), "of_count": len(runs)}
+            shown = _worst(broken)
+            facts = {
+                **(shown or broken[0]).facts,
+                "failed_count": len(broken),
+                "of_count": len(runs),
+                "is_worst": shown is not None,
+            }
             severity = State.SUSPECT if counted else broken[0].severity
-            findings.append(replace(broken[0], severity=severity, facts=facts))
+            findings.append(replace(shown or broken[0], severity=severity, facts=facts))
     return findings
+
+
+def _worst(findings: Sequence[Finding]) -> Finding | None:
+    """The finding that is farthest beyond its limit; None where they cannot be compared."""
+    if len({one.reason for one in findings}) > 1:
+        return None
+    beyond = [
+        abs(one.value - one.limit)
+        for one in findings
+        if one.value is not None and one.limit is not None
+    ]
+    return findings[beyond.index(max(beyond))] if len(beyond) == len(findings) else None

@@ -95,8 +95,13 @@ def names_by_placeholder(options: argparse.Namespace) -> dict[str, str]:
         if len(given) == 1:
             names[placeholder] = shlex.join(given)
     store = getattr(options, "store", None)
-    if "OTHER" in names and store is not None:
-        names["OTHER"] += f" --store {shlex.quote(str(store))}"
+    where = "" if store is None else f" --store {shlex.quote(str(store))}"
+    if "OTHER" in names:
+        names["OTHER"] += where
+    if hasattr(options, "models") and not options.on:
+        names["DEVICE"] = "local"
+    if "DEVICE" in names:
+        names["collect --on DEVICE"] = f"collect --on {names['DEVICE']}{where}"
     return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 
 from edgebench.host.cli.options import add_json, add_runs, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from edgebench.host.result.run import Run
     from edgebench.host.result.run_set import RunSet
     from edgebench.host.store.address import Address
+    from edgebench.protocol.errors import StoreError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,11 +71,13 @@ def _run(options: argparse.Namespace, address: Address) -> ExitCode:
     out, run = console(), address.run()
     # Before the traces are read, which takes a moment.
     _print(out, run_results(run, out.width, address.prefix))
+    damage: StoreError | None = None
     if run.failure is None:
-        _print(out, _picture(out, [(address, run)], None))
+        picture, damage = _picture(out, [(address, run)], None)
+        _print(out, picture)
     _print(out, run_details(run, address.annotations(), is_all=options.all))
     out.print(address.place, soft_wrap=True)
-    return ExitCode.DONE
+    return _told(damage)
 
 
 def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
@@ -93,15 +97,30 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
         if not run.verdict.is_refused
     ]
     _print(out, set_results(one, out.width))
-    _print(out, _picture(out, counted, one) if counted and not one.verdict.is_refused else [])
+    damage: StoreError | None = None
+    if counted and not one.verdict.is_refused:
+        picture, damage = _picture(out, counted, one)
+        _print(out, picture)
     _print(out, set_details(one, is_all=options.all))
-    return ExitCode.DONE
+    return _told(damage)
+
+
+def _told(damage: StoreError | None) -> ExitCode:
+    """Say last that the traces are damaged: without them, nobody can check the numbers."""
+    from edgebench.host.show.hints import hint_for
+    from edgebench.protocol.terminal import say
+
+    if damage is None:
+        return ExitCode.DONE
+    say(f"error: the numbers above cannot be checked: {damage}")
+    say(f"hint: {hint_for(damage, 'show')}")
+    return ExitCode.FAILED
 
 
 def _print(out: Console, parts: Sequence[RenderableType]) -> None:
     """Print a part of a page, with a line between it and the one before."""
     for part in parts:
-        out.print(part)
+        out.print(part, crop=False)  # a command that is longer than a line stays whole
     if parts:
         out.print()
         out.file.flush()
@@ -109,27 +128,28 @@ def _print(out: Console, parts: Sequence[RenderableType]) -> None:
 
 def _picture(
     out: Console, runs: Sequence[tuple[Address, Run]], one: RunSet | None
-) -> list[RenderableType]:
-    """Picture of a run, or of a set; a line that says why there is none."""
+) -> tuple[list[RenderableType], StoreError | None]:
+    """Picture of a run, or of a set; without one, a line that says why, and what is damaged."""
     from edgebench.host.series.run_series import read_series
     from edgebench.host.show.pictures import run_picture, set_picture
     from edgebench.host.show.tables import text
-    from edgebench.protocol.errors import StoreError
+    from edgebench.protocol.errors import RunDamaged, StoreError
 
     has_unicode = not out.options.ascii_only
     try:
         series = [read_series(address.directory, run) for address, run in runs]
     except StoreError as exc:
-        return [text(f"no picture: {exc}")]
+        return [text(f"no picture: {exc}")], exc if isinstance(exc, RunDamaged) else None
     if one is not None:
-        return [*set_picture(one, series, out.width, has_unicode=has_unicode)]
-    return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)]
+        return [*set_picture(one, series, out.width, has_unicode=has_unicode)], None
+    return [*run_picture(series[0], runs[0][1], out.width, has_unicode=has_unicode)], None
 
 
 def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
     """Several runs and sets, one row each."""
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
+    from edgebench.host.result.facts import BASELINE, CANDIDATE
     from edgebench.host.show.ratios import slower_int8_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (
@@ -155,6 +175,15 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     out.print(table)
     notes = filter(None, [unwatched_line(sets), tails_line(sets, table)])
     lines = [*notes, *slower_int8_lines(sets), *verdict_lines(sets)]
+    pairs = [run.pair for run in runs if run.pair is not None]
+    if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
+        names = dict.fromkeys(pair.comparison_id for pair in pairs)
+        where = shlex.quote(str(options.store)) if options.store else ""
+        lines += [
+            f"what the pairs say: edgebench compare {shlex.quote(addresses[0].prefix + name)}"
+            f"{where and f' --store {where}'}"
+            for name in names
+        ]
     for line in lines:
         print_line(out, line)
     return ExitCode.DONE

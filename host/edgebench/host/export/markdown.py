@@ -119,7 +119,8 @@ def _cells(one: RunSet) -> list[str]:
     names = [code_span(name) for name in (one.model, one.device, one.runtime)]
     counts = f"{len(one.run_ids)} of {len(one.runs)}"
     if number is None:
-        return [*names, counts, f"`{metric.path}`", REFUSED, ABSENT]
+        shown = REFUSED if one.verdict.is_refused else ABSENT
+        return [*names, counts, f"`{metric.path}`", shown, ABSENT]
     return [*names, counts, f"`{metric.path}`", *_shown(number)]
 
 

@@ -20,7 +20,8 @@ class SetMetric:
     max: float
     ci95: tuple[float, float] | None = None
     """Bounds of the 95 % confidence interval of the median of such runs; of an energy, with the
-    error of the meter. None below five runs."""
+    error of the meter. None below five runs; what only one of several runs measures, as the
+    accuracy, has its interval within that run."""
 
     @property
     def half_width_ratio(self) -> float | None:

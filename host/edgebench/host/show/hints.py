@@ -358,6 +358,11 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
             "allow the difference, if it is what you compare: edgebench compare "
             f"{error.comparison_id} {error.allow}"
         )
+    if isinstance(error, e.MeasurementError) and error.invalid is not None:
+        return f"see why, and what would make it better: edgebench show {error.invalid}"
+    if isinstance(error, e.NoSecondSide) and error.sides:
+        first, second = map(shlex.quote, error.sides)
+        return f"name one as the other side: edgebench compare {first} --against {second}"
     if isinstance(error, e.NoSecondSide) and error.comparison_id:
         return f"name all its pairs: edgebench compare {error.comparison_id}"
     if isinstance(error, e.RuntimeUnavailable) and error.install:

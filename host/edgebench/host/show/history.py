@@ -327,15 +327,15 @@ def _table(histories: Sequence[History], width: int) -> list[RenderableType]:
     }
     shared = [f"{name} {cells[0]}" for name, cells in names.items() if len(set(cells)) == 1]
     own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
-    titles = ("points", "suspect", "level", "±", "outcome")
+    titles = ("points", "suspect", "level", "newest", "outcome")
     rows = [_numbers(one) for one in histories]
     least = [max(len(name), LEAST_NAME) for name in own]
     fixed = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
     if sum(least) + sum(fixed) + GAP * (len(least) + len(fixed)) > width:
         return [
-            text(f"{title}, {one.metric}: {level} ({reach}), {count} points: {outcome}")
+            text(f"{title}, {one.metric}: {level}, newest {last}, {count} points: {outcome}")
             for title, one, row in zip(subject_lines(histories), histories, rows, strict=True)
-            for count, _, level, reach, outcome in [row]
+            for count, _, level, last, outcome in [row]
         ]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name, least_width in zip(own, least, strict=True):
@@ -353,14 +353,18 @@ def _table(histories: Sequence[History], width: int) -> list[RenderableType]:
 
 
 def _numbers(history: History) -> tuple[str, str, str, str, str]:
-    """Points, suspect ones, newest level, half the interval of the newest point, and outcome."""
+    """Points, suspect ones, newest level, newest point with its interval, and outcome."""
     newest = history.points[-1] if history.points else None
     count, needed = len(history.points), history.needed_count
     level = history.levels[-1].median if history.levels else None
+    metric, last = METRICS[history.metric], ABSENT
+    if newest is not None:
+        shown = format_metric(metric, newest.value, half_width_of(newest.ci95, newest.value))
+        last = f"{shown} {format_half_width(newest.value, newest.ci95)}"
     return (
         f"{count} of {needed}" if count < needed else str(count),
         str(history.suspect_count or ""),
-        ABSENT if level is None else format_metric(METRICS[history.metric], level),
-        format_half_width(newest.value, newest.ci95) if newest else ABSENT,
+        ABSENT if level is None else format_metric(metric, level),
+        last,
         history.outcome.value,
     )

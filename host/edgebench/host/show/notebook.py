@@ -21,12 +21,12 @@ from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.units import (
+    format_half_width,
     format_instructions,
     format_interval_ns,
     format_metric,
     format_ns,
     format_plain,
-    format_ratio,
     half_width_of,
 )
 from edgebench.protocol.text import printable
@@ -73,8 +73,8 @@ def set_html(one: RunSet) -> str:
     summary = one.metrics.get(one.headline)
     if summary is not None and not one.verdict.is_refused:
         reach = half_width_of(summary.ci95, summary.median)
-        ratio = summary.half_width_ratio
-        shown = "no interval" if ratio is None else f"{format_ratio(ratio)}, between runs"
+        sides = format_half_width(summary.median, summary.ci95)
+        shown = "no interval" if summary.ci95 is None else f"{sides}, between runs"
         rows.append((metric.path, f"{format_metric(metric, summary.median, reach)} ({shown})"))
     for run in one.runs:
         value = None if run.verdict.is_refused else metric.value(run)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +20,7 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.tables import (
+    GAP,
     PIPE_WIDTH,
     WIDE_ONLY,
     Sentence,
@@ -40,6 +43,7 @@ from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_row
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
+from edgebench.protocol.text import printable, wrap
 
 FACT_WIDTH = 12
 """Columns of the longest name of a fact, so that all tables of facts of a page are aligned."""
@@ -69,9 +73,11 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
+    if run.verdict.is_refused:
+        return parts
     if run.metrics.profile is not None:
         parts.append(operators_table(run.metrics.profile))
-    elif not run.verdict.is_refused and run.metrics.latency_ns is not None:
+    elif run.metrics.latency_ns is not None:
         parts.append(_percentiles_table(run, width))
     return parts
 
@@ -95,14 +101,65 @@ def run_details(
     return [*parts, *rules, "", facts, ""]
 
 
-def facts_table(rows: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and what belongs to them; a text is shown as it is, a string without its controls."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(min_width=FACT_WIDTH)
-    for name, value in rows:
-        shown = value if isinstance(value, Text) else Sentence(value)
-        table.add_row(Text(name, style="bold"), shown)
+@dataclass(frozen=True, slots=True)
+class FactsTable:
+    """Names and what belongs to them; a text is shown as it is, a string without its controls.
+
+    A command that is longer than its column is a line of its own, which the terminal folds: a line
+    end of ours would be copied with it.
+    """
+
+    rows: Sequence[tuple[str, str | Text]]
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yield the rows, and each long command between them."""
+        del console
+        name_width = max([FACT_WIDTH, *(cell_len(name) for name, _ in self.rows)])
+        width = options.max_width - name_width - GAP
+        table = _facts_grid(name_width)
+        for name, value in self.rows:
+            if isinstance(value, Text):
+                table.add_row(Text(name, style="bold"), value)
+                continue
+            for number, part in enumerate(_parts(value, width)):
+                if part.is_long_command:
+                    yield table
+                    yield Text(part.words.rstrip(";,"), no_wrap=True, overflow="ignore")
+                    table = _facts_grid(name_width)
+                else:
+                    table.add_row(Text("" if number else name, style="bold"), Sentence(part.words))
+        yield table
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    words: str
+    is_long_command: bool
+
+
+def _parts(value: str, width: int) -> list[_Part]:
+    """A sentence in parts: between the commands that do not fit into so many columns."""
+    parts: list[_Part] = []
+    for line in wrap(printable(value, keep_lines=True), width).split("\n"):
+        is_long = cell_len(line) > width and line.startswith("edgebench")
+        if is_long or not parts or parts[-1].is_long_command:
+            parts.append(_Part(line, is_long))
+        else:
+            parts[-1] = _Part(f"{parts[-1].words}\n{line}", is_long_command=False)
+    return parts
+
+
+def _facts_grid(name_width: int) -> Table:
+    table = Table.grid(padding=(0, GAP))
+    table.add_column(min_width=name_width)
     return table
+
+
+def facts_table(rows: Iterable[tuple[str, str | Text]]) -> FactsTable:
+    """Names and what belongs to them."""
+    return FactsTable([*rows])
 
 
 def operators_table(profile: ProfileResult) -> Table:
@@ -421,7 +478,7 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     first = format_rate(thermal.peak_throughput_per_s)
     return [
         f"latency {format_ns(thermal.peak_latency_ns)} at the start, {format_ns(last_ns)} at the "
-        f"end: retention {thermal.retention_ratio:.1%}",
+        f"end: performance retention {thermal.retention_ratio:.1%}",
         f"throughput {first}/s at the start, {format_rate(last_per_s)}/s at the end",
     ]
 

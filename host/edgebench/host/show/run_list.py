@@ -38,7 +38,9 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     room = width - (ENERGY_WIDTH if is_metered else 0)
     is_wide = room >= WIDE
     groups = [row.set_id or row.comparison_id for row in rows]
-    has_groups = room >= GROUPS_WIDTH and any(groups)
+    runtimes = {row.runtime for row in rows}
+    # A model on another runtime would look like a scattered one; there is no room for both.
+    has_groups = any(groups) and room >= (GROUPS_WIDTH if len(runtimes) == 1 else WIDE)
     shown = _names(rows, room, is_narrow=is_metered or has_groups, has_groups=has_groups)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("run", no_wrap=True)
@@ -62,7 +64,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             refused_cell() if row.verdict == INVALID else _number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_energy(row)] if is_metered else []),
-            verdict_cell(row.verdict).append(UNWATCHED if row.unwatched else ""),
+            verdict_cell(row.verdict).append(f"{UNWATCHED if row.unwatched else ''}{_label(row)}"),
             *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )
     return table
@@ -78,6 +80,11 @@ def _names(
         return list(_NAMES)
     shared = [name for name in _NAMES[2:] if len({getattr(row, name) for row in rows}) == 1]
     return [name for name in _NAMES if name not in shared]
+
+
+def _label(row: RunSummary) -> str:
+    """Label of a device that is not real, behind the verdict."""
+    return "".join(f", {name}" for name in ("simulated", "emulated") if name in row.kind.split())
 
 
 def _number(row: RunSummary) -> str:

@@ -46,7 +46,7 @@ _ACCURACY = {
 }
 _HARNESS = {"": "the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"}
 _BETWEEN_RUNS = {
-    "": "{name} ±{value:.2%} between runs (95 % CI), limit {limit:.0%}",
+    "": "half the 95 % interval of {name} between runs is {value:.2%} of it, limit {limit:.0%}",
     "too_few": "too few runs for an interval between them",
 }
 _PRECISION = {
@@ -217,8 +217,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "background_load": {
         "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
-        "under_test": "other processes used CPU time equal to {share_of_usable} of what the model "
-        "could use, limit {limit:.0%}",
+        "under_test": "other processes used {share_of_usable} the model's threads can use, limit "
+        "{limit:.0%}",
         "not_told": "the kernel does not report the load of other processes",
         "too_short": f"{_TOO_SHORT} what other processes took",
     },
@@ -320,8 +320,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "energy": {
         "": "{joules} ±{u95_ratio:.2%} per inference, gross",
         "not_positive": "{joules} per inference, gross",
-        "simulated": "{joules} ±{u95_ratio:.2%} per inference is simulated, not measured: the "
-        "meter computes its power",
+        "simulated": "the energy is simulated, not measured: the meter computes its power",
         "refused": "refused: {why}",
         **_NO_METER,
     },
@@ -345,9 +344,13 @@ def sentence(finding: Finding) -> str:
     stored with, and so does one whose data is damaged.
     """
     failed_count, of_count = finding.facts.get("failed_count"), finding.facts.get("of_count")
-    if failed_count is not None:  # what runs of a set broke
-        return f"in {failed_count} of {of_count} runs {_sentence(finding)}"
-    return _sentence(finding)
+    shown = _sentence(finding)
+    if failed_count is None:
+        return shown
+    if failed_count == 1:
+        return f"in 1 of {of_count} runs {shown}"
+    which = "the worst" if finding.facts.get("is_worst") else "one"
+    return f"in {failed_count} of {of_count} runs, in {which} of them {shown}"
 
 
 def _sentence(finding: Finding) -> str:
@@ -391,12 +394,16 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "freq": _frequency(facts, "freq_hz"),
         "nominal_freq": _frequency(facts, "nominal_freq_hz"),
         "from_s": "" if onset_s is None else f" from {onset_s:.0f} s on",
-        "kept": "" if value is None else f", throughput retention {value:.0%}",
+        "kept": "" if value is None else f", performance retention {value:.0%} by latency",
         "certainty": "reported by the device" if facts.get("is_certain") else "probable",
         # Rounded up, so that what is over the limit never reads as the limit itself.
         "ceiling": None if value is None else math.ceil(round(value * 1e4, 6)) / 1e4,
         # Of as many CPUs as the model has threads, on any of its CPUs; cut off at 100 %.
-        "share_of_usable": "" if value is None else f"{'at least ' * (value >= 1)}{value:.1%}",
+        "share_of_usable": ""
+        if value is None
+        else "at least as much CPU time as"
+        if value >= 1
+        else f"CPU time worth {value:.1%} of what",
         "milliseconds": None if value is None else 1e3 * value,
     }
 

@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.result.document import Document, set_to_document
-from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     UNWATCHED,
+    name_cell,
     plain_table,
     results_table,
     unwatched_line,
@@ -28,9 +29,10 @@ from edgebench.host.show.units import (
     half_width_of,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
+from edgebench.host.store.index import FAILED
 
-_SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns")
-_SHOWN = ("memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
+_SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
+_SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
 WORTHWHILE_RATIO = 0.9
 """Another split of the time is proposed where it makes the interval narrower by a tenth."""
 
@@ -70,15 +72,20 @@ def _facts(one: RunSet) -> list[tuple[str, str]]:
         ("runtime", f"{one.runtime} {one.first.runtime.version}"),
         ("device", one.device),
         ("scenario", f"{spec.scenario.value}, preset {spec.preset}"),
-        (
-            "runs",
-            f"{len(one.run_ids)} of {one.planned_count} count, each at least "
-            f"{format_ns(spec.duration_s * 1e9)} and {spec.min_query_count} queries",
-        ),
+        ("runs", f"{len(one.run_ids)} of {one.planned_count} count{_least_length(one)}"),
     ]
     if one.variance is not None:
         facts += [("variance", line) for line in variance_lines(one.variance)]
     return facts
+
+
+def _least_length(one: RunSet) -> str:
+    """What each run of a set was to last at least; nothing where instructions are counted."""
+    spec = one.first.spec
+    if INSTRUCTIONS in one.metrics:
+        return ""
+    least = f"{format_ns(spec.duration_s * 1e9)} and {spec.min_query_count} queries"
+    return f", each at least {least}"
 
 
 def set_document(one: RunSet) -> Document:
@@ -107,7 +114,7 @@ def _metrics_table(one: RunSet) -> Table:
     table = plain_table("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
     for path, summary in one.metrics.items():
         if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
-            table.add_row(path, *_cells(path, summary))
+            table.add_row(name_cell(path), *_cells(path, summary))
     return table
 
 
@@ -129,13 +136,14 @@ def _runs_table(one: RunSet) -> Table:
         is_refused = run.verdict.is_refused
         value = None if is_refused else metric.value(run)
         interval = None if is_refused else metric.interval(run)
+        state = run.verdict.state.value if run.failure is None else FAILED
         table.add_row(
             run.run_id,
             format_metric(metric, value),
             format_half_width(value, interval),
             Text(
-                f"{run.verdict.state.value}{UNWATCHED if run.verdict.unwatched else ''}",
-                style=verdict_style(run.verdict.state.value),
+                f"{state}{UNWATCHED if run.verdict.unwatched and state == 'valid' else ''}",
+                style=verdict_style(state),
             ),
         )
     return table

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, headline_latency
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.show.ratios import ratio_to_first
@@ -31,6 +32,7 @@ from edgebench.host.show.units import (
     format_rate,
     format_size,
     half_width_of,
+    is_lopsided,
 )
 from edgebench.host.store.index import DAMAGED, FAILED
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
@@ -136,14 +138,15 @@ def results_table(
         place = [column.name for column in columns].index("runtime") + 1
         shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
         columns.insert(place, shown)
-    run_count = max((len(one.runs) for one in sets if one.set_id), default=1)
+    counts = {len(one.run_ids) for one in sets if one.set_id} or {1}
+    count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
         {"device": name_cell(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
     ]
     filled = [
         _FilledColumn(
             column,
-            column.name.format(runs=f"{run_count} run{'' if run_count == 1 else 's'}"),
+            column.name.format(runs=count),
             [_cell(column, one) for one in sets]
             + [cells.get(column.name, ABSENT) for cells in unmeasured_cells],
         )
@@ -243,11 +246,20 @@ def unwatched_line(sets: Sequence[RunSet]) -> str | None:
 def length_line(sets: Sequence[RunSet]) -> str | None:
     """How long MLPerf's rules ask a run to be, where the runs are shorter together; else None."""
     least_s = PRESETS[DEFAULT_PRESET]["duration_s"]
-    loops_s = [sum(run.spec.duration_s for run in one.runs) for one in sets]
+    # Instructions are counted, and not timed; a run may also end early, by its number of queries.
+    loops_s = [sum(map(_loop_s, one.runs)) for one in sets if _is_timed(one)]
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
     together = " together" if any(len(one.runs) > 1 for one in sets) else ""
     return f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
+
+
+def _loop_s(run: Run) -> float:
+    """Time of the loop as it was, or as it was asked for where nobody looked at the clock."""
+    before, after = run.conditions.before, run.conditions.after
+    if before is None or after is None:
+        return run.spec.duration_s
+    return (after.monotonic_ns - before.monotonic_ns) / 1e9
 
 
 def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
@@ -332,11 +344,14 @@ def _throughput(one: RunSet) -> str:
     per_s, interval = _found(one, "throughput_per_s")
     if per_s is None or not _is_about_throughput(one):
         return ABSENT
-    return format_rate(per_s, half_width_of(interval, per_s))
+    shown = format_rate(per_s, half_width_of(interval, per_s))
+    return shown if interval is None else f"{shown} {format_half_width(per_s, interval)}"
 
 
 def _instructions(one: RunSet) -> str:
-    return format_instructions(_found(one, INSTRUCTIONS)[0])
+    count, interval = _found(one, INSTRUCTIONS)
+    shown = format_instructions(count)
+    return shown if interval is None else f"{shown} {format_half_width(count, interval)}"
 
 
 def _accuracy(one: RunSet) -> str:
@@ -362,6 +377,9 @@ def _energy(one: RunSet) -> str | Text:
     value_j, interval = _found(one, GROSS_ENERGY)
     if value_j is not None and interval is None:  # of fewer than five runs
         return _with_boundary(format_joules(value_j), boundary)
+    if value_j is not None and interval is not None and is_lopsided(value_j, interval):
+        shown = f"{format_joules(value_j)} {format_half_width(value_j, interval)}"
+        return _with_boundary(shown, boundary)
     return joules_cell(value_j, half_width_of(interval) if interval else None, boundary)
 
 

@@ -182,9 +182,13 @@ def format_ratio(half_width_ratio: float) -> str:
 def format_plain(value: float, half_width: float = 0.0) -> str:
     """A number without a unit, four decimals at most; fewer where its half width is larger.
 
-    >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17)
-    ('0.975', '0.972', '0')
+    >>> format_plain(0.975), format_plain(0.97222, 0.018), format_plain(1e-17, 0.1)
+    ('0.975', '0.972', '0.00')
+    >>> format_plain(1.0728836e-06), format_plain(0.0)
+    ('1.1e-06', '0')
     """
+    if not half_width and 0 < abs(value) < 5e-5:
+        return f"{value:.2g}"
     place = min(4, _place(half_width))
     return f"{round(value, place) + 0.0:g}" if not half_width else _rounded(value, place)
 
@@ -324,9 +328,21 @@ def format_sides(low: float, high: float) -> str:
     """
     below, above = 100 * (1 - low), 100 * (high - 1)
     percent = (above + below) / 2
-    if max(below, above) >= 1 and max(below, above) > _LOPSIDED * min(below, above):
+    if is_lopsided(1.0, (low, high)):
         return f"-{max(below, 0):.0f}/+{max(above, 0):.0f} %"
     return f"±{_rounded(percent, min(1, _place(percent)))} %" if percent >= 0.05 else "±<0.1 %"
+
+
+def is_lopsided(value: float, interval: Sequence[float]) -> bool:
+    """Whether an interval around a positive value is much wider on one side, and not tiny.
+
+    >>> is_lopsided(100, [98, 103]), is_lopsided(31.3, [24.0, 31.7])
+    (False, True)
+    """
+    if value <= 0:
+        return False
+    wider, narrower = sorted((1 - interval[0] / value, interval[1] / value - 1), reverse=True)
+    return wider >= 0.01 and wider > _LOPSIDED * narrower
 
 
 def half_width_of(interval: Sequence[float] | None, value: float | None = None) -> float:

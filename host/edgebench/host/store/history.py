@@ -113,7 +113,7 @@ def _history(
     metric = given_metric or headline(newest_run)
     commands: dict[tuple[str, str | None], list[RunSummary]] = {}
     for row in counted:
-        command = row.set_id or row.comparison_id or row.run_id
+        command = row.set_id or f"{row.comparison_id or row.run_id} {row.side}"
         commands.setdefault((command, row.conditions_digest), []).append(row)
     recent = list(commands.values())[-MAX_POINTS:]
     by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}

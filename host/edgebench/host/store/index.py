@@ -89,6 +89,8 @@ class RunSummary:
     """Hash of the settings; None if the document cannot be read."""
     conditions_digest: str | None = None
     """Hash of the conditions: model content, firmware, runtime version, governor and so on."""
+    side: str | None = None
+    """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -392,6 +394,7 @@ def summary_of(run: Run) -> RunSummary:
         failure=run.failure.code if run.failure else None,
         unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
         comparison_id=run.pair.comparison_id if run.pair else None,
+        side=run.pair.side if run.pair else None,
         settings_digest=digest(settings_of(run)),
         conditions_digest=digest(conditions_of(run)),
     )

@@ -26,7 +26,7 @@ from edgebench.host.cli.options import (
 from edgebench.host.cli.store import parser as store_parser
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
-from edgebench.protocol.errors import NotComparable
+from edgebench.protocol.errors import NotComparable, RunNotStored
 
 NUMBERS = st.floats(0, 1e6).map(lambda value: f"{value:.3f}")
 
@@ -214,6 +214,13 @@ def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
     )
     measured = NotComparable("they differ in kernel", ["kernel"], "pairs-1")
     assert hint_for(measured, "bench").endswith(": edgebench compare pairs-1 --allow kernel")
+
+
+def test_run_is_collected_into_the_store_that_was_given() -> None:
+    """The disk was full, and the run that is collected then goes into another store."""
+    options = parsed(bench_parser(), ["a.onnx", "--store", "a b"])
+    hint = fill(hint_for(RunNotStored("full"), "bench"), names_by_placeholder(options))
+    assert hint.endswith("edgebench collect --on local --store 'a b'")
 
 
 def test_names_of_runs_are_not_the_number_of_runs() -> None:

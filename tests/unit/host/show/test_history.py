@@ -108,7 +108,7 @@ def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
     )
     rows = [line.split() for line in lines if "cpus" in line]
     assert rows == [
-        ["offline,", "cpus", str(number), "1", "of", "5", "100/s", "—", "inconclusive"]
+        ["offline,", "cpus", str(number), "1", "of", "5", "100/s", "100/s", "—", "inconclusive"]
         for number in range(5)
     ]
 
@@ -119,7 +119,9 @@ def test_many_histories_on_a_narrow_terminal_are_a_line_each() -> None:
     out.print(histories_page([with_settings(cpus=str(number)) for number in range(5)], 40))
     words = " ".join(out.export_text().split())
     for number in range(5):
-        said = f"cpus {number}, throughput_per_s: 100/s (—), 1 of 5 points: inconclusive"
+        said = (
+            f"cpus {number}, throughput_per_s: 100/s, newest 100/s —, 1 of 5 points: inconclusive"
+        )
         assert said in words
 
 

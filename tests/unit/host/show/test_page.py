@@ -20,7 +20,7 @@ from support.records import (
 from edgebench.host.analysis.run import analyse_failure, analyse_run
 from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import ProfileResult
-from edgebench.host.show.page import operators_table, run_page
+from edgebench.host.show.page import facts_table, operators_table, run_page
 from edgebench.protocol.errors import ErrorCode
 from edgebench.protocol.record import Event, OperatorTime, Outcome, TensorSpec
 
@@ -93,6 +93,19 @@ def test_run_of_a_set_names_the_set_beside_its_verdict() -> None:
     assert "run 5 of 5; the verdict of all of them: edgebench show set-1" in above
 
 
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_long_command_is_one_line_that_can_be_copied(width: int) -> None:
+    """A command is cut into two lines with an indent, and the first one runs without its value."""
+    command = f"edgebench bench mobilenet_v2_int8.tflite --quick --duration 300s --store {'s' * 40}"
+    rows = [("verdict", "suspect"), ("to improve", f"measure for longer: {command}; or do not")]
+    out = Console(file=StringIO(), width=width)
+    out.print(facts_table(rows), crop=False)
+    assert isinstance(out.file, StringIO)
+    lines = [line.strip() for line in out.file.getvalue().splitlines()]
+    assert command in lines
+    assert lines[0].split() == ["verdict", "suspect"]
+
+
 def test_page_of_a_failed_run_begins_with_the_reason() -> None:
     """Whoever opens a run without numbers searches for the line that says why."""
     record = replace(
@@ -112,7 +125,10 @@ def test_page_of_a_failed_run_begins_with_the_reason() -> None:
         "worker was killed by SIGKILL (worker_died, warming up)",
     ]
     assert others[0].split(maxsplit=2)[:2] == ["to", "improve"]
-    assert "edgebench bench digits.tflite --on board --runs 1 --runtime all" in others[0]
+    assert (
+        "edgebench bench digits.tflite --on board --duration 0.01s --runs 1 --runtime all"
+        in others[0]
+    )
     [broken] = [line for line in others if line.startswith("complete")]
     assert "run failed: worker was killed by SIGKILL" in broken
 

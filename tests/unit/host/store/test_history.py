@@ -140,6 +140,19 @@ def test_simulated_device_is_labelled(store: Store) -> None:
     assert found.subject.kind == "simulated"
 
 
+def test_each_side_of_a_comparison_is_a_point_and_judged_as_a_set(store: Store) -> None:
+    """Both sides of a model against itself are one point; an invalid side is a suspect one."""
+    for number, (base_ns, new_ns) in enumerate([(1000, 1010), (1001, 3010), (1002, 990)] * 2):
+        for side, p50 in (("baseline", base_ns), ("candidate", new_ns)):
+            document = add(store, 1, p50, number=2 * number + (side == "candidate"))
+            document["pair"] = {"comparison_id": "pairs-1", "number": number, "side": side}
+            write(store, document)
+    [history] = read_histories(store, RunFilter(), metric="latency_ns.p50")
+    [point] = history.points
+    assert (point.value, len(point.run_ids)) == (1001, 6)
+    assert history.refused_count == 6
+
+
 def test_invalid_and_failed_runs_are_left_out(store: Store) -> None:
     """A refused number is drawn."""
     add(store, 1, 1000)

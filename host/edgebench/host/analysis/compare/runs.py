@@ -31,7 +31,7 @@ from edgebench.host.result.metrics import (
     value_at,
 )
 from edgebench.host.result.run import Run
-from edgebench.host.result.verdict import RuleOutcome, State
+from edgebench.host.result.verdict import State, Verdict
 from edgebench.protocol.errors import (
     MeasurementError,
     NoPairLeft,
@@ -180,7 +180,10 @@ def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoR
     for path in map(_full_name, metrics):
         if path.startswith(ENERGY) and valid:
             energy_of(valid[0], path)
-    raise NoPairLeft(f"no pair of valid runs is left to compare in {name}", name)
+    is_invalid = bool(runs) and all(run.failure is None for run in runs)
+    raise NoPairLeft(
+        f"no pair of valid runs is left to compare in {name}", name, is_invalid=is_invalid
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +317,19 @@ def _without_failed(runs: Sequence[Run]) -> list[Run]:
 def _refuse_invalid(runs: Sequence[Run]) -> None:
     for one in find_sets(run for run in runs if run.member is not None):
         if one.verdict.is_refused and one.counted:
-            failed = ", ".join(r.id for r in one.verdict.rules if r.outcome is RuleOutcome.FAIL)
-            raise MeasurementError(f"set {one.set_id} is invalid ({failed}): nothing to compare")
+            failed = _rules_behind(one.verdict)
+            text = f"set {one.set_id} is invalid ({failed}): nothing to compare"
+            raise MeasurementError(text, invalid=one.set_id)
     for run in runs:
         if run.verdict.is_refused:
-            failed = ", ".join(r.id for r in run.verdict.rules if r.outcome is RuleOutcome.FAIL)
-            raise MeasurementError(f"run {run.run_id} is invalid ({failed}): nothing to compare")
+            failed = _rules_behind(run.verdict)
+            text = f"run {run.run_id} is invalid ({failed}): nothing to compare"
+            raise MeasurementError(text, invalid=run.run_id)
+
+
+def _rules_behind(verdict: Verdict) -> str:
+    """Rules that make something invalid, not those that would only make it suspect."""
+    return ", ".join(one.id for one in verdict.failures if one.severity is State.INVALID)
 
 
 def _pairs(baseline: Sequence[Run], candidate: Sequence[Run]) -> tuple[list[Run], list[Run]] | None:

@@ -1,8 +1,8 @@
 """A metric of one model on one device over time, and whether it became worse.
 
-The runs of one command are one point, because they share the conditions of the hour. The point's
-value is the median of the runs, its interval the one between runs. Invalid runs are counted and
-left out.
+The runs of one set, or of one side of a comparison, are one point, because they share the
+conditions of the hour. The point's value is the median of the runs, its interval the one between
+runs. Invalid runs are counted and left out.
 """
 
 from __future__ import annotations
@@ -201,9 +201,9 @@ def find_history(
 
 
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
-    """Whether the headlines of a set are so far apart that the set is invalid."""
+    """Whether the headlines of runs are so far apart that the set, or side of pairs, is invalid."""
     known = [one.headline_value for one in runs if one.headline_value is not None]
-    if runs[0].set_id is None or len(known) < len(runs):
+    if len(known) < len(runs):
         return False
     values = np.array(known, np.float64)
     interval, median = median_interval(values), float(np.median(values))
