@@ -98,7 +98,8 @@ def _add_inputs(add: Add) -> None:
 
 
 def _add_length(add: Add) -> None:
-    add("--duration", type=seconds, metavar="60s", help="measure for at least this long in all")
+    length = "measure for at least this long in all; with --against, in each run"
+    add("--duration", type=seconds, metavar="60s", help=length)
     longest = (
         "end after this long in all, even with fewer queries than asked for (default: 30m, or "
     )

@@ -35,7 +35,7 @@ def report_runs(
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.show.page import heat_lines, operators_table
-    from edgebench.host.show.ratios import slower_int8_lines
+    from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (
         console,
@@ -65,12 +65,12 @@ def report_runs(
         for line in filter(None, notes):
             print_line(out, line)
         for run in runs:
-            if run.metrics.profile is not None:
+            if run.metrics.profile is not None and not run.verdict.is_refused:
                 out.print(operators_table(run.metrics.profile))
             if run.spec.is_sustained and not run.verdict.is_refused:
                 for line in heat_lines(run.metrics.thermal):
                     print(f"sustained: {run.model.name}: {line}")
-    for line in slower_int8_lines(sets):
+    for line in ratio_lines(sets):
         watcher.say(line)
     watcher.show_doubts(sets)
     _print_failures(watcher)

@@ -150,7 +150,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.analysis.run_set import choose_sets
     from edgebench.host.result.document import to_document
     from edgebench.host.result.facts import BASELINE, CANDIDATE
-    from edgebench.host.show.ratios import slower_int8_lines
+    from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
     from edgebench.host.show.tables import (
         console,
@@ -174,7 +174,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     table = results_table(sets, out.width)
     out.print(table)
     notes = filter(None, [unwatched_line(sets), tails_line(sets, table)])
-    lines = [*notes, *slower_int8_lines(sets), *verdict_lines(sets)]
+    lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
         names = dict.fromkeys(pair.comparison_id for pair in pairs)

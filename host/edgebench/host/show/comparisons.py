@@ -13,7 +13,7 @@ from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.result.metrics import METRICS, Better, Quantity
-from edgebench.host.show.ratios import ratio_words
+from edgebench.host.show.ratios import UNLIKE, ratio_words
 from edgebench.host.show.tables import PIPE_WIDTH, name_cell
 from edgebench.host.show.units import (
     ABSENT,
@@ -43,8 +43,6 @@ _SHOWN_IF_WIDE = {"device", "runtime"}
 """Columns of a wide terminal, also where all rows have the same value."""
 WIDE = 110
 """Width of a terminal with room for all columns."""
-_UNLIKE = 0.05
-"""Difference of two logarithms of ratios from which on a reader would notice it."""
 _STYLES = {
     ComparisonOutcome.BETTER: "green",
     ComparisonOutcome.EQUIVALENT: "green",
@@ -148,7 +146,7 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
             "says why"
         )
     medians_ratio = comparison.result.candidate_median / (comparison.result.baseline_median or 1)
-    if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > _UNLIKE:
+    if medians_ratio and abs(math.log(medians_ratio / comparison.result.ratio)) > UNLIKE:
         notes.append(
             "change is the median of the ratios of all pairs of runs, which here is far from the "
             "ratio of the two medians"

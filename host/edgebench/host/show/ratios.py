@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ _PRECISIONS = re.compile(
 _WIDE_RATIO = 0.5
 """Half-width, relative to the ratio, from which on the range is printed: the upper bound of an
 interval that is symmetric in the logarithm is 1.6 times as far away as the lower one there."""
+UNLIKE = 0.05
+"""Difference, on a logarithm, of a ratio of runs from that of their medians that is told."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
@@ -63,6 +66,26 @@ def ratio_to_first(sets: Sequence[RunSet], one: RunSet) -> str:
     """Cell with the ratio to the first set; a dash for the first set, and without an interval."""
     ratio = None if one is sets[0] else ratio_of_sets(sets[0], one)
     return ABSENT if ratio is None else ratio_words(ratio)
+
+
+def ratio_lines(sets: Sequence[RunSet]) -> list[str]:
+    """What has to be known of the ratios of a table, and warnings about slower int8 models."""
+    is_unlike = any(
+        abs(math.log(ratio.times / _times_of_medians(ratio, sets[0], one))) > UNLIKE
+        for one in sets[1:]
+        if (ratio := ratio_of_sets(sets[0], one)) is not None
+    )
+    note = (
+        "note: to the first is the median of the ratios of all pairs of runs, which here is far "
+        "from the ratio of the medians"
+    )
+    return [*([note] if is_unlike else []), *slower_int8_lines(sets)]
+
+
+def _times_of_medians(ratio: SetRatio, first: RunSet, other: RunSet) -> float:
+    """Factor by which the median of the other set is better, where both have the metric."""
+    before, after = (one.metrics[ratio.metric.path].median for one in (first, other))
+    return before / after if ratio.metric.better is Better.LOWER else after / before
 
 
 def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:

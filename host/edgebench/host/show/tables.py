@@ -401,7 +401,8 @@ def refused_cell() -> Text:
 
 def _verdict_of(one: RunSet) -> Text:
     """The verdict with what was unwatched, and the labels of the device."""
-    shown = verdict_cell(one.verdict.state.value)
+    has_failed = all(run.failure is not None for run in one.runs)
+    shown = verdict_cell(FAILED if has_failed else one.verdict.state.value)
     if _is_unwatched(one):
         shown.append(UNWATCHED)
     return shown.append("".join(f", {label}" for label in one.first.device_labels))
