@@ -162,8 +162,8 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     if not having or (metric.is_tail and len(having) < len(runs)):
         return None
     values = np.array([metric.value(run) for run in having], np.float64)
-    # What one of several runs alone measures, as the accuracy, has that run's interval.
-    is_of_one = len(having) == 1 < len(runs)
+    # The first run alone measures the accuracy, and has its interval.
+    is_of_one = len(having) == 1 and metric.path.startswith("accuracy.")
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:

@@ -20,8 +20,8 @@ class SetMetric:
     max: float
     ci95: tuple[float, float] | None = None
     """Bounds of the 95 % confidence interval of the median of such runs; of an energy, with the
-    error of the meter. None below five runs; what only one of several runs measures, as the
-    accuracy, has its interval within that run."""
+    error of the meter. None below five runs; the accuracy, which the first run alone
+    measures, has its interval within that run."""
 
     @property
     def half_width_ratio(self) -> float | None:

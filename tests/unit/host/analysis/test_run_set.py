@@ -25,6 +25,7 @@ from edgebench.host.analysis.run_set import (
 )
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.protocol.clock import ClockModel
@@ -212,6 +213,33 @@ def test_set_is_as_suspect_as_its_runs() -> None:
 def test_verdict_follows_from_the_interval_between_runs(p50s_ns: list[int], state: State) -> None:
     """Launches that differ by a third are printed as one number, and called valid."""
     assert find_set(runs_of(p50s_ns)).verdict.state is state
+
+
+def test_rule_that_several_runs_broke_shows_the_worst() -> None:
+    """The first run lost 13 % to others, the fourth 92 %, and the set says 13 % of all of them."""
+    runs = runs_of([1000, 1001, 1002, 1003, 1004])
+    values = (0.135, 0.319, 0.923, 0.2)
+    for number, value in enumerate(values):
+        rules = (replace(FAILED, value=value),)
+        runs[number] = changed(
+            runs[number], {"verdict.rules": rules, "verdict.state": State.SUSPECT}
+        )
+    [found] = [one for one in find_set(runs).verdict.failures if one.id == FAILED.id]
+    assert (found.value, found.facts["failed_count"], found.facts["is_worst"]) == (0.923, 4, True)
+    # Two reasons cannot be compared.
+    rules = (replace(FAILED, value=0.99, reason="under_test"),)
+    runs[1] = changed(runs[1], {"verdict.rules": rules})
+    [found] = [one for one in find_set(runs).verdict.failures if one.id == FAILED.id]
+    assert (found.value, found.facts["is_worst"]) == (0.135, False)
+
+
+def test_accuracy_of_a_set_is_that_of_its_first_run_with_its_interval() -> None:
+    """One run measures the accuracy, and its interval is lost among the others."""
+    runs = runs_of([1000, 1001, 1002, 1003, 1004])
+    accuracy = Accuracy("top1", 0.975, (0.95, 0.99), 360)
+    runs[0] = changed(runs[0], {"metrics.accuracy": accuracy})
+    found = find_set(runs).metrics["accuracy.value"]
+    assert (found.count, found.median, found.ci95) == (1, 0.975, (0.95, 0.99))
 
 
 def test_run_on_its_own_keeps_its_verdict_and_its_interval() -> None:
