@@ -422,7 +422,7 @@ class Bed:
             if run_id in verdicts:
                 is_failed = verdicts[run_id] == FAILED
                 outcomes[run_id] = Outcome.FAILED if is_failed else Outcome.STORED
-            elif run_id in lost or any("is lost" in line for line in told):
+            elif run_id in lost or any("is no longer on the device" in line for line in told):
                 outcomes[run_id] = Outcome.LOST
             elif run_id not in self._admitted and any(
                 run_id in command.runs and command.tells_failure() for command in self._commands

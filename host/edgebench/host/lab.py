@@ -49,9 +49,10 @@ from edgebench.host.devices.discovery import (
     open_known,
 )
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
 from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import ALL, select
 from edgebench.host.power.metering import OpenMeter, check_wiring

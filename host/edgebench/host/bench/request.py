@@ -19,7 +19,7 @@ from edgebench.host.bench.inputs import InputFile, open_inputs
 from edgebench.host.bench.lease import check_wait
 from edgebench.host.bench.model import Model, model_on_device
 from edgebench.host.bench.references import find_references, with_references_first
-from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.power.metering import (
     FARM_METER,
     OtherInstrument,

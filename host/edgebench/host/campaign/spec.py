@@ -35,7 +35,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.protocol.errors import ErrorCode, UsageError
 from edgebench.protocol.spec import DEFAULT_PRESET, MAX_LENGTH_S
 from edgebench.protocol.text import printable

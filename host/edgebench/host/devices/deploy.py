@@ -20,8 +20,9 @@ from typing import Any
 from edgebench.host.devices.account import Account, open_account
 from edgebench.host.devices.answers import parse_answer
 from edgebench.host.devices.discovery import open_device
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.install import OnStep, install
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.devices.on_device import DeviceFacts, UninstallReport
 from edgebench.host.devices.pairing import Pairing, pair
 from edgebench.host.devices.shell import DeployTarget, Shell

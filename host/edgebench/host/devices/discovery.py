@@ -9,8 +9,9 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, HostFiles, KnownDevice
+from edgebench.host.devices.files import SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.devices.health import DeviceHealth
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.transports.base import Announcement, Transport
 from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
@@ -27,8 +28,6 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
-EMULATED = "qemu:"
-"""Begin of the name of an emulated board; without an agent before it, it is this machine's."""
 THIS_MACHINE = KnownDevice(
     LOCAL_NAME, id="", pin="", addresses=("this machine",), port=0, via=LocalTransport.name
 )

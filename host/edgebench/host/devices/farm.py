@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgebench.host.devices.files import LOCAL_NAME, KnownDevice
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.protocol.errors import StoreError
 from edgebench.protocol.paths import user_paths
 from edgebench.protocol.toml_text import Complaint, TomlText, strict_converter

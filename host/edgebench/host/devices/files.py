@@ -21,8 +21,6 @@ from edgebench.protocol.plain import from_outside, to_plain
 
 SEAT_MARK = "/"
 """What stands between the name of an agent and that of its seat."""
-LOCAL_NAME = "local"
-"""The name of this machine; no other device may have it."""
 
 
 @dataclass(frozen=True, slots=True)

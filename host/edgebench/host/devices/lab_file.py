@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.protocol.errors import RemoteProtocolError, StoreError, UsageError
 from edgebench.protocol.identity import der_of, fingerprint
 from edgebench.protocol.pem import Pem

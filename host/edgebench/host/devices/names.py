@@ -1,4 +1,4 @@
-"""Names of the paired devices for command-line completion, read without slow imports."""
+"""Names of devices: those with a meaning, and the paired ones, without slow imports."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from pathlib import Path
 from edgebench.protocol.paths import user_paths
 
 DEVICES_FILE = "devices.json"
+LOCAL_NAME = "local"
+"""The name of this machine; no other device may have it."""
+EMULATED = "qemu:"
+"""Begin of the name of an emulated board; without an agent before it, it is this machine's."""
 
 
 def device_names() -> list[str]:

@@ -9,7 +9,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.client import Client
-from edgebench.host.devices.files import LOCAL_NAME, HostFiles, KnownDevice
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.this_host import host_name
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link

@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from edgebench.host.devices.discovery import EMULATED, THIS_MACHINE, named
+from edgebench.host.devices.discovery import THIS_MACHINE, named
 from edgebench.host.devices.farm import Farm
-from edgebench.host.devices.files import LOCAL_NAME, SEAT_MARK, KnownDevice
+from edgebench.host.devices.files import SEAT_MARK, KnownDevice
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.protocol.errors import AllQuarantined, NoSuchDevice, UsageError
 
 ALL = "all"

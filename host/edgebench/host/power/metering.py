@@ -10,7 +10,7 @@ from edgebench.host.analysis.energy.windows import (
     IDLE_END_RATIO,
     shortest_window_s,
 )
-from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.power.session import open_meter
 from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest

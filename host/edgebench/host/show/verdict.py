@@ -13,8 +13,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS, MIN_RUNS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.devices.discovery import EMULATED
-from edgebench.host.devices.files import LOCAL_NAME
+from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
