@@ -69,7 +69,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     if run.failure is not None:
         return [facts_table([*_failure(run, run.failure), *_set(run, prefix)])]
     one = alone(run)
-    rows: list[tuple[str, str | Text]] = [*verdict_rows(one), *_set(run, prefix)]
+    rows: list[tuple[str, str | Text]] = [*verdict_rows(one, run), *_set(run, prefix)]
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)

@@ -35,8 +35,8 @@ _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicab
 """Words for the outcomes of rules that are only counted."""
 
 
-def verdict_rows(one: RunSet) -> list[tuple[str, str | Text]]:
-    """Rows with the verdict in a sentence, and the advice."""
+def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | Text]]:
+    """Rows with the verdict in a sentence, and the advice; `made` as for `advices`."""
     state = one.verdict.state
     reasons = _reasons(one)
     if reasons:
@@ -53,11 +53,18 @@ def verdict_rows(one: RunSet) -> list[tuple[str, str | Text]]:
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))
     ]
-    return [*rows, *(("to improve", line) for line in advices(one))]
+    return [*rows, *(("to improve", line) for line in advices(one, made))]
 
 
-def advices(one: RunSet) -> list[str]:
-    """Advice for the failed rules, or else for what was not watched, each line once."""
+def advices(one: RunSet, made: Run | None = None) -> list[str]:
+    """Advice for the failed rules, or else for what was not watched, each line once.
+
+    Args:
+        one: The set.
+        made: The run as it was made, where the set shows one of several runs alone: the command
+            that is advised makes all of them. None: the first run.
+    """
+    made = made or one.first
     if all(run.failure is not None for run in one.runs):
         return list(dict.fromkeys(map(failure_advice, one.runs)))
     failed = _reasons(one)
@@ -71,16 +78,16 @@ def advices(one: RunSet) -> list[str]:
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    cpus = free_cpus(one.first)
-    before = one.first.conditions.before
+    cpus = free_cpus(made)
+    before = made.conditions.before
     has_governors = before is None or bool(before.governors)
     advised = (advice(rule, can_bind=bool(cpus), has_governors=has_governors) for rule in findings)
     lines = [line for line in advised if line is not None]
-    words = [] if one.first.model.sha256 is None else bench_words(one.first)
+    words = [] if made.model.sha256 is None else bench_words(made)
     names = {"CPU_IDS": cpus}
-    if one.first.spec.target_qps is not None:
-        names["--qps N"] = f"--qps {one.first.spec.target_qps / 2:g}"
-    total_s = one.first.spec.duration_s * (1 if one.first.pair else one.planned_count)
+    if made.spec.target_qps is not None:
+        names["--qps N"] = f"--qps {made.spec.target_qps / 2:g}"
+    total_s = made.spec.duration_s * (made.member.count if made.member else 1)
     return without_repeats(_longer(fill(rerun(line, words), names), total_s) for line in lines)
 
 
