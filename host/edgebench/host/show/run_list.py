@@ -48,7 +48,13 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
         table.add_column("set, pairs", no_wrap=True)
     for name in shown:
         table.add_column(name, overflow="fold")
-    for name in ("p50", "p90", "p99") if is_wide else ("p50",):
+    has_others = any(
+        row.instructions_per_inference is not None or row.throughput_per_s is not None
+        for row in rows
+        if row.headline_ns[0] is None
+    )
+    first = "p50, or rate" if has_others else "p50"
+    for name in (first, "p90", "p99") if is_wide else (first,):
         table.add_column(name, justify="right", no_wrap=True)
     if is_metered:
         table.add_column("energy/inference", justify="right", no_wrap=True)
