@@ -39,11 +39,11 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     end_local_agent(made)
 
 
-def measured(host: Host, meter: str) -> dict[str, Any]:
-    """The document of a run with this meter, whose samples all came."""
+def measured(host: Host, meter: str, *words: str) -> dict[str, Any]:
+    """The document of a run with this meter and these options, whose samples all came."""
 
     def attempt() -> dict[str, Any]:
-        said = host.run("bench", MODEL, *METERED, "--meter", meter, "--json")
+        said = host.run("bench", MODEL, *METERED, *words, "--meter", meter, "--json")
         assert said.returncode in (0, 3), said.stderr
         (document,) = json.loads(said.stdout)["runs"]
         found: dict[str, Any] = document
@@ -79,8 +79,9 @@ def test_run_has_the_energy_of_the_instrument(
     host: Host, make: Callable[[], AbstractContextManager[Any]], text: str, power_w: float
 ) -> None:
     """A meter works alone, and not in a run: its windows, its clock or its boundary is unknown."""
+    # Long enough for a neighbour that takes a part of the loop before it is steady.
     with make() as instrument:
-        document = measured(host, text.format(address=instrument.address))
+        document = measured(host, text.format(address=instrument.address), "--duration", "1s")
     energy = document["metrics"]["energy"]
     assert energy["refused"] is None
     assert energy["power_w_mean"] == pytest.approx(power_w)
