@@ -220,6 +220,10 @@ class NoSuchModel(UsageError):
     """No file has this path, and no built-in model this name."""
 
 
+class NotAModel(UsageError):
+    """A path is no file, or none of a format that a runtime of the device loads."""
+
+
 class NoSuchCampaign(UsageError):
     """No campaign of the store has this id or name."""
 

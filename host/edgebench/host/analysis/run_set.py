@@ -133,6 +133,15 @@ def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
+def are_too_far_apart(values: Sequence[float]) -> bool:
+    """Whether runs with these headlines make an invalid set; False below five."""
+    known = np.array(values, np.float64)
+    interval = median_interval(known)
+    if interval is None:
+        return False
+    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * float(np.median(known))
+
+
 @cache
 def _ranks(count: int) -> tuple[int, float, float]:
     """Rank from either end of the narrowest pair of values that covers the median with the level.

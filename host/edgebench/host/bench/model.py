@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.protocol.errors import FileChanged, NoSuchModel, UsageError
+from edgebench.protocol.errors import FileChanged, NoSuchModel, NotAModel, UsageError
 from edgebench.protocol.text import printable
 
 OnBytes = Callable[[int, int], None]
@@ -67,11 +67,12 @@ def open_model(path: Path, name: str | None = None) -> Model:
 
     Raises:
         NoSuchModel: there is no such file.
+        NotAModel: it is a directory, or a device.
         UsageError: it cannot be read.
     """
     try:
         if path.exists() and not path.is_file():
-            raise UsageError(f"model is not a file: {path}")
+            raise NotAModel(f"model is not a file: {path}")
         with path.open("rb"):
             facts = path.stat()
     except FileNotFoundError as exc:

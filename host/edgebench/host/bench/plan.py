@@ -31,6 +31,7 @@ from edgebench.protocol.errors import (
     InputsRefused,
     MeasurementError,
     ModelRefused,
+    NotAModel,
     RuntimeUnavailable,
     TooLarge,
     UsageError,
@@ -346,7 +347,7 @@ def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) ->
     if not fitting:
         formats = dict.fromkeys(name for report in system.runtimes for name in report.formats)
         expected = " or ".join(f".{name}" for name in formats) or "a device with a runtime"
-        raise UsageError(f"unknown model format, expected {expected}: {model.path}")
+        raise NotAModel(f"unknown model format, expected {expected}: {model.path}")
     if wanted is None or wanted == ALL_RUNTIMES:
         usable = [report.name for report in fitting if report.is_usable]
         if not usable:

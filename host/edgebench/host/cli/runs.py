@@ -40,8 +40,8 @@ def parser() -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> ExitCode:
     """List them, or remove the lost ones."""
-    from edgebench.host.show.run_list import runs_table
-    from edgebench.host.show.tables import UNWATCHED, console
+    from edgebench.host.show.run_list import invalid_lines, runs_table
+    from edgebench.host.show.tables import UNWATCHED, console, print_line
     from edgebench.host.store.address import list_named
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
@@ -70,6 +70,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         out.print(runs_table(rows, out.width))
         if any(row.unwatched for row in rows):
             print(f"{UNWATCHED} unwatched: edgebench show RUN tells what could not be read")
+        for line in invalid_lines(rows):
+            print_line(out, line)
         if options.last is None and out.is_terminal and len(rows) > out.height:
             given = [word for words in options.given for word in words]
             fewer = shlex.join(["edgebench", "runs", *given, "--last", "20"])

@@ -24,6 +24,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.NoSuchModel,
         "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
     ),
+    (
+        e.NotAModel,
+        "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
+    ),
     (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
     (e.CampaignRunning, "look at it: edgebench campaign watch"),
     (

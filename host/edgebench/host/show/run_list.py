@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.run_set import are_too_far_apart
+from edgebench.host.result.facts import side_id
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
@@ -20,6 +23,7 @@ from edgebench.host.show.tables import (
 )
 from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_rate
 from edgebench.host.store.index import INVALID, RunSummary
+from edgebench.protocol.text import printable
 
 WIDE = 120
 """Narrowest terminal with columns for more than the model, a median and the verdict."""
@@ -74,6 +78,25 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
             *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )
     return table
+
+
+def invalid_lines(rows: Sequence[RunSummary]) -> list[str]:
+    """Sets and sides of pairs whose runs are so far apart that they have no number together.
+
+    The table judges each run on its own.
+    """
+    groups: dict[str, list[float]] = {}
+    for row in rows:
+        side = side_id(row.comparison_id, row.side or "") if row.comparison_id else None
+        name, value = row.set_id or side, row.headline_ns[0] or row.throughput_per_s
+        if name is not None and value:
+            groups.setdefault(name, []).append(value)
+    invalid = [name for name, values in groups.items() if are_too_far_apart(values)]
+    return [
+        f"invalid: {name}: its runs are too far apart, and its number is refused: edgebench show "
+        f"{shlex.quote(name)}"
+        for name in map(printable, invalid)
+    ]
 
 
 def _names(

@@ -34,7 +34,7 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.page import run_page
-from edgebench.host.show.run_list import runs_table
+from edgebench.host.show.run_list import invalid_lines, runs_table
 from edgebench.host.show.tables import (
     length_line,
     results_table,
@@ -313,6 +313,21 @@ def test_lopsided_energy_of_a_set_has_both_sides() -> None:
         for number, value_j in enumerate(values_j)
     ]
     assert re.search(r"60\.6 µJ -14/\+49 %", printed(results_table(find_sets(runs))))
+
+
+def test_list_of_runs_names_sets_that_are_invalid() -> None:
+    """Five suspect runs from 6 to 12 ms are listed, and nothing says that they are no set."""
+    row = replace(summary_of(run()), set_id="set-1")
+    far = [replace(row, latency_ns_p50=value) for value in (6510, 7000, 9000, 11000, 11800)]
+    near = [replace(row, set_id="set-2", latency_ns_p50=9000 + n) for n in range(5)]
+    sides = [replace(one, set_id=None, comparison_id="pairs-1", side="candidate") for one in far]
+    lines = invalid_lines([*far, *near, *sides])
+    assert [line.partition(": its runs")[0] for line in lines] == [
+        "invalid: set-1",
+        "invalid: pairs-1-candidate",
+    ]
+    assert lines[0].endswith("edgebench show set-1")
+    assert invalid_lines(far[:4]) == []
 
 
 def test_list_of_runs_says_what_its_numbers_are() -> None:

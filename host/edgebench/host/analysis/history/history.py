@@ -25,11 +25,7 @@ from edgebench.host.analysis.history.levels import (
     find_exact_starts,
     find_level_starts,
 )
-from edgebench.host.analysis.run_set import (
-    PRECISION_INVALID_RATIO,
-    median_interval,
-    over_runs,
-)
+from edgebench.host.analysis.run_set import are_too_far_apart, median_interval, over_runs
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
@@ -203,13 +199,7 @@ def find_history(
 def _is_refused(runs: Sequence[HistoryRun]) -> bool:
     """Whether the headlines of runs are so far apart that the set, or side of pairs, is invalid."""
     known = [one.headline_value for one in runs if one.headline_value is not None]
-    if len(known) < len(runs):
-        return False
-    values = np.array(known, np.float64)
-    interval, median = median_interval(values), float(np.median(values))
-    return interval is not None and (
-        (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * median
-    )
+    return len(known) == len(runs) and are_too_far_apart(known)
 
 
 def _has_ratio(value: float | None) -> bool:
