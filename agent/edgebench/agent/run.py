@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.agent.artifacts import ArtifactStore
@@ -53,7 +53,7 @@ from edgebench.protocol.record import (
     TargetRecord,
     WorkerRecord,
 )
-from edgebench.protocol.spec import Engine, RunSpec
+from edgebench.protocol.spec import Engine, RunSpec, check_cpus
 from edgebench.protocol.target import TargetDescription
 from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
@@ -206,11 +206,7 @@ class Runner:
         from edgebench.agent.runtimes.registry import find_runtime
 
         spec, verified = request.spec, self._models.verified_path
-        if unusable := set(spec.cpus) - set(usable := own_cpus()):
-            raise UsageError(
-                f"no CPU {_numbers(unusable)} for models on {self._device.name}, which has "
-                f"{_numbers(usable)}"
-            )
+        check_cpus(self._device.name, spec.cpus, own_cpus())
         simulation = self._surroundings.simulation
         runtime = find_runtime(spec.runtime)
         path = await asyncio.to_thread(verified, request.model_sha256)
@@ -447,7 +443,3 @@ def _reason(
     # Stopped on request, or by a signal to the worker, which then reports no error.
     was_stopped = run.worker.is_stopping or error is None
     return RunStopped("stopped before anything was measured") if was_stopped else error
-
-
-def _numbers(cpus: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(cpus)))

@@ -7,6 +7,7 @@
     │   ├── PageUnavailable          the page cannot be served here, or at this address
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
+    │   ├── NotAModel                a path is no file, or none of a known format
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -445,6 +446,22 @@ def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
     if longest_s is not None:
         longest_s = max(duration_s, longest_s * duration_s / spec.duration_s)
     return replace(spec, duration_s=duration_s, max_duration_s=longest_s)
+
+
+def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
+    """Check that models may be bound to these CPUs.
+
+    Args:
+        device: Name of the device, for the error.
+        cpus: CPUs that were asked for.
+        usable: CPUs on which its models may run.
+
+    Raises:
+        UsageError: one of them is not usable.
+    """
+    if unusable := set(cpus) - set(usable):
+        wrong, there = (",".join(map(str, sorted(some))) for some in (unusable, usable))
+        raise UsageError(f"no CPU {wrong} for models on {device}, which has {there}")
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from edgebench.protocol.errors import (
     with_meant,
 )
 from edgebench.protocol.sizes import format_distinct_sizes
-from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec
+from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (
@@ -321,17 +321,8 @@ def refuse_unusable_cpus(device: str, cpus: Sequence[int], system: SystemDescrip
     Raises:
         UsageError: there is such a CPU.
     """
-    if system.usable_cpus is None:  # the agent tells when the run starts
-        return
-    if unusable := set(cpus) - set(system.usable_cpus):
-        raise UsageError(
-            f"no CPU {_numbers(unusable)} for models on {device}, which has "
-            f"{_numbers(system.usable_cpus)}"
-        )
-
-
-def _numbers(cpus: Iterable[int]) -> str:
-    return ",".join(map(str, sorted(cpus)))
+    if system.usable_cpus is not None:  # else the agent tells when the run starts
+        check_cpus(device, cpus, system.usable_cpus)
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

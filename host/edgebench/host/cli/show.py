@@ -77,7 +77,7 @@ def _run(options: argparse.Namespace, address: Address) -> ExitCode:
         _print(out, picture)
     _print(out, run_details(run, address.annotations(), is_all=options.all))
     out.print(address.place, soft_wrap=True)
-    return _told(damage)
+    return _report_damage(damage)
 
 
 def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
@@ -102,10 +102,10 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
         picture, damage = _picture(out, counted, one)
         _print(out, picture)
     _print(out, set_details(one, is_all=options.all))
-    return _told(damage)
+    return _report_damage(damage)
 
 
-def _told(damage: StoreError | None) -> ExitCode:
+def _report_damage(damage: StoreError | None) -> ExitCode:
     """Say last that the traces are damaged: without them, nobody can check the numbers."""
     from edgebench.host.show.hints import hint_for
     from edgebench.protocol.terminal import say
@@ -178,12 +178,12 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:
         names = dict.fromkeys(pair.comparison_id for pair in pairs)
-        where = shlex.quote(str(options.store)) if options.store else ""
-        lines += [
-            f"what the pairs say: edgebench compare {shlex.quote(addresses[0].prefix + name)}"
-            f"{where and f' --store {where}'}"
+        store = ["--store", str(options.store)] if options.store else []
+        commands = [
+            shlex.join(["edgebench", "compare", addresses[0].prefix + name, *store])
             for name in names
         ]
+        lines += [f"what the pairs say: {command}" for command in commands]
     for line in lines:
         print_line(out, line)
     return ExitCode.DONE

@@ -125,6 +125,8 @@ class FactsTable:
                 continue
             for number, part in enumerate(_parts(value, width)):
                 if part.is_long_command:
+                    if not number:
+                        table.add_row(Text(name, style="bold"))
                     yield table
                     yield Text(part.words.rstrip(";,"), no_wrap=True, overflow="ignore")
                     table = _facts_grid(name_width)

@@ -104,6 +104,8 @@ def test_long_command_is_one_line_that_can_be_copied(width: int) -> None:
     lines = [line.strip() for line in out.file.getvalue().splitlines()]
     assert command in lines
     assert lines[0].split() == ["verdict", "suspect"]
+    out.print(facts_table([("next", command)]), crop=False)
+    assert "next" in [line.strip() for line in out.file.getvalue().splitlines()]
 
 
 def test_page_of_a_failed_run_begins_with_the_reason() -> None:
