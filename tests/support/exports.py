@@ -9,8 +9,10 @@ from pathlib import Path
 
 from edgebench.host.export.exported import ExportedRun, find_exported
 from edgebench.host.export.registry import named_format
+from edgebench.host.result.facts import SetMember
 from edgebench.host.result.verdict import State
 from edgebench.host.store.layout import Store
+from support.changes import changed
 
 RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "runs" / "v7"
 PLAIN, INVALID, METERED = "20261123-031046", "20261123-031049", "20261123-031057"
@@ -47,3 +49,24 @@ def renamed(one: ExportedRun, name: str = HOSTILE) -> ExportedRun:
     run = one.run
     model, device = replace(run.model, name=name), replace(run.device, name=name)
     return replace(one, run=replace(run, model=model, device=device))
+
+
+def set_of(one: ExportedRun, name: str, p50s_ns: tuple[int, ...]) -> list[ExportedRun]:
+    """Runs of a set with these medians."""
+    return [
+        replace(
+            one,
+            run=changed(
+                one.run,
+                {
+                    "run_id": f"20260102-030405-{name:0>7}{number}",
+                    "member": SetMember(f"set-{name}", number, len(p50s_ns)),
+                    "metrics.latency_ns.p50": p50_ns,
+                    "metrics.end_to_end_ns.p50": p50_ns,
+                    "model.name": name,
+                    "verdict.state": State.VALID,
+                },
+            ),
+        )
+        for number, p50_ns in enumerate(p50s_ns)
+    ]

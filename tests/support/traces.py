@@ -143,7 +143,7 @@ def assert_is_read_back(one: ExportedRun) -> Parsed:
     [found] = parse_perfetto(out.getvalue())
     metrics = one.run.metrics
     assert found.facts["run_id"] == one.run.run_id
-    assert found.title.endswith(label(one.run.verdict, one.run))
+    assert found.title.endswith(label(one.run))
     if one.run.verdict.is_refused:
         assert list(found.slices) == ["run"]
         assert found.counters == {}

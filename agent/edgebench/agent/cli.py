@@ -33,7 +33,7 @@ from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
 from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
 from edgebench.protocol.sizes import format_bytes
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -74,7 +74,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     except EdgebenchError as exc:
         say(f"error: {exc}")
         if hint := _hint(exc, options):
-            say(f"hint: {hint}")
+            say_hint(hint)
         return ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
     except ModuleNotFoundError as exc:
         if (message := why_missing(exc)) is None:
@@ -86,7 +86,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             else f"pip install {AGENT_DISTRIBUTION}"
         )
         say(f"error: {message}")
-        say(f"hint: install what is missing: {what}")
+        say_hint(f"install what is missing: {what}")
         return ExitCode.FAILED
     return ExitCode.DONE
 

@@ -85,6 +85,7 @@
     └── StoreError               the result store: unreadable, read-only, full
         ├── RunNotStored             a finished run cannot be stored; it stays on its device
         ├── RunDamaged               a file of a stored run is missing or not readable
+        │   └── BundleDamaged        … in a bundle
         ├── CampaignDamaged          plan or journal of a campaign is not readable
         ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
         ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
@@ -680,6 +681,10 @@ class RunNotStored(StoreError):
 
 class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
+
+
+class BundleDamaged(RunDamaged):
+    """A file of a run in a bundle is not what its sender put into it."""
 
 
 class CampaignDamaged(StoreError):

@@ -448,6 +448,24 @@ def with_duration(spec: RunSpec, duration_s: float) -> RunSpec:
     return replace(spec, duration_s=duration_s, max_duration_s=longest_s)
 
 
+def is_divided(spec: RunSpec) -> bool:
+    """Whether several runs share the duration and the queries that were asked for.
+
+    Each run under MLPerf's preset has the length that MLPerf's rules ask for.
+    """
+    return not spec.preset.startswith(MLPERF_PRESET)
+
+
+def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
+    """The specification of one run that is as long as all of them were to be together."""
+    if run_count == 1 or not is_divided(spec):
+        return spec
+    return replace(
+        with_duration(spec, spec.duration_s * run_count),
+        min_query_count=spec.min_query_count * run_count,
+    )
+
+
 def check_cpus(device: str, cpus: Iterable[int], usable: Iterable[int]) -> None:
     """Check that models may be bound to these CPUs.
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from edgebench.protocol.text import printable, wrap
 
+_HINT = "hint: "
+_NEXT_STEP = re.compile(r"(?P<quoted>'[^']*')|; (?=(?:or|then|and|otherwise|what) )")
+_NEXT_LINE = "\n" + " " * len(_HINT)
 _MAX_DIGITS = 5
 DEFAULT_WIDTH = 80
 """Width assumed if the terminal reports none, such as a serial console."""
@@ -19,12 +23,29 @@ def say(line: str, *, end: str = "\n") -> None:
         line: The sentence.
         end: Text appended: a space after a question.
     """
+    _print(printable(line), end)
+
+
+def say_hint(hint: str) -> None:
+    """Print a hint on stderr; on a terminal, each of its steps begins a line of its own.
+
+    Args:
+        hint: The steps, with "; or", "; then" and the like between them.
+    """
+    shown = printable(f"{_HINT}{hint}")
+    if _is_terminal():
+        shown = _NEXT_STEP.sub(lambda match: match["quoted"] or _NEXT_LINE, shown)
+    _print(shown)
+
+
+def _print(text: str, end: str = "\n") -> None:
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] `2>&-` closes it
         return  # print would take stdout, where a document may be
-    shown = printable(line)
-    if sys.stderr.isatty():
-        shown = wrap(shown, _width())
-    print(shown, end=end, file=sys.stderr, flush=True)
+    print(wrap(text, _width()) if _is_terminal() else text, end=end, file=sys.stderr, flush=True)
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
 
 
 def _width() -> int:

@@ -160,7 +160,7 @@ log.MAX_BYTES, log.WATCH_S = 100, 0.01
 path = Path(sys.argv[1])
 log.log_to_file(path)
 print("x" * 200, flush=True)
-while not path.with_name("agent.log.1").exists():
+while os.fstat(1).st_size:  # renamed, and still open for a moment
     time.sleep(0.01)
 print("after", flush=True)
 """

@@ -8,11 +8,12 @@ import os
 import pty
 import struct
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 ERROR = "hint: see which devices there are: edgebench devices --timeout 10s; or measure here"
 
@@ -23,7 +24,12 @@ def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-def said(line: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def said(
+    line: str,
+    columns: int,
+    monkeypatch: pytest.MonkeyPatch,
+    speak: Callable[[str], None] = say,
+) -> list[str]:
     """The lines that a terminal gets if it is stderr and so wide."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -31,7 +37,7 @@ def said(line: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     try:
         with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
             patch.setattr("sys.stderr", stream)
-            say(line)
+            speak(line)
             return os.read(ours, 4096).decode().splitlines()
     finally:
         os.close(ours)
@@ -45,6 +51,15 @@ def test_sentence_is_broken_between_words_and_commands_stay_whole(
         "hint: see which devices there are:",
         "edgebench devices --timeout 10s; or",
         "measure here",
+    ]
+
+
+def test_each_step_of_a_hint_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied to the end of the line is a command and the sentence behind it."""
+    hint = "wait: edgebench bench 'a; or b' --wait 10m; or stop it: edgebench stop; a\nb"
+    assert said(hint, 80, monkeypatch, say_hint) == [
+        "hint: wait: edgebench bench 'a; or b' --wait 10m",
+        "      or stop it: edgebench stop; a?b",
     ]
 
 
@@ -70,7 +85,8 @@ def test_file_gets_each_sentence_as_one_line(
     with path.open("w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
         say(ERROR + "\x1b[31m")
-    assert path.read_text() == f"{ERROR}?[31m\n"
+        say_hint(ERROR.removeprefix("hint: "))
+    assert path.read_text() == f"{ERROR}?[31m\n{ERROR}\n"
 
 
 class OwnStream(io.StringIO):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.references import reference_accuracy
-from edgebench.host.bench.request import BenchRequest, ComparisonRequest, with_all_runs
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.host.bench.run import DeviceLane, RunRequest, measure
 from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
@@ -41,7 +41,7 @@ from edgebench.protocol.errors import (
     with_meant,
 )
 from edgebench.protocol.sizes import format_distinct_sizes
-from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus
+from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus, with_all_runs
 
 ALL_RUNTIMES = "all"
 ONE_RUN_ONLY = (

@@ -37,6 +37,7 @@ from edgebench.protocol.spec import (
     RunSpec,
     SpecChanges,
     from_preset,
+    is_divided,
     with_duration,
 )
 
@@ -317,16 +318,6 @@ def _run_count(
     return wanted
 
 
-def with_all_runs(spec: RunSpec, run_count: int) -> RunSpec:
-    """The specification of one run that is as long as all of them were to be together."""
-    if run_count == 1 or spec.preset.startswith(MLPERF_PRESET):
-        return spec
-    return replace(
-        with_duration(spec, spec.duration_s * run_count),
-        min_query_count=spec.min_query_count * run_count,
-    )
-
-
 def _share(spec: RunSpec, run_count: int) -> RunSpec:
     """The specification of one of several runs, which take the time of one together.
 
@@ -335,7 +326,7 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
     Raises:
         RunsTooShort: the time of each is too short for the rules about the machine.
     """
-    if run_count == 1 or spec.preset.startswith(MLPERF_PRESET):
+    if run_count == 1 or not is_divided(spec):
         return spec
     duration_s = spec.duration_s / run_count
     run_limit = math.floor(spec.duration_s / MIN_JUDGED_S + 1e-9)  # 0.3 / 0.1 is below 3

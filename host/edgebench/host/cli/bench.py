@@ -25,7 +25,7 @@ from edgebench.host.cli.options import (
     whole,
 )
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _export(
             is_whole = False
             names = {"RUN…": shlex.join(run.run_id for run in runs)}
             say(f"error: not exported: {exc}")
-            say(f"hint: {fill(hint_for(exc), names)}")
+            say_hint(fill(hint_for(exc), names))
         else:
             say(f"exported: {path}")
     return is_whole

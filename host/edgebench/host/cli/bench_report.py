@@ -8,7 +8,7 @@ import shlex
 import sys
 
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def report_runs(
     watcher.show_doubts(sets)
     _print_failures(watcher)
     if watcher.failures:
-        say(f"hint: {_hint(watcher.failures[-1], options)}")
+        say_hint(_hint(watcher.failures[-1], options))
     if lab is not None and runs and not options.json:
         say(f"results: {lab.store.runs}")
         print_next_step(options, sets)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -116,5 +116,5 @@ def report_failure(
         print(json.dumps(document, indent=1))
     end_starting()
     say(f"error: {message}")
-    say(f"hint: {hint}")
+    say_hint(hint)
     return code

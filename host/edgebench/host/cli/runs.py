@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 from edgebench.protocol.text import printable
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         if wanted is not None:
             words = ["edgebench", "runs", *options.runs]
             words += ["--store", str(options.store)] if options.store else []
-            say(f"hint: list all of them: {shlex.join(words)}")
+            say_hint(f"list all of them: {shlex.join(words)}")
     if wanted is None:
         _print_incomplete(incomplete)
     return ExitCode.DONE

@@ -108,12 +108,12 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 def _report_damage(damage: StoreError | None) -> ExitCode:
     """Say last that the traces are damaged: without them, nobody can check the numbers."""
     from edgebench.host.show.hints import hint_for
-    from edgebench.protocol.terminal import say
+    from edgebench.protocol.terminal import say, say_hint
 
     if damage is None:
         return ExitCode.DONE
     say(f"error: the numbers above cannot be checked: {damage}")
-    say(f"hint: {hint_for(damage, 'show')}")
+    say_hint(hint_for(damage, "show"))
     return ExitCode.FAILED
 
 

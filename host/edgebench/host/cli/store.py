@@ -8,7 +8,7 @@ import shlex
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 from edgebench.protocol.text import printable
 
 
@@ -54,10 +54,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         name = shlex.quote(report.differing[0])
         here = f" --store {shlex.quote(str(options.store))}" if options.store else ""
         both = f"edgebench verify {name}{here}, and edgebench verify {name} --store {there}"
-        say(f"hint: see whose is damaged: {both}")
+        say_hint(f"see whose is damaged: {both}")
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
-        say(f"hint: mend or remove {file} there; then edgebench store merge {there}")
+        say_hint(f"mend or remove {file} there; then edgebench store merge {there}")
     is_whole = not (report.differing or report.unreadable)
     return ExitCode.DONE if is_whole else ExitCode.FAILED
 

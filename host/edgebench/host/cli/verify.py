@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
 from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _print_differences(what: str, differences: Sequence[Difference]) -> None:
 
 
 def _print_hint(name: str) -> None:
-    say(f"hint: see what is stored: edgebench show {shlex.quote(name)}")
+    say_hint(f"see what is stored: edgebench show {shlex.quote(name)}")
 
 
 def _rejudge_run(store: Store, run_id: str, *, as_json: bool) -> ExitCode:

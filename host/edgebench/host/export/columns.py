@@ -6,13 +6,14 @@ renamed; docs/export.md lists all columns, and a test compares the two lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers, sets_of
 from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
-from edgebench.host.store.annotations import read_annotations
+from edgebench.host.result.run import Run
+from edgebench.host.store.annotations import Annotations, read_annotations
 from edgebench.protocol.text import printable
 
 Fact = str | int | float | bool | None
@@ -21,21 +22,36 @@ LOWER, UPPER = ".lower_95", ".upper_95"
 
 
 @dataclass(frozen=True, slots=True)
+class ExportRow:
+    """A run, and what is known about it from the runs that are exported with it."""
+
+    exported: ExportedRun
+    set_verdict: str | None
+    """Verdict of its set; None if it is not in one, or the others of its set are not here."""
+
+    @property
+    def run(self) -> Run:
+        """The run."""
+        return self.exported.run
+
+
+@dataclass(frozen=True, slots=True)
 class ExportColumn:
     """Column with a fact about the run, rather than a measured number."""
 
     name: str
     kind: type[str] | type[int] | type[float] | type[bool]
-    cell: Callable[[ExportedRun], Fact]
+    cell: Callable[[ExportRow], Fact]
 
 
 FACT_COLUMNS = (
     ExportColumn("run_id", str, lambda one: one.run.run_id),
     ExportColumn("created_utc", str, lambda one: one.run.created_utc),
     ExportColumn("set_id", str, lambda one: one.run.set_id),
+    ExportColumn("set_verdict", str, lambda one: one.set_verdict),
     ExportColumn("kind", str, lambda one: one.run.kind),
     ExportColumn("verdict", str, lambda one: one.run.verdict.state.value),
-    ExportColumn("label", str, lambda one: label(one.run.verdict, one.run)),
+    ExportColumn("label", str, lambda one: label(one.run)),
     ExportColumn("reasons", str, lambda one: "; ".join(reasons(one.run.verdict))),
     ExportColumn("simulated", bool, lambda one: one.run.simulated),
     ExportColumn("emulated", bool, lambda one: one.run.emulated),
@@ -63,14 +79,29 @@ FACT_COLUMNS = (
     ExportColumn(
         "boundary", str, lambda one: e.boundary if (e := one.run.metrics.energy) else None
     ),
-    ExportColumn("tags", str, lambda one: ", ".join(read_annotations(one.directory).tags)),
-    ExportColumn("note", str, lambda one: read_annotations(one.directory).note),
+    ExportColumn("tags", str, lambda one: ", ".join(_annotations(one).tags)),
+    ExportColumn("note", str, lambda one: _annotations(one).note),
 )
 
 
-def fact_cells(one: ExportedRun) -> dict[str, Fact]:
+def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:
+    """A row for each run, in order."""
+    verdicts = {
+        run.run_id: one.verdict.state.value
+        for one in sets_of(runs)
+        if one.set_id is not None
+        for run in one.runs
+    }
+    return [ExportRow(one, verdicts.get(one.run.run_id)) for one in runs]
+
+
+def fact_cells(one: ExportRow) -> dict[str, Fact]:
     """Facts of a run by column; control characters other than line feeds are replaced."""
     return {column.name: _shown(column.cell(one)) for column in FACT_COLUMNS}
+
+
+def _annotations(one: ExportRow) -> Annotations:
+    return read_annotations(one.exported.directory)
 
 
 def _shown(cell: Fact) -> Fact:
@@ -93,7 +124,7 @@ def number_columns() -> Iterator[str]:
             yield metric.path + UPPER
 
 
-def number_cells(one: ExportedRun) -> dict[str, float]:
+def number_cells(one: ExportRow) -> dict[str, float]:
     """Numbers of a run by column; a metric that was not measured is left out."""
     cells: dict[str, float] = {}
     for number in run_numbers(one.run):

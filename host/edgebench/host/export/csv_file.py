@@ -19,6 +19,7 @@ from typing import BinaryIO
 from edgebench.host.export.columns import (
     FACT_COLUMNS,
     Fact,
+    export_rows,
     fact_cells,
     number_cells,
     number_columns,
@@ -35,7 +36,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     numbers = list(number_columns())
     writer = csv.writer(text)
     writer.writerow([*(column.name for column in FACT_COLUMNS), *numbers])
-    for one in runs:
+    for one in export_rows(runs):
         cells = number_cells(one)
         facts = map(_harmless, fact_cells(one).values())
         writer.writerow([*facts, *(cells.get(name) for name in numbers)])

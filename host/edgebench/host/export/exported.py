@@ -114,9 +114,14 @@ def _finite(interval: Bounds | None) -> Bounds | None:
     return interval if interval is not None and all(map(math.isfinite, interval)) else None
 
 
-def label(verdict: Verdict, run: Run) -> str:
-    """The verdict in words, and whether device or power were simulated, emulated or synthetic."""
-    return ", ".join([verdict.label, *_synthetic_parts(run)])
+def label(one: Run | RunSet) -> str:
+    """The verdict in words, and whether device or power were simulated, emulated or synthetic.
+
+    Whatever failed on its device is called that, and not invalid.
+    """
+    run, *others = (one,) if isinstance(one, Run) else one.runs
+    has_failed = all(made.failure is not None for made in (run, *others))
+    return ", ".join(["failed" if has_failed else one.verdict.label, *_synthetic_parts(run)])
 
 
 def mark(one: RunSet) -> str:

@@ -49,7 +49,7 @@ def _write(runs: Sequence[ExportedRun], out: BinaryIO, better: Better) -> None:
 def _entry(name: str, one: RunSet, number: ExportedNumber) -> dict[str, str | float]:
     metric, interval = number.metric, number.interval
     bounds = "no interval" if interval is None else f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
-    lines = [f"verdict: {label(one.verdict, one.first)}", *reasons(one.verdict)]
+    lines = [f"verdict: {label(one)}", *reasons(one.verdict)]
     lines.append(f"runs: {', '.join(one.run_ids)}")
     return {
         "name": f"{name}: {metric.path}",

@@ -2,7 +2,8 @@
 
 The schema allows properties of a test suite only, so each run is a suite of one test case, with its
 numbers as properties. A run that failed on its device is an error, an invalid one a failure with
-its reasons. A suspect run passes; its label is in the properties and in the output.
+its reasons. A suspect run passes; its label is in the properties and in the output. A set that is
+invalid though runs of it are not, as they are too far apart, is one more suite, which fails.
 
 Source: jenkinsci/xunit-plugin, junit-10.xsd
 """
@@ -13,17 +14,21 @@ from collections.abc import Sequence
 from typing import BinaryIO
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
-from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers, sets_of
 from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.protocol.text import printable
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
-    """Write a test suite for each run."""
+    """Write a test suite for each run, and for each set that is invalid as a whole."""
     root = Element("testsuites", name="edgebench")
     for one in runs:
         _add_suite(root, one.run)
+    for together in sets_of(runs):
+        if together.verdict.is_refused and together.counted:
+            _add_set(root, together)
     for counted in ("tests", "failures", "errors"):
         root.set(counted, str(sum(int(suite.get(counted, "0")) for suite in root)))
     for element in root.iter():  # XML cannot represent most control characters
@@ -66,7 +71,27 @@ def _add_suite(root: Element, run: Run) -> None:
         first = run.verdict.failures[0].id if run.verdict.failures else State.INVALID.value
         SubElement(case, "failure", type=first, message=lines[0] if lines else "").text = text
     elif run.verdict.state is not State.VALID:
-        SubElement(case, "system-out").text = f"{label(run.verdict, run)}\n{text}"
+        SubElement(case, "system-out").text = f"{label(run)}\n{text}"
+
+
+def _add_set(root: Element, one: RunSet) -> None:
+    """A suite that fails: its runs are valid or suspect, and have no number together."""
+    run, lines = one.first, reasons(one.verdict)
+    class_name = f"edgebench.{one.device}.{one.runtime}"
+    suite = SubElement(
+        root,
+        "testsuite",
+        name=class_name,
+        tests="1",
+        failures="1",
+        errors="0",
+        timestamp=run.created_utc.partition("+")[0],
+        id=one.set_id or "",
+    )
+    name = f"{one.model} {run.spec.scenario.value}, {len(one.runs)} runs together"
+    case = SubElement(suite, "testcase", classname=class_name, name=name)
+    kind, message = one.verdict.failures[0].id, lines[0]
+    SubElement(case, "failure", type=kind, message=message).text = "\n".join(lines)
 
 
 def _properties(run: Run) -> list[tuple[str, str]]:
@@ -74,7 +99,7 @@ def _properties(run: Run) -> list[tuple[str, str]]:
     properties = [
         ("run_id", run.run_id),
         ("verdict", run.verdict.state.value),
-        ("label", label(run.verdict, run)),
+        ("label", label(run)),
         ("model_sha256", run.model.sha256 or ""),
         ("runtime_version", run.runtime.version),
     ]

@@ -41,13 +41,16 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     sets = sets_of(runs)
     is_metered = any(run.metrics.energy is not None for run_set in sets for run in run_set.runs)
     titles = [*_COLUMNS, *(["to the first"] if len(sets) > 1 else [])]
-    titles += [*(["energy per inference"] if is_metered else []), "verdict"]
+    titles += [*(["energy per inference"] if is_metered else [])]
+    has_accuracy = any(one.first.metrics.accuracy is not None for one in sets)
+    titles += [*(["accuracy"] if has_accuracy else []), "verdict"]
     lines = [_row(titles), _row(["---"] * len(titles))]
     for run_set in sets:
         cells = _cells(run_set)
         cells += [ratio_to_first(sets, run_set)] if len(sets) > 1 else []
         cells += [_energy(run_set)] if is_metered else []
-        lines.append(_row([*cells, label(run_set.verdict, run_set.first)]))
+        cells += [_accuracy(run_set)] if has_accuracy else []
+        lines.append(_row([*cells, label(run_set)]))
     sentences = [
         *_outcomes(runs),
         *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
@@ -136,6 +139,17 @@ def _shown(number: ExportedNumber) -> tuple[str, str]:
         return value, "no interval"
     low, high = (format_metric(number.metric, bound, reach) for bound in number.interval)
     return value, f"{low} to {high}"
+
+
+def _accuracy(one: RunSet) -> str:
+    accuracy = one.first.metrics.accuracy
+    if accuracy is None:
+        return ABSENT
+    number = _number(one, "accuracy.value")
+    if number is None:
+        return REFUSED
+    value, bounds = _shown(number)
+    return f"{code_span(accuracy.metric)} {value} ({bounds})"
 
 
 def _energy(one: RunSet) -> str:

@@ -47,7 +47,7 @@ def _copy_run(one: ExportedRun, folder: Path) -> None:
     verdict = {
         "run_id": one.run.run_id,
         "verdict": one.run.verdict.state.value,
-        "label": label(one.run.verdict, one.run),
+        "label": label(one.run),
         "reasons": reasons(one.run.verdict),
     }
     (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")

@@ -51,7 +51,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     families: dict[tuple[str, str], list[Sample]] = {}
     for name, one in zip(benchmark_names(sets), sets, strict=True):
         labels = _labels(name, one)
-        why = {"label": label(one.verdict, one.first), "reasons": "; ".join(reasons(one.verdict))}
+        why = {"label": label(one), "reasons": "; ".join(reasons(one.verdict))}
         verdicts.append((_joined({**labels, **why}), 1.0))
         for number in set_numbers(one, tuple(METRICS)):
             values = {"": number.value, **_named(number.interval)}

@@ -13,7 +13,13 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edgebench.host.export.columns import FACT_COLUMNS, fact_cells, number_cells, number_columns
+from edgebench.host.export.columns import (
+    FACT_COLUMNS,
+    export_rows,
+    fact_cells,
+    number_cells,
+    number_columns,
+)
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.series.run_series import read_series
 from edgebench.host.store.arrow import to_arrow
@@ -34,8 +40,8 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     )
     # A row group is one row: dictionaries save nothing, and take half a gigabyte for an hour.
     with pq.ParquetWriter(out, schema, compression="zstd", use_dictionary=False) as writer:
-        for exported in runs:
-            row = {**fact_cells(exported), **number_cells(exported), **_latencies(exported)}
+        for one in export_rows(runs):
+            row = {**fact_cells(one), **number_cells(one), **_latencies(one.exported)}
             columns = [_column(row.get(field.name), field.type) for field in schema]
             writer.write_table(pa.table(columns, schema=schema))
 

@@ -137,7 +137,7 @@ def _facts(run: Run) -> dict[str, str]:
     """Facts and numbers of a run as text; an invalid run has no numbers."""
     facts = {
         "run_id": run.run_id,
-        "label": label(run.verdict, run),
+        "label": label(run),
         "reasons": "; ".join(reasons(run.verdict)),
         "created_utc": run.created_utc,
         "model": run.model.name,

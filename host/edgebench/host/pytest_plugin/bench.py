@@ -157,7 +157,7 @@ def _facts(measured: RunSet, metric: str) -> dict[str, object]:
         "runtime": measured.runtime,
         "metric": metric,
         "unit": METRICS[metric].quantity.value,
-        "verdict": label(measured.verdict, measured.first),
+        "verdict": label(measured),
         "run_ids": " ".join(run.run_id for run in measured.runs),
     }
     summary = measured.metrics.get(metric)

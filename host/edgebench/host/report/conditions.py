@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.comparability import KEYS, fingerprint
+from edgebench.host.analysis.run_set import MIN_RUNS
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.bench_command import bench_words
 from edgebench.host.show.page import confinement_line
 from edgebench.host.show.units import ABSENT, format_ns, format_size
-from edgebench.host.show.verdict import device_address
-from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Engine, Priority, Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,55 +104,31 @@ def commands_of(sets: Sequence[RunSet]) -> list[str]:
 def command_of(one: RunSet, candidate: RunSet | None = None) -> str:
     """The command that repeats the runs, with the models in the current directory.
 
+    It names the runtime, as that which is chosen by default differs between machines.
+
     Args:
         one: The set; the baseline, if there is a candidate.
         candidate: The other side of a comparison in pairs.
     """
-    run = one.first
-    # Only the runs of a set share the duration and the queries; those of pairs do not.
-    spec, count = run.spec, max(1, one.planned_count) if candidate is None else 1
-    words = ["edgebench", "bench", run.model.name]
-    if candidate is not None:
-        pair_count = max(one.planned_count, candidate.planned_count)
-        words += ["--against", candidate.model, "--pairs", str(pair_count)]
-    if candidate is None or candidate.runtime == one.runtime:
-        words += ["--runtime", run.runtime.name]
-    else:
-        words += ["--allow", "runtime"]
-    if (device := device_address(run)) is not None:
-        words += ["--on", device]
-    if spec.preset != DEFAULT_PRESET:
-        words += ["--preset", spec.preset]
-    preset = PRESETS.get(spec.preset, {})
-    duration_s, query_count = spec.duration_s * count, spec.min_query_count * count
-    if spec.is_sustained:
-        words += ["--sustained", f"{duration_s:g}s"]
-    elif abs(duration_s - preset.get("duration_s", 0.0)) > 1e-6:
-        words += ["--duration", f"{duration_s:g}s"]
-    # Queries are divided among the runs, and rounded up.
-    if not 0 <= query_count - preset.get("min_query_count", 0) < count:
-        words += ["--min-queries", str(query_count)]
-    if spec.scenario is not Scenario.SINGLE_STREAM:
-        words += ["--scenario", spec.scenario.value]
-    if spec.engine is Engine.LOADGEN:
-        words += ["--engine", spec.engine.value]
-    optional = {
-        "--threads": spec.threads if spec.threads != 1 else None,
-        "--delegate": spec.delegate,
-        "--seed": spec.seed or None,
-        "--cpus": ",".join(map(str, spec.cpus)) or None,
-        "--priority": spec.priority.value if spec.priority is not Priority.NORMAL else None,
-        "--governor": spec.governor,
-        "--qps": spec.target_qps,
-        "--target-latency": spec.target_latency_s and f"{spec.target_latency_s * 1e3:g}ms",
-        "--inputs": run.conditions.inputs_file,
-        "--ambient": run.conditions.ambient_c,
-        "--meter": "METER" if run.metrics.energy is not None else None,
-        "--runs": count if candidate is None else None,
-    }
-    for name, value in optional.items():
-        if value is not None:
-            words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
-    words += ["--profile"] if spec.is_profiled else []
-    words += [] if spec.is_checked else ["--no-check"]
-    return shlex.join(words)
+    run, count = one.first, max(1, one.planned_count)
+    if candidate is None:
+        model, *options = bench_words(run, count)
+        options = [["--runtime", run.runtime.name], *_without("--runtime", options)]
+        if count == MIN_RUNS:
+            options.append(["--runs", str(count)])
+    else:  # only the runs of a set share the duration and the queries
+        model, *options = bench_words(run, 1)
+        options = _without("--runtime", _without("--runs", options))
+        is_shared = candidate.runtime == one.runtime
+        runtime = ["--runtime", run.runtime.name] if is_shared else ["--allow", "runtime"]
+        pair_count = max(count, candidate.planned_count)
+        options = [["--against", candidate.model], ["--pairs", str(pair_count)], runtime, *options]
+    if run.conditions.ambient_c is not None:
+        options.append(["--ambient", f"{run.conditions.ambient_c:g}"])
+    return shlex.join(
+        ["edgebench", "bench", *model, *(word for words in options for word in words)]
+    )
+
+
+def _without(option: str, options: Iterable[list[str]]) -> list[list[str]]:
+    return [words for words in options if words[0] != option]

@@ -8,6 +8,7 @@ from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
 
+_ASK_AGAIN = "ask for the file again; its sender makes one with: edgebench bundle ID"
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (e.NoSuchRun, "see the stored runs: edgebench runs"),
     (
@@ -76,7 +77,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
     ),
     (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
-    (e.BundleRefused, "ask for the file again; its sender makes one with: edgebench bundle ID"),
+    (e.BundleRefused, _ASK_AGAIN),
     (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
     (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
     (
@@ -197,6 +198,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "bring the file back from a copy, or begin another campaign: edgebench campaign run "
         "FILE.toml; its runs are still in the store: edgebench runs",
     ),
+    (e.BundleDamaged, _ASK_AGAIN),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,

@@ -25,7 +25,7 @@ from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
-from edgebench.protocol.terminal import say
+from edgebench.protocol.terminal import say, say_hint
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 
@@ -120,7 +120,7 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
         _say_why(session, "no energy, as the recording cannot be trusted")
     else:
         say("error: no energy: no channel has a number")
-        say(f"hint: {REFUSED_RECORDING}")
+        say_hint(REFUSED_RECORDING)
 
 
 def _say_why(session: StoredSession, what: str) -> None:
@@ -128,7 +128,7 @@ def _say_why(session: StoredSession, what: str) -> None:
     failed = next(check for check in session.checks if check.is_passed is False)
     for line in f"error: {what}: {failed.id}: {failed.detail}".split("\n"):
         say(line)
-    say(f"hint: {REFUSED_RECORDING}")
+    say_hint(REFUSED_RECORDING)
 
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:

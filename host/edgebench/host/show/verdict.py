@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import platform
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -13,22 +11,20 @@ from rich.text import Text
 
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS, MIN_RUNS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
-from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.advice import advice, without_repeats
+from edgebench.host.show.bench_command import bench_words
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import plain_table, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
-from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS, Scenario
+from edgebench.protocol.spec import with_all_runs
 from edgebench.protocol.text import printable
 
-_USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
-"""Runtime of each format of models that need not be named."""
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
 _STYLES = {RuleOutcome.PASS: "green", _FAIL: "red"}
 _FOLDED = {RuleOutcome.PASS: "passed", RuleOutcome.NOT_APPLICABLE: "not applicable"}
@@ -83,11 +79,12 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
     has_governors = before is None or bool(before.governors)
     advised = (advice(rule, can_bind=bool(cpus), has_governors=has_governors) for rule in findings)
     lines = [line for line in advised if line is not None]
-    words = [] if made.model.sha256 is None else bench_words(made)
+    count = _run_count(made)
+    words = [] if made.model.sha256 is None else bench_words(made, count)
     names = {"CPU_IDS": cpus}
     if made.spec.target_qps is not None:
         names["--qps N"] = f"--qps {made.spec.target_qps / 2:g}"
-    total_s = made.spec.duration_s * (made.member.count if made.member else 1)
+    total_s = with_all_runs(made.spec, count).duration_s
     return without_repeats(_longer(fill(rerun(line, words), names), total_s) for line in lines)
 
 
@@ -109,7 +106,15 @@ def failure_advice(run: Run) -> str:
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
     hint = hint_for(error_from_code(code, run.failure.message), "bench")
-    return rerun(hint, bench_words(run) if run.model.sha256 is not None else ())
+    words = bench_words(run, _run_count(run)) if run.model.sha256 is not None else ()
+    return rerun(hint, words)
+
+
+def _run_count(run: Run) -> int:
+    """Runs that measure a model again like this one was measured."""
+    if run.member is not None:
+        return run.member.count
+    return 1 if run.pair is None else MIN_RUNS
 
 
 def free_cpus(run: Run) -> str:
@@ -122,51 +127,6 @@ def free_cpus(run: Run) -> str:
     if scheduling is None or run.spec.cpus or len(scheduling.cpus) <= count:
         return ""
     return ",".join(map(str, sorted(scheduling.cpus)[-count:]))
-
-
-def device_address(run: Run) -> str | None:
-    """The device as `--on` takes it; None for this machine."""
-    firmware = run.conditions.firmware
-    if firmware is not None and firmware.emulator is not None and firmware.emulator.name == "QEMU":
-        return f"{EMULATED}{firmware.emulator.machine}"  # one of Renode's is an agent's, by name
-    return None if run.device.name in (LOCAL_NAME, platform.node()) else run.device.name
-
-
-def bench_words(run: Run) -> list[list[str]]:
-    """Arguments of `edgebench bench` that measure like a run, as far as its document tells.
-
-    The device is left out if it is this machine, and so are settings that are the default.
-    """
-    spec = run.spec
-    words = [[run.model.name]]
-    if (address := device_address(run)) is not None:
-        words.append(["--on", address])
-    if _USUAL_RUNTIMES.get(run.model.format, run.runtime.name) != run.runtime.name:
-        words.append(["--runtime", run.runtime.name])
-    count = run.member.count if run.member is not None else 1 if run.pair is None else MIN_RUNS
-    usual_s = PRESETS.get(spec.preset, {}).get("duration_s")
-    total_s = spec.duration_s * (count if run.pair is None else 1)
-    is_usual = usual_s is None or math.isclose(total_s, usual_s, rel_tol=0.01)
-    options: dict[str, object] = {
-        "--threads": spec.threads if spec.threads != 1 else None,
-        "--delegate": spec.delegate,
-        "--cpus": ",".join(map(str, spec.cpus)) or None,
-        "--governor": spec.governor,
-        "--scenario": spec.scenario.value if spec.scenario is not Scenario.SINGLE_STREAM else None,
-        "--qps": None if spec.target_qps is None else f"{spec.target_qps:g}",
-        "--target-latency": None
-        if spec.target_latency_s is None
-        else f"{spec.target_latency_s * 1e3:g}ms",
-        "--sustained": f"{spec.duration_s:g}s" if spec.is_sustained else None,
-        "--duration": None if spec.is_sustained or is_usual else f"{total_s:g}s",
-        "--preset": spec.preset if spec.preset not in (DEFAULT_PRESET, "quick") else None,
-        "--runs": count if count != MIN_RUNS else None,
-    }
-    if spec.preset == "quick":
-        words.append(["--quick"])
-    if spec.is_profiled:
-        words.append(["--profile"])
-    return words + [[name, str(value)] for name, value in options.items() if value is not None]
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

@@ -37,6 +37,7 @@ from typing import NoReturn
 
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.protocol.errors import (
+    BundleDamaged,
     BundleNotUnpacked,
     BundleRefused,
     RunDamaged,
@@ -170,7 +171,7 @@ class Bundle:
         """Unpack a file of a run into the run's directory.
 
         Raises:
-            RunDamaged: the file does not have the digest of the manifest.
+            BundleDamaged: the file does not have the digest of the manifest.
             BundleNotUnpacked: the file cannot be written.
         """
         inside = f"{RUNS}/{run_id}/{name}"
@@ -183,7 +184,7 @@ class Bundle:
                     digest.update(block)
                     out.write(block)
             if digest.hexdigest() != self._digests[inside]:
-                raise RunDamaged(f"bundle is damaged: {inside} has another SHA-256: {self.path}")
+                raise BundleDamaged(f"bundle is damaged: {inside} has another SHA-256: {self.path}")
         except OSError as exc:
             reason = exc.strerror or str(exc)
             raise BundleNotUnpacked(f"bundle not unpacked: {reason}: {directory}") from exc
@@ -200,14 +201,14 @@ class Bundle:
         """Content of a file of the archive, a block at a time.
 
         Raises:
-            RunDamaged: the file cannot be read.
+            BundleDamaged: the file cannot be read.
         """
         try:
             with self._archive.open(name) as file:
                 while block := file.read(_BLOCK_BYTES):
                     yield block
         except Exception as exc:  # zipfile raises a dozen kinds, and the file may be gone
-            raise RunDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
+            raise BundleDamaged(f"bundle is damaged: {name}: {exc}: {self.path}") from exc
 
     def _read_manifest(self, infos: Mapping[str, zipfile.ZipInfo]) -> dict[str, str]:
         """SHA-256 of each file by name; the names are checked to be those of the archive."""

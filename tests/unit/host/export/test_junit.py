@@ -14,6 +14,7 @@ from support.exports import (
     Stored,
     judged,
     renamed,
+    set_of,
     written,
 )
 
@@ -79,6 +80,21 @@ def test_valid_and_suspect_runs_pass_and_invalid_ones_fail(stored: Stored) -> No
     [error] = next(iter(found[3])).result
     assert (error.type, error.message) == ("worker_died", "killed <by> 9")
     assert "suspect" in next(iter(found[1])).system_out
+
+
+@pytest.mark.parametrize(("slowest_ns", "failed"), [(1020, 0), (9000, 1)])
+def test_set_without_a_number_fails(slowest_ns: int, failed: int, stored: Stored) -> None:
+    """Each run passes, the number of the set is refused, and the pipeline is green."""
+    [one] = stored(PLAIN)
+    runs = set_of(one, "a", (1000, 1010, 1020, 1015, slowest_ns))
+    found = suites(written("junit", runs))
+    assert sum(suite.failures for suite in found) == failed
+    assert len(found) == len(runs) + failed
+    for suite in found[len(runs) :]:
+        [case] = suite
+        assert case.name == "a single_stream, 5 runs together"
+        [failure] = case.result
+        assert failure.type == "between_runs_floor"
 
 
 def test_numbers_are_properties_with_their_intervals(metered: ExportedRun) -> None:

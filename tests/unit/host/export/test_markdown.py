@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from support.changes import changed
 from support.exports import (
+    ACCURACY,
     HOSTILE,
     INVALID,
     METERED,
@@ -17,12 +18,13 @@ from support.exports import (
     Stored,
     judged,
     renamed,
+    set_of,
     written,
 )
 
 from edgebench.host.export.exported import ExportedRun, Judgement
 from edgebench.host.export.markdown import code_span
-from edgebench.host.result.facts import Pair, SetMember
+from edgebench.host.result.facts import Pair
 from edgebench.host.result.verdict import State
 
 
@@ -46,25 +48,16 @@ def test_row_has_value_interval_and_verdict(stored: Stored, metered: ExportedRun
     assert short["verdict"].startswith("suspect")
 
 
-def set_of(one: ExportedRun, name: str, p50s_ns: tuple[int, ...]) -> list[ExportedRun]:
-    """Runs of a set with these medians."""
-    return [
-        replace(
-            one,
-            run=changed(
-                one.run,
-                {
-                    "run_id": f"20260102-030405-{name:0>7}{number}",
-                    "member": SetMember(f"set-{name}", number, len(p50s_ns)),
-                    "metrics.latency_ns.p50": p50_ns,
-                    "metrics.end_to_end_ns.p50": p50_ns,
-                    "model.name": name,
-                    "verdict.state": State.VALID,
-                },
-            ),
-        )
-        for number, p50_ns in enumerate(p50s_ns)
-    ]
+def test_accuracy_is_beside_the_speed(stored: Stored) -> None:
+    """A reviewer merges a model that is faster, and wrong."""
+    [plain], [one] = stored(PLAIN), stored(ACCURACY)
+    accuracy = one.run.metrics.accuracy
+    assert accuracy is not None
+    without, row = rows(written("markdown", [plain, judged(one, State.VALID)]))
+    assert without["accuracy"] == "—"
+    assert re.fullmatch(rf"`{accuracy.metric}` 0\.\d+ \(0\.\d+ to [01]\.\d+\)", row["accuracy"])
+    [row] = rows(written("markdown", [judged(one, State.INVALID)]))
+    assert row["accuracy"] == "refused"
 
 
 def test_several_sets_are_compared_with_the_first(stored: Stored) -> None:

@@ -19,6 +19,7 @@ from support.exports import (
     PROFILE,
     Stored,
     renamed,
+    set_of,
     written,
 )
 
@@ -52,6 +53,17 @@ def test_table_has_every_number_of_every_run(name: str, stored: Stored) -> None:
                 bounds = metric.expanded_interval(one.run)
                 found = (row[metric.path + LOWER], row[metric.path + UPPER])
                 assert found == bounds if bounds else all(map(pd.isna, found))
+
+
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_row_tells_the_verdict_of_its_set(name: str, stored: Stored) -> None:
+    """Somebody takes the mean of runs whose common number was refused."""
+    [one] = stored(PLAIN)
+    apart, close = set_of(one, "a", (1000, 1010, 8000, 9000, 9100)), set_of(one, "b", (1000, 1010))
+    frame = (read_csv if name == "csv" else read_parquet)(written(name, [*apart, *close, one]))
+    assert set(frame["verdict"]) == {"valid", "suspect"}
+    assert list(frame["set_verdict"][:7]) == ["invalid"] * 5 + ["suspect"] * 2
+    assert pd.isna(frame["set_verdict"][7])
 
 
 def test_every_interval_has_columns(stored: Stored, metered: ExportedRun) -> None:

@@ -74,14 +74,14 @@ def test_simulated_run_is_called_that(name: str, stored: Stored) -> None:
     """Times of a simulated board are compared with those of a real one."""
     [one] = stored(PLAIN)
     simulated = replace(one, run=replace(one.run, simulated=True))
-    label_of = label(simulated.run.verdict, simulated.run)
+    label_of = label(simulated.run)
     assert label_of.endswith(", simulated")
     assert b"simulated" in written(name, [simulated])
 
 
 def test_synthetic_power_is_called_that(metered: ExportedRun) -> None:
     """Joules that nobody measured are handed on as measured ones."""
-    assert "synthetic power" in label(metered.run.verdict, metered.run)
+    assert "synthetic power" in label(metered.run)
     assert "synthetic power" in mark(sets_of([metered])[0])
 
 

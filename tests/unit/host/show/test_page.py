@@ -127,10 +127,8 @@ def test_page_of_a_failed_run_begins_with_the_reason() -> None:
         "worker was killed by SIGKILL (worker_died, warming up)",
     ]
     assert others[0].split(maxsplit=2)[:2] == ["to", "improve"]
-    assert (
-        "edgebench bench digits.tflite --on board --duration 0.01s --runs 1 --runtime all"
-        in others[0]
-    )
+    command = "edgebench bench digits.tflite --on board --duration 0.01s --min-queries 100 --runs 1"
+    assert f"{command} --runtime all" in others[0]
     [broken] = [line for line in others if line.startswith("complete")]
     assert "run failed: worker was killed by SIGKILL" in broken
 

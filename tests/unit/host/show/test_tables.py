@@ -442,20 +442,23 @@ def test_accuracy_is_shown_where_it_was_asked_for() -> None:
 
 GIVEN = "edgebench bench digits.tflite --on board --runtime tflite"
 SHORT = "--duration 0.01s"
+QUERIES = "--min-queries 100"
 ALONE = "end other programs on the device"
 
 
 def named(advice: str) -> str:
     """Advice with the command of the run in place of its placeholders."""
     given = GIVEN if "--duration" in advice else f"{GIVEN} {SHORT}"
-    return advice.replace("edgebench bench MODEL", f"{given} --runs 1").replace("CPU_IDS", "3")
+    return advice.replace("edgebench bench MODEL", f"{given} {QUERIES} --runs 1").replace(
+        "CPU_IDS", "3"
+    )
 
 
 @pytest.mark.parametrize(
     ("threads", "cpus", "advised"),
     [
-        (1, (), f"{GIVEN} {SHORT} --runs 1 --cpus 3"),
-        (2, (), f"{GIVEN} --threads 2 {SHORT} --runs 1 --cpus 2,3"),
+        (1, (), f"{GIVEN} {SHORT} {QUERIES} --runs 1 --cpus 3"),
+        (2, (), f"{GIVEN} {SHORT} --threads 2 {QUERIES} --runs 1 --cpus 2,3"),
         (4, (), f"{ALONE}: top lists them"),
         (1, (0,), f"{ALONE}: top lists them"),
     ],
@@ -487,7 +490,7 @@ def test_advice_about_a_run_of_this_machine_names_no_device(
     monkeypatch.setattr("platform.node", lambda: made.device.name)
     [advice] = advices(find_sets([made])[0])
     assert advice.endswith(
-        f"edgebench bench digits.tflite --runtime tflite {SHORT} --runs 1 --cpus 3"
+        f"edgebench bench digits.tflite --runtime tflite {SHORT} {QUERIES} --runs 1 --cpus 3"
     )
 
 
