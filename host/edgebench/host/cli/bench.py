@@ -168,7 +168,7 @@ def _add_energy(add: Add) -> None:
 
 
 def _add_comparison(add: Add) -> None:
-    against = "compare the model with B: paired runs in random order"
+    against = "compare B, the candidate, with the model, the baseline: paired runs in random order"
     add("--against", action=GivenOnce, metavar="B", help=against)
     pairs = "pairs of runs (default: 10; times need at least 6, several comparisons more)"
     add("--pairs", type=whole, metavar="N", help=pairs)

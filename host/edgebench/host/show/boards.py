@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from edgebench.host.show.tables import console, plain_table, text
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.tables import console, text
 from edgebench.protocol.bridge import PortReport
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.terminal import say
@@ -22,7 +23,7 @@ def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: b
     if not reports:
         print("no serial port is here")
     else:
-        table = plain_table("port", "usb id", "serial number", "what", "board", "in use by")
+        table = DataTable("port", "usb id", "serial number", "what", "board", "in use by")
         for report in reports:
             table.add_row(
                 text(report.path),

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.effects import FactorEffect
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.set_page import set_document
 from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text, verdict_style
 from edgebench.host.show.units import ABSENT, format_duration
@@ -23,9 +22,9 @@ DEFAULT_LEVEL = "default"
 """Level of an axis that the campaign file leaves to `edgebench bench`."""
 
 
-def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> Table:
+def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> DataTable:
     """The cells of a plan."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     table.add_column("cell", justify="right", no_wrap=True)
     factors = [name for name in rows[0] if name != "number"]
     shown = [name for name in factors if any(row[name] is not None for row in rows)]
@@ -38,9 +37,9 @@ def cells_table(rows: Sequence[Mapping[str, Any]], repeats: int) -> Table:
     return table
 
 
-def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
+def lanes_table(lanes: Sequence[LaneStatus]) -> DataTable:
     """How far each device is."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     table.add_column("device", overflow="fold")
     if is_cluster := any(lane.lab for lane in lanes):
         table.add_column("lab host", overflow="fold")
@@ -61,7 +60,9 @@ def lanes_table(lanes: Sequence[LaneStatus]) -> Table:
     return table
 
 
-def effects_table(metric: str, effects: Sequence[FactorEffect], width: int = PIPE_WIDTH) -> Table:
+def effects_table(
+    metric: str, effects: Sequence[FactorEffect], width: int = PIPE_WIDTH
+) -> DataTable:
     """What each factor changes.
 
     Args:
@@ -69,7 +70,7 @@ def effects_table(metric: str, effects: Sequence[FactorEffect], width: int = PIP
         effects: The effects.
         width: Columns of the terminal; a narrow one shows neither range nor counts.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     table.add_column("factor", no_wrap=True)
     table.add_column("change", overflow="fold", min_width=20)
     is_wide = width >= PIPE_WIDTH * 3 // 4

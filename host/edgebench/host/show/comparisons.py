@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.result.metrics import METRICS, Better, Quantity
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.ratios import UNLIKE, ratio_words
 from edgebench.host.show.tables import PIPE_WIDTH, name_cell
 from edgebench.host.show.units import (
@@ -51,9 +50,9 @@ _STYLES = {
 }
 
 
-def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> Table:
+def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WIDTH) -> DataTable:
     """One row per comparison: both medians, the change with its interval, the outcome."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     is_wide = width >= WIDE
     shown = {"metric", *_differing(comparisons)} | (_SHOWN_IF_WIDE if is_wide else set())
     names = [name for name in _TITLES if name in shown]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import ABSENT, format_duration, format_ns
 from edgebench.protocol.sizes import format_bytes
@@ -39,7 +38,7 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 def devices_table(
     devices: Sequence[DiscoveredDevice], now: datetime | None = None, *, width: int = PIPE_WIDTH
-) -> Table:
+) -> DataTable:
     """All devices, usable or not; temperature and age where there is room for them.
 
     Args:
@@ -48,7 +47,7 @@ def devices_table(
         width: Columns of the terminal.
     """
     now = now or datetime.now(timezone.utc)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     # A name that has to be typed is not folded where it can be helped.
     names = [len(device.name) for device in devices]
     addresses = [min(len(device.address), _ADDRESS_WIDTH) for device in devices]

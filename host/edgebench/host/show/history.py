@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
-from rich.cells import cell_len
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.history.history import (
@@ -21,7 +18,8 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
 )
 from edgebench.host.result.metrics import METRICS, Metric
-from edgebench.host.show.tables import GAP, PIPE_WIDTH, name_cell, text
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text
 from edgebench.host.show.units import (
     ABSENT,
     format_change,
@@ -44,8 +42,6 @@ _STYLES = {
     HistoryOutcome.WORSE: "red",
     HistoryOutcome.INCONCLUSIVE: "yellow",
 }
-LEAST_NAME = 6
-"""Columns to which a name of the table may be folded."""
 _PLAIN = str.maketrans("●○│─▲◆┤…·→—", "*o|-^#|.,>-")
 """ASCII replacements, for terminals without Unicode."""
 
@@ -56,7 +52,7 @@ def histories_page(
     """Each history with its picture; a table for more than `MAX_PICTURES` histories."""
     if len(histories) > MAX_PICTURES:
         note = "for a picture, choose at most four: by RUN…, --model, --device or --tag"
-        return Group(*_table(histories, width), note)
+        return Group(*_table(histories), note)
     titles = subject_lines(histories)
     return Group(
         *(
@@ -273,7 +269,7 @@ def _legend(history: History) -> str:
 
 
 def _levels_table(history: History, metric: Metric) -> RenderableType:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     table.add_column("since, run", no_wrap=True)
     for name in ("points", "level", "change, 95 %"):
         table.add_column(name, no_wrap=True, justify="right")
@@ -316,8 +312,8 @@ def _different(was: str, now: str) -> tuple[str, str]:
     return _LIST.join(gone) or "none", _LIST.join(new) or "none"
 
 
-def _table(histories: Sequence[History], width: int) -> list[RenderableType]:
-    """What all histories have in common, and a table of the rest; a line each if it is too wide."""
+def _table(histories: Sequence[History]) -> list[RenderableType]:
+    """What all histories have in common, and a table of the rest."""
     names = {
         "metric": [one.metric for one in histories],
         "model": [one.subject.model for one in histories],
@@ -329,17 +325,9 @@ def _table(histories: Sequence[History], width: int) -> list[RenderableType]:
     own = {name: cells for name, cells in names.items() if len(set(cells)) > 1}
     titles = ("points", "suspect", "level", "newest", "outcome")
     rows = [_numbers(one) for one in histories]
-    least = [max(len(name), LEAST_NAME) for name in own]
-    fixed = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)]
-    if sum(least) + sum(fixed) + GAP * (len(least) + len(fixed)) > width:
-        return [
-            text(f"{title}, {one.metric}: {level}, newest {last}, {count} points: {outcome}")
-            for title, one, row in zip(subject_lines(histories), histories, rows, strict=True)
-            for count, _, level, last, outcome in [row]
-        ]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name, least_width in zip(own, least, strict=True):
-        table.add_column(name, overflow="fold", min_width=least_width)
+    table = DataTable()
+    for name in own:
+        table.add_column(name, overflow="fold", min_width=len(name))
     for name in titles:
         table.add_column(name, no_wrap=True, justify="left" if name == "outcome" else "right")
     for history, row, *cells in zip(histories, rows, *own.values(), strict=True):

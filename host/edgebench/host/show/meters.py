@@ -11,8 +11,9 @@ from rich.text import Text
 
 from edgebench.host.analysis.energy.windows import shortest_window_s
 from edgebench.host.power.stored import ChannelEnergy, StoredSession
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import REFUSED_RECORDING
-from edgebench.host.show.tables import console, plain_table, text
+from edgebench.host.show.tables import console, text
 from edgebench.host.show.units import (
     format_amperes,
     format_joules_within,
@@ -35,7 +36,7 @@ def print_list(headers: Mapping[str, Header | AbsentMeter], *, as_json: bool) ->
     if as_json:
         _print_json({"meters": {name: to_plain(one) for name, one in headers.items()}})
         return
-    table = plain_table("meter", "instrument", "here")
+    table = DataTable("meter", "instrument", "here")
     for name, one in headers.items():
         if isinstance(one, AbsentMeter):
             here = Text(f"no: {one.reason}", style="yellow")
@@ -71,7 +72,7 @@ def print_info(header: Header, *, as_json: bool) -> None:
         facts.add_row(Text("channel", style="bold"), text(f"{channel.name}: {channel.boundary}"))
     for limit in capability.current_limits:
         facts.add_row(Text("current", style="bold"), text(_limit(limit)))
-    terms = plain_table("uncertainty", "value", "applies to", "origin", "reference")
+    terms = DataTable("uncertainty", "value", "applies to", "origin", "reference")
     for term in header.uncertainty:
         terms.add_row(*_term(term))
     out = console()
@@ -132,7 +133,7 @@ def _say_why(session: StoredSession, what: str) -> None:
 
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:
-    table = plain_table("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
+    table = DataTable("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
     table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
     for channel in channels:
         table.add_row(
@@ -147,7 +148,7 @@ def _energy_table(channels: list[ChannelEnergy]) -> Table:
 
 
 def _checks_table(session: StoredSession) -> Table:
-    table = plain_table("check", "outcome", "detail")
+    table = DataTable("check", "outcome", "detail")
     for check in session.checks:
         outcome, style = _OUTCOMES[check.is_passed]
         table.add_row(check.id, Text(outcome, style=style), text(check.detail))

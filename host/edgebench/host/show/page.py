@@ -18,13 +18,12 @@ from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
+from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.tables import (
-    GAP,
     PIPE_WIDTH,
     WIDE_ONLY,
     Sentence,
-    plain_table,
     results_table,
     text,
     unwatched_line,
@@ -172,7 +171,7 @@ def operators_table(profile: ProfileResult) -> Table:
     operators = profile.operators
     has_medians = all(operator.p50_ns is not None for operator in operators)
     typical = "median time" if has_medians else "mean time"
-    table = plain_table("#", "operator", "place", typical, "share", "name")
+    table = DataTable("#", "operator", "place", typical, "share", "name")
     total_ns = sum(operator.typical_ns * operator.count for operator in operators) or 1
     for operator in operators:
         table.add_row(
@@ -189,7 +188,7 @@ def operators_table(profile: ProfileResult) -> Table:
 def _percentiles_table(run: Run, width: int) -> Table:
     """Every percentile of both spans with its interval; without an interval, no number."""
     gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
-    table = plain_table("latency", *(name.replace("_", ".") for name in PERCENTILES))
+    table = DataTable("latency", *(name.replace("_", ".") for name in PERCENTILES))
     for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
         metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
         if metrics[0].value(run) is None:

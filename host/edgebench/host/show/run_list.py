@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from rich import box
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.run_set import are_too_far_apart
 from edgebench.host.result.facts import side_id
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
@@ -34,7 +33,7 @@ GROUPS_WIDTH = 80
 _NAMES = ("device", "model", "runtime", "scenario", "kind")
 
 
-def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
+def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable:
     """The runs in the store; an id is never broken, so that it can be copied."""
     is_metered = any(
         row.energy_j_per_inference is not None or row.energy_refused is not None for row in rows
@@ -46,7 +45,7 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> Table:
     # A model on another runtime would look like a scattered one; there is no room for both.
     has_groups = any(groups) and room >= (GROUPS_WIDTH if len(runtimes) == 1 else WIDE)
     shown = _names(rows, room, is_narrow=is_metered or has_groups, has_groups=has_groups)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     table.add_column("run", no_wrap=True)
     if has_groups:
         table.add_column("set, pairs", no_wrap=True)

@@ -11,13 +11,13 @@ from rich.text import Text
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     UNWATCHED,
     name_cell,
-    plain_table,
     results_table,
     unwatched_line,
     verdict_style,
@@ -111,7 +111,7 @@ def variance_lines(variance: VarianceLevels) -> list[str]:
 
 def _metrics_table(one: RunSet) -> Table:
     """Each metric: median of the runs, its interval, lowest and highest run."""
-    table = plain_table("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
+    table = DataTable("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
     for path, summary in one.metrics.items():
         if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
             table.add_row(name_cell(path), *_cells(path, summary))
@@ -131,7 +131,7 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
 def _runs_table(one: RunSet) -> Table:
     """Each run with its headline, its interval within the run, and its verdict."""
     metric = METRICS[one.headline]
-    table = plain_table("run", metric.label, "± in run", "verdict")
+    table = DataTable("run", metric.label, "± in run", "verdict")
     for run in one.runs:
         is_refused = run.verdict.is_refused
         value = None if is_refused else metric.value(run)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 
-from rich import box
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
@@ -20,6 +19,7 @@ from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, h
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
+from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.units import (
     ABSENT,
@@ -58,8 +58,6 @@ RATIO = "to the first"
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
-GAP = 2
-"""Columns of the terminal between two columns of a table."""
 NARROW_NAME = 10
 """Results of less weight make room before a name is folded to fewer columns than this."""
 WIDE_NAME = 24
@@ -114,7 +112,7 @@ def results_table(
     width: int = PIPE_WIDTH,
     unmeasured: Sequence[str] = (),
     settings: Callable[[RunSet], str] | None = None,
-) -> Table:
+) -> DataTable:
     """The sets of runs that were just made, as far as they fit into the width.
 
     Args:
@@ -123,7 +121,7 @@ def results_table(
         unmeasured: Names of the devices on which nothing could be measured.
         settings: Tells sets of one model on one device apart; None: there are no such sets.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table = DataTable()
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     is_of_several = len({*unmeasured, *(one.device for one in sets)}) > 1
     columns = [
@@ -195,7 +193,7 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
     """Widths of the columns without numbers, by their titles, in a table of this width."""
     widths: dict[str, int] = {}
     narrow = NARROW_NAME
-    while narrow > 1 and sum(filled.width(narrow) + GAP for filled in fitting) > width:
+    while narrow > LEAST_NAME and sum(filled.width(narrow) + GAP for filled in fitting) > width:
         narrow -= 1  # a name is folded further before a number is cut
     free = width - sum(filled.width(narrow) + GAP for filled in fitting)
     for filled in reversed(fitting):  # a verdict is folded last
@@ -436,13 +434,13 @@ _RESULT_COLUMNS = (
     ),
     _Column(
         "± in run",
-        60,
+        -ENERGY_WIDTH,
         _half_width(is_of_sets=False),
         only_for=lambda one: _is_timed(one) and not one.set_id,
     ),
     _Column(
         "± over {runs}",
-        60,
+        -ENERGY_WIDTH,
         _half_width(is_of_sets=True),
         only_for=lambda one: one.set_id is not None,
     ),
@@ -471,12 +469,10 @@ _FIRST_TO_GO = (
     "precision",
     "p90",
     RATIO,
-    "± in run",
-    "± over {runs}",
     "runtime",
     "device",
 )
-"""Columns that make room for the others, the first one first."""
+"""Columns that make room for the others, the first one first; no number loses its uncertainty."""
 _BEHIND_NAMES = ("precision", "device")
 """Columns that make room before the names of models are folded."""
 
@@ -545,11 +541,3 @@ def verdict_style(state: str) -> str:
 def verdict_cell(state: str) -> Text:
     """A verdict in its colour."""
     return Text(state, style=verdict_style(state))
-
-
-def plain_table(*columns: str) -> Table:
-    """A table of texts."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    return table

@@ -17,10 +17,11 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.advice import advice, without_repeats
 from edgebench.host.show.bench_command import bench_words
+from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.tables import plain_table, text, verdict_style
+from edgebench.host.show.tables import text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.spec import with_all_runs
 from edgebench.protocol.text import printable
@@ -147,7 +148,7 @@ def rules_parts(verdict: Verdict, *, is_all: bool) -> list[RenderableType]:
     listed = [rule for rule in verdict.rules if is_all or rule.outcome not in _FOLDED]
     parts: list[RenderableType] = []
     if listed:
-        table = plain_table("rule", "outcome", "detail")
+        table = DataTable("rule", "outcome", "detail")
         for rule in listed:
             outcome = Text(rule.outcome.value, style=_STYLES.get(rule.outcome, "yellow"))
             table.add_row(rule.id, outcome, text(sentence(rule)))
@@ -234,14 +235,9 @@ def _reasons(one: RunSet) -> dict[str, str]:
     for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
         if rule in lines and milder is not None:
             lines.pop(milder, None)
-    for cause in Cause:
-        first, *others = [
-            name for name in lines if name in BY_ID and BY_ID[name].cause is cause
-        ] or [""]
-        for name in others:
+    for cause in Cause:  # the table of rules has the others
+        for name in [name for name in lines if name in BY_ID and BY_ID[name].cause is cause][1:]:
             del lines[name]
-        if others:
-            lines[first] += f" (also: {', '.join(others)})"
     if one.set_id is None and "complete" in lines:
         # Whatever else failed is that of a part of a run.
         return {"complete": lines["complete"]}

@@ -11,7 +11,8 @@ from datetime import timedelta
 from rich.table import Table
 from rich.text import Text
 
-from edgebench.host.show.tables import plain_table, text
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.tables import text
 from edgebench.host.show.units import ABSENT
 from edgebench.host.watch import Absence, Batch, StateChange, Update
 from edgebench.protocol.messages import SeatState
@@ -49,7 +50,7 @@ class WatchTable:
 
     def table(self) -> Table:
         """All devices with an update, by name."""
-        table = plain_table("device", "state", "run", "phase", "temp", "clock", "load")
+        table = DataTable("device", "state", "run", "phase", "temp", "clock", "load")
         for name, row in sorted(self._rows.items()):
             state, batch = row.state, row.batch
             table.add_row(

@@ -113,16 +113,14 @@ def test_many_histories_are_a_table_of_what_differs_at_80_columns() -> None:
     ]
 
 
-def test_many_histories_on_a_narrow_terminal_are_a_line_each() -> None:
+def test_many_histories_on_a_narrow_terminal_are_a_list() -> None:
     """`7.10 …` in a column that is too narrow for its number."""
     out = Console(width=40, record=True)
     out.print(histories_page([with_settings(cpus=str(number)) for number in range(5)], 40))
     words = " ".join(out.export_text().split())
     for number in range(5):
-        said = (
-            f"cpus {number}, throughput_per_s: 100/s, newest 100/s —, 1 of 5 points: inconclusive"
-        )
-        assert said in words
+        numbers = "points 1 of 5 suspect level 100/s newest 100/s — outcome inconclusive"
+        assert f"settings offline, cpus {number} {numbers}" in words
 
 
 def test_page_at_80_columns_cuts_nothing() -> None:

@@ -333,9 +333,9 @@ def test_list_of_runs_names_sets_that_are_invalid() -> None:
 def test_list_of_runs_says_what_its_numbers_are() -> None:
     """93,971/s stands below p50, and runs of two runtimes look like one that scatters."""
     row = summary_of(run())
-    assert " p50 " in printed(runs_table([row]), 80)
+    assert " p50 " in printed(runs_table([row], 80), 80)
     offline = replace(row, scenario="offline", end_to_end_ns_p50=None, throughput_per_s=93971.0)
-    assert " p50, or rate " in printed(runs_table([row, offline]), 80)
+    assert " p50, or rate " in printed(runs_table([row, offline], 80), 80)
     in_sets = [replace(row, set_id="set-1"), replace(row, set_id="set-2", runtime="onnx")]
     assert re.search(r" tflite .*\n.* onnx ", printed(runs_table(in_sets, 80), 80))
     simulated = replace(row, kind="simulated measurement")

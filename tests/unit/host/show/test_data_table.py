@@ -1,0 +1,37 @@
+"""Tables on terminals of every width."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from edgebench.host.show.data_table import DataTable
+
+NUMBERS = ("+169.9 % .. +179.2 %", "9.60 µs")
+
+
+def printed(width: int) -> str:
+    """A table with a name and two numbers, on a terminal of this width."""
+    table = DataTable("model")
+    for name in ("95 %", "p50"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_row("mobilenet_v2_int8.tflite", *NUMBERS)
+    out = io.StringIO()
+    Console(file=out, width=width, color_system=None, highlight=False).print(table)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("width", range(30, 80))
+def test_no_number_is_cut(width: int) -> None:
+    """+169.9 % .. +17… is read as another number."""
+    text = printed(width)
+    assert all(number in text for number in NUMBERS)
+    assert all(len(line) <= width for line in text.splitlines())
+
+
+def test_table_is_a_list_where_it_does_not_fit() -> None:
+    """A list takes three lines for each row, where one would do."""
+    assert "model                   95 %      p50" in printed(39)
+    assert printed(38).split("\n")[1].split() == ["95", "%", *NUMBERS[0].split()]
