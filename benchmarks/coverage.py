@@ -25,7 +25,7 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from edgebench.host.analysis.latency.summary import summarize
-from edgebench.host.analysis.run_set import median_interval
+from edgebench.host.analysis.median import median_interval
 
 Floats = NDArray[np.float64]
 COUNTS = (300, 1000, 3000, 10_000)

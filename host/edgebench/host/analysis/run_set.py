@@ -16,12 +16,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
+from edgebench.host.analysis.median import MIN_RUNS, PRECISION_INVALID_RATIO, median_interval
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import METRICS, Metric
@@ -30,14 +28,9 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 
-LEVEL = 0.95
-MIN_RUNS = 5
-"""Fewest runs with an interval: the median lies between the lowest and the highest of five with
-93.75 %, of four with 87.5 %."""
 PRECISION_SUSPECT_RATIO = 0.05
-PRECISION_INVALID_RATIO = 0.25
-"""Half-widths of the interval of the headline. They are those of a single run's median:
-`verdict.run`."""
+"""Half-width of the interval above which a set is suspect, over the median. It is that of a single
+run's median: `verdict.run`."""
 INCLUDES_OF_SETS = {"between_runs_floor": "between_runs"}
 """Rule of a set, and the one with a milder limit on the same number."""
 SHORTEST_LOOP_S = 0.5
@@ -109,56 +102,6 @@ def find_set(runs: Sequence[Run]) -> RunSet:
 def alone(run: Run) -> RunSet:
     """A run on its own, also where it is one of a set or a pair."""
     return find_set([replace(run, member=None, pair=None)])
-
-
-def median_interval(values: NDArray[np.float64]) -> tuple[float, float] | None:
-    """95 % interval of the median of what independent values come from; None below five values.
-
-    Between two order statistics: the widest pair that covers less than 95 % and the narrowest that
-    covers more are interpolated, so that the coverage is 95 % and not up to 99 %. Five values have
-    no pair with 95 %; their lowest and highest are taken, which cover 93.75 %.
-
-    Source: Hettmansperger & Sheather, Confidence intervals based on interpolated order statistics
-    (1986).
-    """
-    count = int(values.size)
-    if count < MIN_RUNS:
-        return None
-    ordered = np.sort(values)
-    rank, outer, inner = _ranks(count)
-    excess = max(0.0, (outer - LEVEL) / (outer - inner))
-    weight = (count - rank) * excess / (rank + (count - 2 * rank) * excess)
-    low = (1 - weight) * ordered[rank - 1] + weight * ordered[rank]
-    high = (1 - weight) * ordered[count - rank] + weight * ordered[count - rank - 1]
-    return float(low), float(high)
-
-
-def are_too_far_apart(values: Sequence[float]) -> bool:
-    """Whether runs with these headlines make an invalid set; False below five."""
-    known = np.array(values, np.float64)
-    interval = median_interval(known)
-    if interval is None:
-        return False
-    return (interval[1] - interval[0]) / 2 > PRECISION_INVALID_RATIO * float(np.median(known))
-
-
-@cache
-def _ranks(count: int) -> tuple[int, float, float]:
-    """Rank from either end of the narrowest pair of values that covers the median with the level.
-
-    With its coverage, and that of the next pair inside. Rank 1 where no pair covers so much.
-    """
-    rank = max(1, binomial_quantile((1 - LEVEL) / 2, count, 0.5))
-    while rank > 1 and _coverage(count, rank) < LEVEL:
-        rank -= 1
-    while _coverage(count, rank + 1) >= LEVEL:
-        rank += 1
-    return rank, _coverage(count, rank), _coverage(count, rank + 1)
-
-
-def _coverage(count: int, rank: int) -> float:
-    """Chance that the median lies between the values of this rank from below and from above."""
-    return 1 - 2 * binomial_cdf(rank - 1, count, 0.5)
 
 
 def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:

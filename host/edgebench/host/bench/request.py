@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
 from edgebench.host.analysis.compare.runs import check_metrics
-from edgebench.host.analysis.run_set import MIN_RUNS
+from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.machine import MIN_JUDGED_S
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.dataset import Dataset, open_dataset

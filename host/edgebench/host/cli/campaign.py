@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> ExitCode:
 def _plan(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
 
-    from edgebench.host.analysis.run_set import MIN_RUNS
+    from edgebench.host.analysis.median import MIN_RUNS
     from edgebench.host.campaign.estimate import expected_plan_s
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from edgebench.host.analysis.compare.comparability import KEYS, fingerprint
-from edgebench.host.analysis.run_set import MIN_RUNS
+from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet

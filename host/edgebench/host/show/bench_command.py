@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from edgebench.host.analysis.run_set import MIN_RUNS
+from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (

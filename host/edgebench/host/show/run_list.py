@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from edgebench.host.analysis.run_set import are_too_far_apart
+from edgebench.host.analysis.median import are_too_far_apart
 from edgebench.host.result.facts import side_id
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import (

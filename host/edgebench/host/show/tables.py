@@ -20,7 +20,6 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
-from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.units import (
     ABSENT,
     format_half_width,
@@ -131,6 +130,8 @@ def results_table(
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
     if settings is None and len(sets) > 1:
+        from edgebench.host.show.ratios import ratio_to_first  # only here: it is slow to load
+
         columns.insert(-1, _Column(RATIO, 0, lambda one: ratio_to_first(sets, one)))
     if settings is not None:
         place = [column.name for column in columns].index("runtime") + 1

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
-from edgebench.host.analysis.run_set import INCLUDES_OF_SETS, MIN_RUNS
+from edgebench.host.analysis.median import MIN_RUNS
+from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
 from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run

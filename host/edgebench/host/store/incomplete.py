@@ -19,7 +19,6 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.store.layout import EXPECTED_FILE, HOST_FILES, RAW_DIRECTORY, Store
-from edgebench.meters.spool import recorded_s
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.plain import from_plain, to_plain
@@ -134,6 +133,8 @@ def _read_incomplete(directory: Path) -> IncompleteRun:
     with suppress(OSError):  # it may be stored just now
         files = sorted(path.name for path in raw.iterdir() if path.name not in HOST_FILES)
         if METER_FILE in files:
+            from edgebench.meters.spool import recorded_s  # only here: it loads numpy
+
             recording_s = recorded_s(raw / METER_FILE)
             files.remove(METER_FILE)
     state = IncompleteState.NOT_FETCHED

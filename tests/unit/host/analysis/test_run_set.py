@@ -14,14 +14,13 @@ from scipy.stats import binom
 from support.changes import changed
 from support.records import latencies, run_record, traces_of, worker_record
 
+from edgebench.host.analysis.median import MIN_RUNS, median_interval
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.analysis.run_set import (
-    MIN_RUNS,
     alone,
     choose_sets,
     find_set,
     find_sets,
-    median_interval,
 )
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import Pair, SetMember

@@ -25,7 +25,8 @@ from edgebench.host.analysis.history.levels import (
     find_exact_starts,
     find_level_starts,
 )
-from edgebench.host.analysis.run_set import are_too_far_apart, median_interval, over_runs
+from edgebench.host.analysis.median import are_too_far_apart, median_interval
+from edgebench.host.analysis.run_set import over_runs
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
