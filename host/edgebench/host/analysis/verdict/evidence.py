@@ -6,11 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from edgebench.host.analysis.measurement import Measurement
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.verdict import Fact, RuleOutcome
 from edgebench.protocol.record import MeasuredRecord, RunRecord, WorkerRecord
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.analysis.measurement import Measurement
 
 
 @dataclass(frozen=True, slots=True)

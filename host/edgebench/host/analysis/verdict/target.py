@@ -16,10 +16,13 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
-from edgebench.host.analysis.windows import WindowMeasurement
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.analysis.windows import WindowMeasurement
 
 MIN_WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
