@@ -133,6 +133,8 @@ class ProgressWatcher(Watcher):
     def __init__(self) -> None:
         self.console: Console = console(stderr=True)
         self.name_width = max(8, self.console.width - OTHERS_WIDTH)
+        # Columns that do not move while the words in them change, where there is room for that.
+        what_width, time_width = (28, 18) if self.console.width > OTHERS_WIDTH + 8 else (0, 0)
         self.bar = Progress(
             # On a narrow terminal, the long name of a model gets what is left.
             TextColumn(
@@ -142,9 +144,11 @@ class ProgressWatcher(Watcher):
             ),
             *([ClockBar()] if self.console.width >= BAR_FROM_WIDTH else []),
             TextColumn(
-                "{task.fields[what]}", markup=False, table_column=Column(no_wrap=True, min_width=28)
+                "{task.fields[what]}",
+                markup=False,
+                table_column=Column(no_wrap=True, min_width=what_width),
             ),
-            PhaseTime(table_column=Column(no_wrap=True, min_width=18)),
+            PhaseTime(table_column=Column(no_wrap=True, min_width=time_width)),
             console=self.console,
             transient=True,
             refresh_per_second=REFRESH_HZ,

@@ -104,17 +104,20 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     """Verify every run of a set, of the pairs of a comparison, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
     from edgebench.host.result.facts import PAIRS_PREFIX
+    from edgebench.host.show.hints import hint_for
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.index import DAMAGED, list_runs
     from edgebench.protocol.errors import RunDamaged
 
     addresses = find_runs(store, name)
     results: dict[str, list[Difference]] = {}
+    damaged: dict[str, RunDamaged] = {}
     for address in addresses:
         try:
             results[address.run_id] = verify(address.store, address.run_id)
         except RunDamaged as exc:  # the others may be whole
             results[address.run_id] = [Difference("files", "as measured", str(exc))]
+            damaged[address.run_id] = exc
     planned_count = len(results)
     if is_set and (member := addresses[0].run().member):
         planned_count = member.count
@@ -132,8 +135,14 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
         _print_json({kind: name, "planned_count": planned_count, "runs": runs})
     elif failed:
         for run_id, differences in failed.items():
-            _print_differences(f"run {run_id}", differences)
-        _print_hint(next(address.name for address in addresses if address.run_id in failed))
+            if run_id in damaged:
+                say(f"error: {damaged[run_id]}")
+            else:
+                _print_differences(f"run {run_id}", differences)
+        if damaged:
+            say_hint(hint_for(next(iter(damaged.values())), "verify"))
+        else:
+            _print_hint(next(address.name for address in addresses if address.run_id in failed))
     else:
         count = len(results)
         stored = f"{count} runs" if count == planned_count else f"{count} of {planned_count} runs"

@@ -12,7 +12,7 @@ from edgebench.host.report.numbers import label_of
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.units import ABSENT, half_width_of
-from edgebench.protocol.errors import MeasurementError, UsageError
+from edgebench.protocol.errors import MeasurementError, NotComparable, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,7 @@ def _row(
     try:
         [comparison] = compare_groups([sides], metrics=[path], allowed=allowed)
     except (UsageError, MeasurementError) as exc:
+        allow = exc.allow if isinstance(exc, NotComparable) else ""
         return RatioRow(
             number=number,
             metric=path,
@@ -70,7 +71,7 @@ def _row(
             shown=ABSENT,
             bounds="",
             outcome="not compared",
-            reason=str(exc),
+            reason=f"{exc}; with {allow}, they are" if allow else str(exc),
         )
     return RatioRow(
         number=number,

@@ -34,13 +34,14 @@ from edgebench.host.report.trace_table import TraceTable, trace_tables
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.result.run import ProfileResult, Run
+from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import read_series
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.history import setting_text
+from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import variance_lines
@@ -55,7 +56,6 @@ from edgebench.host.show.units import (
 from edgebench.host.show.verdict import advices
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import StoreError
-from edgebench.protocol.record import OperatorTime
 
 _WORDS = {
     RuleOutcome.PASS: "passed",
@@ -111,16 +111,6 @@ class EnergyPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRow:
-    """One operator of a profile."""
-
-    operator: OperatorTime
-    shown: str
-    ratio: float
-    """Share of the sum of all typical times."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TracePart:
     """Traces of one run."""
 
@@ -159,7 +149,7 @@ class ReportSubject:
     energy: EnergyPart | None
     energy_run: str
     """Which run of a set has this energy; empty for a single run."""
-    operators: tuple[OperatorRow, ...]
+    operators: OperatorLines | None
     command: str
 
 
@@ -228,7 +218,7 @@ def subject_of(
         labels=labels_of(one),
         sentence=_sentence(one),
         # Of a run that failed, the reason is all there is to say.
-        advices=() if one.first.failure is not None else tuple(advices(one)),
+        advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
         problems=problems,
         kept=kept,
         kept_line=kept_line,
@@ -241,7 +231,7 @@ def subject_of(
         traces=tuple(parts),
         energy=None if energy is None or is_refused else _energy(energy),
         energy_run=energy_run,
-        operators=() if profile is None or is_refused else tuple(_operators(profile)),
+        operators=None if profile is None or is_refused else operator_lines(profile),
         command=command,
     )
 
@@ -444,15 +434,3 @@ def _energy(energy: EnergyResult) -> EnergyPart:
         budget=budget if energy.is_measured else (),
         phases=tuple(phases),
     )
-
-
-def _operators(profile: ProfileResult) -> list[OperatorRow]:
-    total_ns = sum(one.typical_ns * one.count for one in profile.operators) or 1.0
-    return [
-        OperatorRow(
-            operator=one,
-            shown=format_ns(one.typical_ns) if one.typical_ns else "< 1 µs",
-            ratio=one.typical_ns * one.count / total_ns,
-        )
-        for one in profile.operators
-    ]

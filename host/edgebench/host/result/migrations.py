@@ -75,7 +75,8 @@ def promised(
 
     Left out are keys that came later, keys whose definition changed later, and the words of a
     line, of which only whether there is one counts. A rule that came later does not change the
-    verdict that was given, nor does one that became stricter: `edgebench verify --rejudge` does.
+    verdict that was given, nor does one that became stricter or milder: that is for `edgebench
+    verify --rejudge`.
     """
     held = {rule["id"]: rule["outcome"] for rule in stored["verdict"]["rules"]}
     today = {rule["id"]: rule["outcome"] for rule in computed["verdict"]["rules"]}
@@ -84,6 +85,8 @@ def promised(
             today[name] = held[name]  # what was never asked for was called a pass, or unknown
         if version < _STRICTER.get(name, 0) and (held[name], today[name]) == ("pass", "fail"):
             today[name] = "pass"
+        if version < _MILDER.get(name, 0) and (held[name], today[name]) == ("fail", "pass"):
+            today[name] = "fail"
     failed = {
         rule["severity"]
         for rule in computed["verdict"]["rules"]
@@ -114,6 +117,8 @@ _STRICTER = dict.fromkeys(
     7,
 )
 """Rules that fail more runs than before, by the version since which they do."""
+_MILDER = {"steady_state": 7}
+"""Rules that fail fewer runs than before, by the version since which they do."""
 _SPANS = (
     "metrics.latency_ns",
     "metrics.end_to_end_ns",

@@ -17,6 +17,7 @@ _ALONE = (
 )
 _MORE_RUNS = f"{_ALONE}; and make more runs: edgebench bench MODEL --cpus CPU_IDS --runs 15"
 _OR_LONGER = f"{_ALONE}; or measure for longer: edgebench bench MODEL --duration 300s"
+_STEADIER = "measure for longer: edgebench bench MODEL --duration 300s"
 _ROOM = "end programs that take memory there, or measure a smaller model"
 _COOL = (
     "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
@@ -46,7 +47,10 @@ _ACCURACY = (
     "quantise the model again, with calibration data like its inputs; then edgebench bench MODEL "
     "--accuracy DATASET"
 )
-_HARNESS = "read the throughput of a whole run instead: edgebench bench MODEL --scenario offline"
+_HARNESS = (
+    "use the number to compare models as small as this one, not as the model's own time: the loop "
+    "adds the same to each"
+)
 _METER = (
     "see which check failed in docs/meters.md, and check the meter: edgebench meters selftest METER"
 )
@@ -113,13 +117,15 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "binding"
     },
     "steady_state": {
-        "": "measure for longer, and see docs/suspect.md: edgebench bench MODEL --duration 300s",
+        "": _STEADIER,
         "levels": _LEVELS,
         "switching": _LEVELS,
-        "slowdown": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
+        "slower": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
         "too_few": _LONGER,
     },
-    "steady_share": {"": "warm up for longer: edgebench bench MODEL --warmup 1000"},
+    "steady_share": {
+        "": "warm up for as long as it took: edgebench bench MODEL --warmup WARMUP_COUNT"
+    },
     "precision_floor": {"": _LONGER},
     "precision": {"": _LONGER},
     "spread": {"": _ALONE},
@@ -203,11 +209,19 @@ _UNBOUND: Mapping[str, str] = {
     _SAMPLING: "sample less often: edgebench bench MODEL --telemetry-rate 2",
 }
 """What is advised in place of CPUs, where none are left to choose."""
+_AT_QUERY_LIMIT: Mapping[str, str] = dict.fromkeys((_LONGER, _STEADIER, _OR_LONGER), _ALONE)
+"""What is advised in place of a longer run, where runs end by their number of queries."""
 _WITHOUT_GOVERNORS: Mapping[str, str] = {_LEVELS: _TYPES, _GOVERNOR: _SHARED}
 """What is advised in place of a governor, where the kernel shows none."""
 
 
-def advice(finding: Finding, *, can_bind: bool = True, has_governors: bool = True) -> str | None:
+def advice(
+    finding: Finding,
+    *,
+    can_bind: bool = True,
+    has_governors: bool = True,
+    can_be_longer: bool = True,
+) -> str | None:
     """Advice for a finding; None if the rule passed, or nothing can be done.
 
     A rule that could not be checked has advice only for a specific reason.
@@ -216,12 +230,15 @@ def advice(finding: Finding, *, can_bind: bool = True, has_governors: bool = Tru
         finding: The finding.
         can_bind: Whether the model can be bound to CPUs that leave others to the rest.
         has_governors: Whether the kernel shows governors of the CPU's frequency.
+        can_be_longer: Whether a run takes longer if it is asked to.
     """
     known = ADVICE.get(finding.id)
     if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):
         return None
     is_failure = finding.outcome is RuleOutcome.FAIL
     line = known.get(finding.reason or "", known[""] if is_failure else None)
+    if line is not None and not can_be_longer:
+        line = _AT_QUERY_LIMIT.get(line, line)
     if line is not None and not can_bind:
         line = _UNBOUND.get(line, line)
     if line is not None and not has_governors:

@@ -14,8 +14,10 @@ from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
     CHANGED,
     DEFAULT_PRESET,
+    MAX_SEED,
     PRESETS,
     SCENARIO_PRESETS,
+    Engine,
     RunSpec,
     from_preset,
     shape_text,
@@ -64,7 +66,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         run: One of the runs.
         run_count: How many of them shared the duration and the queries that were asked for.
     """
-    spec = with_all_runs(run.spec, run_count)
+    spec = with_all_runs(_as_asked(run), run_count)
     usual = _usual(spec)
     if 0 <= spec.min_query_count - usual.min_query_count < run_count:  # each run's were rounded up
         spec = replace(spec, min_query_count=usual.min_query_count)
@@ -85,15 +87,28 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
             words.append([option, as_text(value)])
     for name, shape in sorted(spec.input_shapes.items()):
         words.append(["--shape", f"{name}={shape_text(shape)}"])
+    is_target = run.spec.engine is Engine.TARGET  # it repeats windows, not runs
     optional = {
         "--inputs": run.conditions.inputs_file,
         "--accuracy": accuracy.dataset if (accuracy := run.metrics.accuracy) else None,
         "--meter": "METER" if run.metrics.energy is not None else None,
-        "--runs": None if run_count == MIN_RUNS else str(run_count),
+        "--runs": None if run_count == MIN_RUNS or is_target else str(run_count),
     }
     words += [[option, value] for option, value in optional.items() if value is not None]
     words += [["--profile"]] * spec.is_profiled + [["--no-check"]] * (not spec.is_checked)
     return words
+
+
+def _as_asked(run: Run) -> RunSpec:
+    """What was asked for, of which each run of a set, and the later ones of pairs, do a part."""
+    spec = run.spec
+    if spec.engine is Engine.TARGET:  # where the model runs decides it
+        spec = replace(spec, engine=Engine.NATIVE)
+    place = run.member or run.pair
+    if place is not None and place.number > 0:
+        drawn = run.member.number if run.member is not None else 0
+        spec = replace(spec, is_checked=True, seed=(spec.seed - drawn) % MAX_SEED)
+    return spec
 
 
 def _usual(spec: RunSpec) -> RunSpec:

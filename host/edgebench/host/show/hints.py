@@ -23,7 +23,8 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.NoSuchModel,
-        "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
+        "name a .tflite or .onnx file by its path from here, or try a built-in model: edgebench "
+        "bench digits_int8.tflite",
     ),
     (
         e.NotAModel,
@@ -354,8 +355,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
         return f"install them: {error.install}; then edgebench serve"
     if isinstance(error, e.NoSuchRun) and error.model is not None:
         model = shlex.quote(error.model)
-        if command == "history":
-            return f"name a model by its option: edgebench history --model {model}"
+        if command in ("history", "runs"):
+            return f"name a model by its option: edgebench {command} --model {model}"
         if command == "compare":
             return f"measure two models and compare them: edgebench bench {model} --against B"
         return f"measure it: edgebench bench {model}"

@@ -20,6 +20,7 @@ from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.operators import operator_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -164,24 +165,13 @@ def facts_table(rows: Iterable[tuple[str, str | Text]]) -> FactsTable:
 
 
 def operators_table(profile: ProfileResult) -> Table:
-    """Operators of a profile in the order of execution, each with its share of the time.
-
-    Times are medians, and shares are of the medians' sum: means include what preempted the model.
-    """
-    operators = profile.operators
-    has_medians = all(operator.p50_ns is not None for operator in operators)
-    typical = "median time" if has_medians else "mean time"
-    table = DataTable("#", "operator", "place", typical, "share", "name")
-    total_ns = sum(operator.typical_ns * operator.count for operator in operators) or 1
-    for operator in operators:
-        table.add_row(
-            str(operator.index),
-            text(operator.operator),
-            text(operator.place),
-            format_ns(operator.typical_ns) if operator.typical_ns else "< 1 µs",
-            f"{operator.typical_ns * operator.count / total_ns:.1%}",
-            text(operator.name),
-        )
+    """Operators of a profile in the order of execution, each with its share of the time."""
+    shown = operator_lines(profile)
+    table = DataTable("#", "operator", "place", shown.time_title, shown.share_title, "name")
+    for line in shown.lines:
+        one = line.operator
+        names = (text(one.operator), text(one.place))
+        table.add_row(str(one.index), *names, line.time, line.share, text(one.name))
     return table
 
 

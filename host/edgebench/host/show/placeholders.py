@@ -8,7 +8,18 @@ from collections.abc import Mapping, Sequence
 
 Words = Sequence[Sequence[str]]
 """Arguments of a command: a model alone, or an option with its values."""
-_INSTEAD = {"--duration": ("--sustained",), "--quick": ("--preset",), "--pairs": ("--runs",)}
+_INSTEAD = {
+    "--duration": ("--sustained", "--max-duration"),
+    "--sustained": ("--duration", "--max-duration", "--runs"),
+    "--profile": (
+        *("--runs", "--sustained", "--engine", "--scenario"),
+        *("--samples-per-query", "--qps", "--target-latency"),
+    ),
+    "--runs": ("--profile", "--sustained"),
+    "--scenario": ("--profile",),
+    "--quick": ("--preset",),
+    "--pairs": ("--runs",),
+}
 """Options that contradict another one, by that one."""
 _ADDED = {"--allow"}
 """Options that are given once more, and leave the others of their name as they are."""

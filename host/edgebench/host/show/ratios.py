@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Sequence
 
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
+from edgebench.host.show.bench_command import bench_words
+from edgebench.host.show.placeholders import rerun
 from edgebench.host.show.units import ABSENT, format_sides, format_times
 from edgebench.protocol.text import printable
 
@@ -24,6 +25,8 @@ _WIDE_RATIO = 0.5
 interval that is symmetric in the logarithm is 1.6 times as far away as the lower one there."""
 UNLIKE = 0.05
 """Difference, on a logarithm, of a ratio of runs from that of their medians that is told."""
+_PROFILED = ("litert", "onnx")
+"""Runtimes with a profiler."""
 _QUANTIZED, _UNQUANTIZED = ("int8", "uint8"), "fp32"
 
 
@@ -111,10 +114,17 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
                 )
                 lines.append(
                     f"warning: {quantized.model} is {ratio_words(ratio)} than {sibling.model} on "
-                    f"{quantized.runtime}, {quantized.device}: {meaning}; which operators take the "
-                    f"time: edgebench bench {shlex.quote(quantized.model)} --profile"
+                    f"{quantized.runtime}, {quantized.device}: {meaning}{_profile_words(quantized)}"
                 )
     return [printable(line) for line in lines]
+
+
+def _profile_words(one: RunSet) -> str:
+    """How to see which operators take the time; empty if the runtime has no profiler."""
+    if one.runtime not in _PROFILED:
+        return ""
+    words = bench_words(one.first, len(one.runs))
+    return rerun("; which operators take the time: edgebench bench MODEL --profile", words)
 
 
 def _are_alike(one: RunSet, other: RunSet) -> bool:

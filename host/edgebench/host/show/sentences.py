@@ -54,6 +54,7 @@ _PRECISION = {
     "worth": "p50 is worth {value:.0f} independent queries, at least {limit:.0f} needed",
     "no_interval": "too few independent queries for an interval of p50",
     "in_set": "one of several runs: the interval between them counts",
+    "profiled": "the run is about the times of the operators",
 }
 _CLOCK = {
     "": "monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
@@ -163,8 +164,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "levels": "switching between {low} for {low_dwell} and {high} for {high_dwell} at a time; "
         "{high_ratio:.0%} of the inferences on the higher level",
         "switching": "switching: the latency of the start came back",
-        "slowdown": "slowdown: the device became slower and stayed slower",
-        "no_steady_state": "no steady state: the latency kept changing until the end",
+        "slower": "slowdown: the device became slower and stayed slower; the levels of its latency "
+        "range over {value:.1%}, limit {limit:.0%}",
+        "unsteady": "no steady state: the latency kept changing until the end; its levels range "
+        "over {value:.1%}, limit {limit:.0%}",
         "too_few": "{count} queries are too few to tell",
     },
     "steady_share": {

@@ -250,7 +250,16 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
     if all(loop_s >= least_s * (1 - 1e-9) for loop_s in loops_s):
         return None
     together = " together" if any(len(one.runs) > 1 for one in sets) else ""
-    return f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
+    note = f"note: runs are shorter{together} than the {least_s:g} s that MLPerf Mobile requires"
+    limits = {
+        run.spec.max_query_count for one in sets for run in one.runs if is_at_query_limit(run)
+    }
+    return f"{note}; some ended at their limit of {max(limits):,} queries" if limits else note
+
+
+def is_at_query_limit(run: Run) -> bool:
+    """Whether a run ended by the largest number of queries, before its time."""
+    return any(rule.id == "enough_time" and rule.reason == "full" for rule in run.verdict.rules)
 
 
 def _loop_s(run: Run) -> float:
@@ -336,7 +345,8 @@ def _is_counted(one: RunSet) -> bool:
 
 
 def _is_timed(one: RunSet) -> bool:
-    return not _is_counted(one)
+    """Whether it has latencies of the model: those of a profile include the profiler."""
+    return not _is_counted(one) and one.first.metrics.profile is None
 
 
 def _throughput(one: RunSet) -> str:

@@ -22,7 +22,7 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
-from edgebench.host.show.tables import text, verdict_style
+from edgebench.host.show.tables import is_at_query_limit, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
 from edgebench.protocol.spec import with_all_runs
 from edgebench.protocol.text import printable
@@ -79,11 +79,19 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
     cpus = free_cpus(made)
     before = made.conditions.before
     has_governors = before is None or bool(before.governors)
-    advised = (advice(rule, can_bind=bool(cpus), has_governors=has_governors) for rule in findings)
+    advised = (
+        advice(
+            rule,
+            can_bind=bool(cpus),
+            has_governors=has_governors,
+            can_be_longer=not any(map(is_at_query_limit, one.runs)),
+        )
+        for rule in findings
+    )
     lines = [line for line in advised if line is not None]
     count = _run_count(made)
     words = [] if made.model.sha256 is None else bench_words(made, count)
-    names = {"CPU_IDS": cpus}
+    names = {"CPU_IDS": cpus, "WARMUP_COUNT": str(_warmup_count(one))}
     if made.spec.target_qps is not None:
         names["--qps N"] = f"--qps {made.spec.target_qps / 2:g}"
     total_s = with_all_runs(made.spec, count).duration_s
@@ -110,6 +118,14 @@ def failure_advice(run: Run) -> str:
     hint = hint_for(error_from_code(code, run.failure.message), "bench")
     words = bench_words(run, _run_count(run)) if run.model.sha256 is not None else ()
     return rerun(hint, words)
+
+
+def _warmup_count(one: RunSet) -> int:
+    """Queries of a warm-up as long as the longest one of the set, rounded up to two digits."""
+    cuts = [run.metrics.warmup for run in one.runs]
+    longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
+    step: int = 10 ** max(len(str(longest)) - 2, 0)
+    return -(-longest // step) * step
 
 
 def _run_count(run: Run) -> int:
@@ -236,9 +252,14 @@ def _reasons(one: RunSet) -> dict[str, str]:
     for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
         if rule in lines and milder is not None:
             lines.pop(milder, None)
-    for cause in Cause:  # the table of rules has the others
-        for name in [name for name in lines if name in BY_ID and BY_ID[name].cause is cause][1:]:
-            del lines[name]
+    # Of several with one cause, that of the most runs; the table of rules has the others.
+    counts = {rule.id: int(rule.facts.get("failed_count") or 0) for rule in one.verdict.rules}
+    for cause in Cause:
+        names = [name for name in lines if name in BY_ID and BY_ID[name].cause is cause]
+        kept = max(names, key=lambda name: counts[name], default=None)
+        for name in names:
+            if name != kept:
+                del lines[name]
     if one.set_id is None and "complete" in lines:
         # Whatever else failed is that of a part of a run.
         return {"complete": lines["complete"]}

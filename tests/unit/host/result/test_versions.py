@@ -192,6 +192,21 @@ def test_changed_verdict_does_not_verify(path: Path, tmp_path: Path) -> None:
     assert "verdict.rules.enough_queries" in {one.key for one in verify(store, path.parent.name)}
 
 
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+@pytest.mark.parametrize(("held", "today"), [("fail", "pass"), ("pass", "fail")])
+def test_verdict_of_a_rule_with_another_limit_stays(version: int, held: str, today: str) -> None:
+    """Runs that nobody touched are called wrong, as a rule allows more or less than it did."""
+
+    def document(outcome: str) -> dict[str, Any]:
+        rule = {"id": "steady_state", "severity": "suspect", "outcome": outcome}
+        state = "suspect" if outcome == "fail" else "valid"
+        verdict = {"state": state, "rules": [rule]}
+        return {"schema_version": version, "metrics": {"warmup": None}, "verdict": verdict}
+
+    before, after = promised(document(held), document(today), version)
+    assert before["verdict"] == after["verdict"]
+
+
 @pytest.mark.parametrize("path", OLDER, ids=named)
 @pytest.mark.parametrize("name", ["warmup", "memory_bytes", "cold_start_ns"])
 def test_metric_that_is_gone_is_noticed(path: Path, name: str, tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_commands_and_options_of_an_advice_exist(line: str) -> None:
     assert set(re.findall(r"(?<![\w-])--[a-z-]+", line)) <= known
 
 
+def test_run_that_ends_by_its_queries_is_not_told_to_be_longer() -> None:
+    """A run of a tiny model ends at a million queries, and at a million queries, and again."""
+    for rule in ("steady_state", "precision", "block_stability"):
+        line = advice(finding(rule, RuleOutcome.FAIL), can_be_longer=False)
+        assert line is not None
+        assert "--duration" not in line
+
+
 def test_what_passed_needs_no_advice() -> None:
     """A good run is told to be longer."""
     for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.bench.plan import Step
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.cli import bench
-from edgebench.host.result.facts import SetMember
+from edgebench.host.result.facts import BASELINE, Pair, SetMember
 from edgebench.host.result.run import Run
+from edgebench.host.show.advice import ADVICE
 from edgebench.host.show.bench_command import bench_words
+from edgebench.host.show.placeholders import fill, rerun
+from edgebench.protocol.errors import UsageError
+from edgebench.protocol.spec import Engine
 
 MODEL = "digits_int8.tflite"
 
@@ -23,20 +31,45 @@ def requested(line: str) -> BenchRequest:
     return bench._request(bench.parser().parse_args(shlex.split(line)))
 
 
-def made(request: BenchRequest) -> Run:
-    """A run that the request makes."""
+def made(request: BenchRequest, number: int = 0, pair: Pair | None = None) -> Run:
+    """A run that the request makes: this one of its set, or of a comparison in pairs."""
     latency_ns = latencies(100)
     record = run_record(worker_record(latency_ns))
     base = analyse_run(record, traces_of(latency_ns), created_utc=CREATED_UTC, clock=None)
-    member = SetMember("set-1", 0, request.run_count)
-    runtime = request.runtime or "litert"
+    is_of_set = request.run_count > 1 and pair is None
+    member = SetMember("set-1", number, request.run_count) if is_of_set else None
+    step = Step(request.models[0], request.runtime or "litert", pair, member)
     return replace(
         base,
         model=replace(base.model, name=MODEL, format="tflite"),
-        runtime=replace(base.runtime, name=runtime),
-        spec=replace(request.spec, runtime=runtime),
-        member=member if request.run_count > 1 else None,
+        runtime=replace(base.runtime, name=step.runtime),
+        spec=step.spec(request.spec),
+        member=member,
+        pair=pair,
     )
+
+
+def line_of(words: list[list[str]]) -> str:
+    """The arguments as a shell takes them."""
+    return shlex.join(word for group in words for word in group)
+
+
+KINDS = [
+    "",
+    "--quick",
+    "--quick --runs 15 --duration 90s --max-duration 2m --min-queries 100",
+    "--preset mlperf",
+    "--preset mlperf --duration 60s --runs 2",
+    "--scenario server --qps 12.5 --target-latency 50ms",
+    "--scenario offline",
+    "--scenario multi_stream",
+    "--engine loadgen --duration 600s",
+    "--sustained 20m",
+    "--profile",
+    "--no-check --threads 2 --warmup 50",
+    "--accuracy digits --accuracy-samples 50",
+]
+"""Options of runs of every kind."""
 
 
 @pytest.mark.parametrize(
@@ -66,11 +99,73 @@ def test_command_of_a_run_asks_for_the_same_runs(options: str) -> None:
     """Advice measures ten times as long, without what the run was made with, or not at all."""
     request = requested(f"{MODEL} {options}")
     words = bench_words(made(request), request.run_count)
-    again = requested(shlex.join(word for group in words for word in group))
+    again = requested(line_of(words))
     assert again.run_count == request.run_count
     assert again.runtime in (request.runtime, None)
     assert replace(again.spec, max_duration_s=None) == replace(request.spec, max_duration_s=None)
     assert again.spec.max_duration_s == pytest.approx(request.spec.max_duration_s)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_command_of_any_run_of_a_set_is_that_of_the_set(number: int) -> None:
+    """The advice of the last run draws other inputs, and compares no outputs."""
+    request = requested(f"{MODEL} --seed 7")
+    again = requested(line_of(bench_words(made(request, number), request.run_count)))
+    assert (again.spec.seed, again.spec.is_checked) == (7, True)
+
+
+def test_command_of_a_later_pair_compares_outputs() -> None:
+    """The advice about one side switches off a check that nobody asked to."""
+    later = made(requested(MODEL), pair=Pair("pairs-1", 3, BASELINE))
+    assert not later.spec.is_checked
+    assert "--no-check" not in line_of(bench_words(later, 5))
+
+
+def test_command_of_a_microcontroller_has_no_engine() -> None:
+    """`--engine target` is no engine that anybody can ask for."""
+    run = made(requested(MODEL))
+    run = replace(run, spec=replace(run.spec, engine=Engine.TARGET), member=None)
+    assert not {"--engine", "--runs"} & {words[0] for words in bench_words(run, 1)}
+
+
+@pytest.mark.parametrize("options", KINDS)
+def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
+    """`--sustained and --duration contradict each other`, says the command that was advised."""
+    request = requested(f"{MODEL} {options}")
+    words = bench_words(made(request), request.run_count)
+    refused: list[str] = []
+    advices = {line for reasons in ADVICE.values() for line in reasons.values()}
+    for advice in advices:
+        if "--scenario server" in advice and "--scenario server" not in options:
+            continue  # it is about runs of that scenario
+        for command in re.findall(r"edgebench (bench MODEL[^;,]*)", rerun(advice, [["MODEL"]])):
+            line = fill(rerun(command, words), PLACES).removeprefix("bench ")
+            try:
+                requested(line)
+            except UsageError as exc:
+                refused.append(f"{line}: {exc}")
+    assert refused == []
+
+
+PLACES = {
+    "CPU_IDS": "0",
+    "WARMUP_COUNT": "1000",
+    "N": "5",
+    "D": "xnnpack",
+    "METER": "synthetic:follow",
+    "DATASET": "digits",
+    "FILE.npz": "inputs.npz",
+    "BOARD": "qemu:mps2-an386",
+    "DEVICE": "local",
+}
+"""Names in the places of an advice."""
+
+
+@pytest.fixture(autouse=True)
+def _inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of inputs, which some of the advice is about."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("inputs.npz", x=np.zeros((2, 8, 8, 1), np.float32))
 
 
 @pytest.mark.parametrize("options", ["", "--quick", "--preset mlperf", "--scenario offline"])

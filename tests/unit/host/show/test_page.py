@@ -48,6 +48,19 @@ def test_operators_are_shown_by_their_medians() -> None:
     ]
 
 
+def test_shares_have_the_error_of_a_timer_of_whole_microseconds() -> None:
+    """Two operators of about 1 µs are said to take 50.0% each, and the others nothing."""
+    times_ns = (1000, 1000, 0)
+    title, _, *found = rows(
+        *(OperatorTime(index, "CONV", "", "cpu", 10, 0, ns) for index, ns in enumerate(times_ns))
+    )
+    assert " ".join(title).endswith("share ±50.0% name")
+    assert [row[-1] for row in found] == ["50.0%", "50.0%", "50.0%"]
+    assert found[2][-2] == "<"
+    fine, *_ = rows(OperatorTime(0, "CONV", "", "cpu", 10, 0, 1234))
+    assert " ".join(fine).endswith("share name")
+
+
 def test_profile_of_an_older_agent_is_shown_by_its_means() -> None:
     """A mean stands under the name of a median."""
     found = rows(OperatorTime(0, "CONV", "", "cpu", 10, 90_000))

@@ -30,7 +30,11 @@ from edgebench.host.show.sentences import SENTENCES, _more_words, sentence
 from edgebench.host.show.units import ABSENT
 
 RULINGS = {made.__name__: made for made in (at_least, at_most, holds, not_applicable, unknown)}
-COMPUTED_REASONS = {"steady.steady_class.value": tuple(one.value for one in SteadyClass)}
+COMPUTED_REASONS = {
+    "steady.steady_class.value": tuple(
+        one.value for one in (SteadyClass.FLAT, SteadyClass.WARMUP, SteadyClass.SWITCHING)
+    )
+}
 """Reasons that are the value of an enumeration, as the source has them."""
 OF_VALUE = {"ceiling", "milliseconds"}
 """Words that follow from the value of a finding, and cannot be without it."""

@@ -494,6 +494,19 @@ def test_advice_about_a_run_of_this_machine_names_no_device(
     )
 
 
+def test_of_several_reasons_with_one_cause_that_of_the_most_runs_is_told() -> None:
+    """One run of six is named, and what failed in all of them is not."""
+    made = failing({"steady_state": "it drifts", "precision": "p50 is not known"})
+    counts = {"steady_state": 1, "precision": 6}
+    rules = tuple(
+        replace(rule, facts={"failed_count": counts.get(rule.id, 0), "of_count": 6})
+        for rule in made.verdict.rules
+    )
+    [one] = find_sets([changed(made, {"verdict.rules": rules})])
+    [line] = verdict_lines([one])
+    assert line.endswith("in 6 of 6 runs, in one of them p50 is not known")
+
+
 def test_cause_is_told_before_what_follows_from_it() -> None:
     """A browser takes the CPU, and the first advice is to fix the frequency."""
     scatter, cause = {"steady_state": "it switches"}, {"background_load": "others took 40 %"}

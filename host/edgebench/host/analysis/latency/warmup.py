@@ -29,6 +29,7 @@ middle half and the excursions are our own, measured in the tests.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
@@ -101,6 +102,23 @@ class SteadyState:
     segments: tuple[Segment, ...]
     block_size: int
     """Queries per point that was searched; indexes are multiples of it."""
+
+
+def level_range_ratio(segments: Sequence[Segment]) -> float:
+    """Range of the levels of a run, over the lowest one.
+
+    Levels that less than `LASTING_RATIO` of the queries are beyond are left out, at either end.
+
+    Args:
+        segments: All segments of the run, at least one.
+    """
+    levels_ns = np.array([part.level_ns for part in segments])
+    shares = np.array([part.query_count for part in segments]) / segments[-1].end_index
+    order = np.argsort(levels_ns)
+    reached = np.cumsum(shares[order])
+    places = np.searchsorted(reached, (LASTING_RATIO, 1 - LASTING_RATIO))
+    low_ns, high_ns = levels_ns[order][np.minimum(places, len(segments) - 1)]
+    return float(high_ns / max(low_ns, 1.0)) - 1
 
 
 def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:

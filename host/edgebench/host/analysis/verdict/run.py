@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgebench.host.analysis.latency import early_stopping
-from edgebench.host.analysis.latency.warmup import SteadyClass
+from edgebench.host.analysis.latency.warmup import SteadyClass, level_range_ratio
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -35,6 +35,9 @@ SPREAD_LIMIT_RATIO = 0.25
 """Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
 mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
 between levels 0.29 and 0.63."""
+LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
+"""Range of the levels of a run that does not stay on one, over the lowest: where in the run its
+median was taken then moves it by no more than what its interval may have as half-width."""
 BLOCK_LIMIT_RATIO = 0.10
 """Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
@@ -117,7 +120,7 @@ def enough_time(evidence: Evidence) -> Ruling:
 
 
 def steady_state(evidence: Evidence) -> Ruling:
-    """What counts is flat: the latency did not keep changing."""
+    """What counts is on one level, or on levels that are near each other."""
     steady, first = evidence.measured.steady, evidence.measured.first_row
     if steady.steady_class is None:
         return unknown("too_few", facts={"count": evidence.worker.query_count})
@@ -136,6 +139,10 @@ def steady_state(evidence: Evidence) -> Ruling:
                 "high_dwell_s": levels.high_dwell_s,
             },
         )
+    if steady.steady_class is SteadyClass.SLOWDOWN:
+        return at_most(level_range_ratio(steady.segments), LEVEL_LIMIT_RATIO, "ratio", "slower")
+    if steady.steady_class is SteadyClass.NO_STEADY_STATE:
+        return at_most(level_range_ratio(steady.segments), LEVEL_LIMIT_RATIO, "ratio", "unsteady")
     is_steady = steady.steady_class in (SteadyClass.FLAT, SteadyClass.WARMUP)
     return holds(is_steady, steady.steady_class.value, value=first, unit="count")
 
@@ -148,6 +155,8 @@ def steady_share(evidence: Evidence) -> Ruling:
 
 def precision_floor(evidence: Evidence) -> Ruling:
     """The median is known at all."""
+    if evidence.record.spec.is_profiled:
+        return not_applicable("profiled")
     half_width = _half_width_ratio(evidence)
     if half_width is None:
         return unknown("no_interval")
@@ -159,8 +168,10 @@ def precision(evidence: Evidence) -> Ruling:
 
     Of one of several runs it need not be: what counts is how far their medians lie apart.
     """
-    if evidence.facts.member is not None:
+    if evidence.facts.member is not None or evidence.facts.pair is not None:
         return not_applicable("in_set")
+    if evidence.record.spec.is_profiled:
+        return not_applicable("profiled")
     half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
     if half_width is None:
         return holds(False, "no_interval")

@@ -15,8 +15,10 @@ from support.tools import need_shared
 from edgebench.host.analysis.latency.warmup import (
     MAX_POINTS,
     MIN_QUERY_COUNT,
+    Segment,
     SteadyClass,
     find_steady_state,
+    level_range_ratio,
 )
 
 KINDS = ("normal", "lognormal", "student", "pareto", "bimodal", "dependent", "ticks")
@@ -96,6 +98,15 @@ def test_change_in_the_last_quarter_leaves_no_steady_state(count: int) -> None:
     found = find_steady_state(latency_ns)
     assert found.steady_class is SteadyClass.NO_STEADY_STATE
     assert found.first_steady_index is None
+
+
+def test_range_of_levels_leaves_out_what_is_short() -> None:
+    """A spike of 1 % of a run is taken for a device that does not keep its speed."""
+    spike = Segment(0, 10, 5000.0)
+    assert level_range_ratio([spike, Segment(10, 1000, 100.0)]) == 0
+    levels = [spike, Segment(10, 500, 100.0), Segment(500, 970, 104.0), Segment(970, 1000, 110.0)]
+    assert level_range_ratio(levels) == pytest.approx(0.10)
+    assert level_range_ratio([Segment(0, 1000, 100.0)]) == 0
 
 
 def test_short_warmup_of_a_short_run_is_found() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.records import ENVIRONMENT, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState
+from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
@@ -242,9 +242,13 @@ def watched(**fields: Any) -> Change:
     return lambda evidence: record(telemetry=replace(evidence.record.telemetry, **fields))(evidence)
 
 
-def steady(what: SteadyClass | None) -> Change:
-    """Another class of the run."""
-    return measured(steady=SteadyState(what, None, (), 1))
+def steady(what: SteadyClass | None, *levels_ns: float) -> Change:
+    """Another class of the run, with levels of the same length."""
+    segments = tuple(
+        Segment(100 * index, 100 * (index + 1), level_ns)
+        for index, level_ns in enumerate(levels_ns)
+    )
+    return measured(steady=SteadyState(what, None, segments, 1))
 
 
 def differs(best: float | None, worst: float | None, *, is_constant: bool = False) -> Change:
@@ -468,8 +472,8 @@ FAILING: list[tuple[str, State, Change]] = [
     ("cooldown", State.SUSPECT, record(cooldown=WARM)),
     ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, reached_c=44.0))),
     ("cooldown", State.SUSPECT, record(cooldown=replace(WARM, outcome=CooldownOutcome.STOPPED))),
-    ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN)),
-    ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE)),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.SLOWDOWN, 1000, 1051)),
+    ("steady_state", State.SUSPECT, steady(SteadyClass.NO_STEADY_STATE, 1040, 1051, 1000)),
     ("steady_share", State.SUSPECT, measured(invoke_ns=latencies()[:244])),
     ("cpu_share", State.SUSPECT, after_with_share(0.89)),
     ("scheduling", State.SUSPECT, spec(cpus=(0, 1))),
@@ -619,6 +623,8 @@ PASSING: list[tuple[str, Change]] = [
     ("binding_share", through_a_binding(3_000, 1_000)),
     ("binding_share", through_a_binding(2_000, None)),
     ("steady_state", steady(SteadyClass.WARMUP)),
+    ("steady_state", steady(SteadyClass.SLOWDOWN, 1000, 1049)),
+    ("steady_state", steady(SteadyClass.NO_STEADY_STATE, 1040, 1049, 1000)),
     ("clock", own_clock(1.0099)),
     ("clock_drift", own_clock(0.9991)),
     ("frequency", after(freq_hz=(2_360_000_000,) * 4)),

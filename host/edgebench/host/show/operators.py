@@ -1,0 +1,64 @@
+"""Operators of a profile: their times, and their shares with what the profiler's timer resolves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from edgebench.host.result.run import ProfileResult
+from edgebench.host.show.units import format_ns
+from edgebench.protocol.record import OperatorTime
+
+_TIMER_NS = 1000
+"""Resolution of the profilers of onnxruntime and LiteRT, which count whole microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLine:
+    """An operator, and its numbers as text."""
+
+    operator: OperatorTime
+    time: str
+    share: str
+    share_ratio: float
+    """Share of the sum of all typical times."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorLines:
+    """Operators of a profile in the order of execution."""
+
+    lines: tuple[OperatorLine, ...]
+    time_title: str
+    share_title: str
+    """With the error of each share by the resolution of the timer, in points."""
+
+
+def operator_lines(profile: ProfileResult) -> OperatorLines:
+    """Operators as text.
+
+    Times are medians, and shares are of the medians' sum: means include what preempted the model.
+    """
+    operators = profile.operators
+    has_medians = all(operator.p50_ns is not None for operator in operators)
+    total_ns = sum(operator.typical_ns * operator.count for operator in operators)
+    resolution_ratio = _resolution_ratio(operators, total_ns) if has_medians else 0.0
+    lines = []
+    for operator in operators:
+        ratio = operator.typical_ns * operator.count / (total_ns or 1)
+        share = f"{ratio:.1%}" if ratio or not resolution_ratio else f"< {resolution_ratio:.1%}"
+        time = format_ns(operator.typical_ns) if operator.typical_ns else "< 1 µs"
+        lines.append(OperatorLine(operator, time, share, ratio))
+    return OperatorLines(
+        tuple(lines),
+        "median time" if has_medians else "mean time",
+        f"share ±{resolution_ratio:.1%}" if resolution_ratio >= 0.0005 else "share",
+    )
+
+
+def _resolution_ratio(operators: Sequence[OperatorTime], total_ns: float) -> float:
+    """Largest error of a share by a timer of whole microseconds; 0 for a finer one."""
+    if any(operator.typical_ns % _TIMER_NS for operator in operators):
+        return 0.0
+    most = max((operator.count for operator in operators), default=0)
+    return min(1.0, most * _TIMER_NS / total_ns) if total_ns else 1.0
