@@ -111,7 +111,7 @@ def main(folder: Path) -> int:
     shop = Workshop(folder)
     for model in (INT8, FP32, ONNX):
         shutil.copy(MODELS / model, folder)
-    shop.measure("profiled", INT8, "--profile", "--quick")
+    shop.measure("profiled", ONNX, "--profile", "--quick")
     invalid = ("--scenario", "server", "--qps", "300", "--target-latency", "0.001ms")
     shop.measure("refused", INT8, *invalid, "--runs", "1", *SHORT, *METERED)
     (folder / "broken.tflite").write_bytes((MODELS / INT8).read_bytes()[:9000])

@@ -467,10 +467,7 @@ class DeviceProgress(Watcher):
         self.runs.append(run)
         self._end()
         if not self._display.console.is_terminal:
-            metric = headline(run)
-            value = REFUSED if run.verdict.is_refused else format_metric(metric, metric.value(run))
-            name = metric.label.replace("_", " ")
-            self._display.say(f"done: {self._title}: {name} {value}, {run.verdict.label}")
+            self._display.say(f"done: {self._title}: {_number_words(run)}, {run.verdict.label}")
 
     def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
         """A run failed; the next one follows."""
@@ -504,3 +501,13 @@ class DeviceProgress(Watcher):
     def _note(self, kind: str, line: str) -> None:
         """Print a line that does not name the device by itself."""
         self._display.say(f"{kind}: {self._prefix}{line}")
+
+
+def _number_words(run: Run) -> str:
+    """The headline of a run that ended; of a profile, whose latencies are not the model's, none."""
+    if run.verdict.is_refused:
+        return REFUSED
+    if run.metrics.profile is not None:
+        return f"{len(run.metrics.profile.operators)} operators timed"
+    metric = headline(run)
+    return f"{metric.label.replace('_', ' ')} {format_metric(metric, metric.value(run))}"

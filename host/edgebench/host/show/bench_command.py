@@ -87,12 +87,13 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
             words.append([option, as_text(value)])
     for name, shape in sorted(spec.input_shapes.items()):
         words.append(["--shape", f"{name}={shape_text(shape)}"])
-    is_target = run.spec.engine is Engine.TARGET  # it repeats windows, not runs
+    # A target repeats windows, not runs, and of some kinds there is only one run.
+    is_one = run.spec.engine is Engine.TARGET or spec.is_sustained or spec.is_profiled
     optional = {
         "--inputs": run.conditions.inputs_file,
         "--accuracy": accuracy.dataset if (accuracy := run.metrics.accuracy) else None,
         "--meter": "METER" if run.metrics.energy is not None else None,
-        "--runs": None if run_count == MIN_RUNS or is_target else str(run_count),
+        "--runs": None if run_count == MIN_RUNS or is_one else str(run_count),
     }
     words += [[option, value] for option, value in optional.items() if value is not None]
     words += [["--profile"]] * spec.is_profiled + [["--no-check"]] * (not spec.is_checked)
