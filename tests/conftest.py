@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import signal
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.agents import AgentProcess, Host, end_local_agent
+from support.apart import apart
 
 ALONE = "mark.alone"
 """Text of a file with tests that run alone."""
@@ -47,10 +47,8 @@ def _apart(
     if mark is None:
         yield
         return
-    base = tmp_path_factory.getbasetemp()
-    shared = base.parent if hasattr(request.config, "workerinput") else base
-    with (shared / "alone.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX if mark.kwargs.get("is_exclusive") else fcntl.LOCK_SH)
+    is_exclusive = bool(mark.kwargs.get("is_exclusive"))
+    with apart(request.config, tmp_path_factory, is_exclusive=is_exclusive):
         yield
 
 

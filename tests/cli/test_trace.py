@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.agents import Host, end_local_agent
+from support.apart import apart
 from support.commands import Measured, Run
 from support.instrument_files import course_of, sampled, truth_j
 from support.tools import need_runtime
@@ -18,6 +19,8 @@ from edgebench.host.power.metering import CHIP_S
 from edgebench.host.store.files import read_record
 from edgebench.host.store.layout import Store
 
+pytestmark = pytest.mark.alone  # beside others, the load code is played late
+
 MODEL = "digits_int8.tflite"
 SHORT = (
     *("--quick", "--runtime", "litert", "--duration", "1s", "--min-queries", "50"),
@@ -26,7 +29,7 @@ SHORT = (
 
 
 @pytest.fixture(scope="module")
-def coded(tmp_path_factory: pytest.TempPathFactory) -> Measured:
+def coded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """One run of this machine that played the load code."""
     need_runtime("ai-edge-litert")
 
@@ -36,7 +39,8 @@ def coded(tmp_path_factory: pytest.TempPathFactory) -> Measured:
         end_local_agent(host)
         return Measured(host, result.stdout, result.stderr, result.returncode)
 
-    return undisturbed(attempt, _disturbance)
+    with apart(request.config, tmp_path_factory):
+        return undisturbed(attempt, _disturbance)
 
 
 def _disturbance(measured: Measured) -> str | None:
