@@ -32,6 +32,11 @@ class DataTable(Table):
         for name in names:
             self.add_column(name, overflow="fold")
 
+    def add_numbers(self, *names: str) -> None:
+        """Add columns whose cells are printed on one line, or the table is a list."""
+        for name in names:
+            self.add_column(name, no_wrap=True)
+
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
     ) -> Iterable[RenderableType | Segment]:

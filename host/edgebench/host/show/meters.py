@@ -133,7 +133,8 @@ def _say_why(session: StoredSession, what: str) -> None:
 
 
 def _energy_table(channels: list[ChannelEnergy]) -> Table:
-    table = DataTable("channel", "boundary", "time", "energy (k = 2)", "mean (k = 2)", "peak")
+    table = DataTable("channel", "boundary")
+    table.add_numbers("time", "energy (k = 2)", "mean (k = 2)", "peak")
     table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
     for channel in channels:
         table.add_row(

@@ -167,7 +167,9 @@ def facts_table(rows: Iterable[tuple[str, str | Text]]) -> FactsTable:
 def operators_table(profile: ProfileResult) -> Table:
     """Operators of a profile in the order of execution, each with its share of the time."""
     shown = operator_lines(profile)
-    table = DataTable("#", "operator", "place", shown.time_title, shown.share_title, "name")
+    table = DataTable("#", "operator", "place")
+    table.add_numbers(shown.time_title, shown.share_title)
+    table.add_column("name", overflow="fold")
     for line in shown.lines:
         one = line.operator
         names = (text(one.operator), text(one.place))
@@ -178,7 +180,8 @@ def operators_table(profile: ProfileResult) -> Table:
 def _percentiles_table(run: Run, width: int) -> Table:
     """Every percentile of both spans with its interval; without an interval, no number."""
     gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
-    table = DataTable("latency", *(name.replace("_", ".") for name in PERCENTILES))
+    table = DataTable("latency")
+    table.add_numbers(*(name.replace("_", ".") for name in PERCENTILES))
     for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
         metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
         if metrics[0].value(run) is None:

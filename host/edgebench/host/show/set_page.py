@@ -111,7 +111,8 @@ def variance_lines(variance: VarianceLevels) -> list[str]:
 
 def _metrics_table(one: RunSet) -> Table:
     """Each metric: median of the runs, its interval, lowest and highest run."""
-    table = DataTable("metric", "median", "± 95 %", "lowest run", "highest run", "runs")
+    table = DataTable("metric")
+    table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
     for path, summary in one.metrics.items():
         if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
             table.add_row(name_cell(path), *_cells(path, summary))
@@ -131,7 +132,8 @@ def _cells(path: str, summary: SetMetric) -> list[str]:
 def _runs_table(one: RunSet) -> Table:
     """Each run with its headline, its interval within the run, and its verdict."""
     metric = METRICS[one.headline]
-    table = DataTable("run", metric.label, "± in run", "verdict")
+    table = DataTable()
+    table.add_numbers("run", metric.label, "± in run", "verdict")
     for run in one.runs:
         is_refused = run.verdict.is_refused
         value = None if is_refused else metric.value(run)

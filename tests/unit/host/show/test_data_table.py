@@ -6,8 +6,13 @@ import io
 
 import pytest
 from rich.console import Console
+from support.exports import SET, find_stored
 
+from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.metrics import METRICS
 from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.set_page import set_details, set_results
+from edgebench.host.show.units import format_metric, half_width_of
 
 NUMBERS = ("+169.9 % .. +179.2 %", "9.60 µs")
 
@@ -35,3 +40,21 @@ def test_table_is_a_list_where_it_does_not_fit() -> None:
     """A list takes three lines for each row, where one would do."""
     assert "model                   95 %      p50" in printed(39)
     assert printed(38).split("\n")[1].split() == ["95", "%", *NUMBERS[0].split()]
+
+
+@pytest.mark.parametrize("width", range(34, 100))  # an id has 24 characters
+def test_no_number_of_a_set_is_broken(width: int) -> None:
+    """The interval -15/+139 % ends in +13 on one line, and a 9 is on the next."""
+    [one] = find_sets([exported.run for exported in find_stored(SET)])
+    page = set_results(one, width) + set_details(one)
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    for part in page:
+        console.print(part)
+    text = out.getvalue()
+    assert all(run.run_id in text for run in one.runs)
+    for path, summary in one.metrics.items():
+        if path.startswith("latency_ns."):
+            metric = METRICS[path]
+            reach = half_width_of(summary.ci95, summary.median)
+            assert format_metric(metric, summary.max, reach) in text

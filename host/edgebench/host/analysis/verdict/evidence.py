@@ -33,6 +33,11 @@ class Evidence:
         return self.worker
 
     @property
+    def is_of_several(self) -> bool:
+        """Whether it is one of a set or of pairs, whose interval is that between the runs."""
+        return self.facts.member is not None or self.facts.pair is not None
+
+    @property
     def issued_rows(self) -> int:
         """Timed inferences that were made."""
         return self.worker.query_count - self.worker.warmup_query_count

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgebench.host.analysis.latency import early_stopping
-from edgebench.host.analysis.latency.warmup import SteadyClass, level_range_ratio
+from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, level_range_ratio
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -36,8 +36,8 @@ SPREAD_LIMIT_RATIO = 0.25
 mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
 between levels 0.29 and 0.63."""
 LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
-"""Range of the levels of a run that does not stay on one, over the lowest: where in the run its
-median was taken then moves it by no more than what its interval may have as half-width."""
+"""Range of the levels of one of several runs that does not stay on one, over the lowest: where in
+the run its median was taken moves it by no more than what its interval may have as half-width."""
 BLOCK_LIMIT_RATIO = 0.10
 """Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
 Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
@@ -140,11 +140,22 @@ def steady_state(evidence: Evidence) -> Ruling:
             },
         )
     if steady.steady_class is SteadyClass.SLOWDOWN:
-        return at_most(level_range_ratio(steady.segments), LEVEL_LIMIT_RATIO, "ratio", "slower")
+        range_ratio = level_range_ratio(steady.segments)
+        return at_most(range_ratio, _level_limit_ratio(evidence), "ratio", "slower")
     if steady.steady_class is SteadyClass.NO_STEADY_STATE:
-        return at_most(level_range_ratio(steady.segments), LEVEL_LIMIT_RATIO, "ratio", "unsteady")
+        range_ratio = level_range_ratio(steady.segments)
+        return at_most(range_ratio, _level_limit_ratio(evidence), "ratio", "unsteady")
     is_steady = steady.steady_class in (SteadyClass.FLAT, SteadyClass.WARMUP)
     return holds(is_steady, steady.steady_class.value, value=first, unit="count")
+
+
+def _level_limit_ratio(evidence: Evidence) -> float:
+    """Range of the levels that may pass.
+
+    The interval of a run alone knows nothing of a level that it has just begun to leave; that of
+    several runs is from run to run, and has the drift in it.
+    """
+    return LEVEL_LIMIT_RATIO if evidence.is_of_several else DELTA_RATIO
 
 
 def steady_share(evidence: Evidence) -> Ruling:
@@ -168,7 +179,7 @@ def precision(evidence: Evidence) -> Ruling:
 
     Of one of several runs it need not be: what counts is how far their medians lie apart.
     """
-    if evidence.facts.member is not None or evidence.facts.pair is not None:
+    if evidence.is_of_several:
         return not_applicable("in_set")
     if evidence.record.spec.is_profiled:
         return not_applicable("profiled")
