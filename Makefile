@@ -15,14 +15,14 @@ BENCH_OPTIONS ?= --quick
 
 # In the order of docs/performance.md.
 BENCHMARKS := push harness_overhead binding_cost confinement observer_effect ab_calibration coverage \
-	meter_decode meter_streams meter_hour energy_truth energy_simulated startup first_line idle_agent store_scale \
+	meter_decode meter_streams meter_hour energy_truth energy_simulated startup first_line idle_agent store_scale syncs \
 	farm_scale meters_beside_analysis reader_priority history_calibration serve_pages
 BENCHMARK_OPTIONS ?= --short
 
 # Without bytecode, each of the thousand processes of the tests compiles edgebench anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: environment bench benchmarks collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
+.PHONY: environment bench benchmarks smoke collect test chaos arm64 check lint lint-style lint-mypy lint-pyright format clean
 
 bench: $(VENV)/.bench
 	@$(BIN)/edgebench bench --runtime all $(BENCH_OPTIONS); code=$$?; \
@@ -33,22 +33,32 @@ benchmarks: $(VENV)/.dev
 	@for name in $(BENCHMARKS); do \
 		$(BIN)/python benchmarks/$$name.py $(BENCHMARK_OPTIONS) || exit 1; done
 
+# Every benchmark for a moment: whether it runs, not what it measures. `make -j2 smoke` takes a
+# minute. What one prints is shown where it fails.
+smoke: $(addprefix smoke-,$(BENCHMARKS) firmware_figures report_speed)
+
+# Each has an agent of its own on this machine, as two that run at once would wait for one device.
+smoke-%: $(VENV)/.dev
+	@mkdir -p build
+	@folder=$$(mktemp -d); XDG_DATA_HOME=$$folder XDG_CONFIG_HOME=$$folder \
+		$(BIN)/python benchmarks/$*.py --smoke >build/smoke-$*.txt 2>&1; code=$$?; \
+		rm -rf $$folder; [ $$code = 0 ] || cat build/smoke-$*.txt; exit $$code
+
 environment: $(VENV)/.dev
 
 # Rewrites the assertions of the tests once, which else each of their processes does for itself.
 collect: $(VENV)/.dev
 	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
-# What fails beside others, or beside a neighbour of this machine, is told, and runs once more by
-# itself: what is wrong fails twice. TEST_OPTIONS may choose no test: pytest then ends with 5.
-tests = $(BIN)/python -m pytest --cache-clear $(1) $(TEST_OPTIONS) || case $$? in \
-	1) $(BIN)/python -m pytest --last-failed --last-failed-no-failures none $(TEST_OPTIONS) ;; \
-	5) ;; \
-	*) exit 1 ;; esac
+# What fails beside others, or beside a neighbour of this machine, runs once more by itself: what is
+# wrong fails twice. What ran again is in a file and in the last lines, and CI checks it (.ci/run).
+RETRIED := build/retried.txt
+tests = $(BIN)/python devtools/run_tests.py $(RETRIED) $(1) -- $(TEST_OPTIONS)
 
 # Six at a time, as most of them wait, then the ones that others would disturb, two at a time. A
 # file stays on one process, so that its agent is started once.
 test: $(VENV)/.dev
+	@rm -f $(RETRIED)
 	$(call tests,-n 6 --dist loadfile --no-loadscope-reorder -m "not alone")
 	$(call tests,-n 2 -m alone)
 

@@ -100,7 +100,7 @@ def main() -> None:
     parser.add_argument("--real-pairs", type=int, default=0, metavar="N", help="pairs to measure")
     parser.add_argument("--pool", type=Path, metavar="FILE", help="store and reuse their medians")
     add_patience(parser)
-    options = parse(parser, gates=200, real_pairs=0)
+    options = parse(parser, smoke={"gates": 4}, gates=200, real_pairs=0)
     began = machine()
     draw = np.random.default_rng(options.seed)
     lines = ["Synthetic runs:\n", synthetic_table(options.gates, draw), ""]

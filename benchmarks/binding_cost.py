@@ -71,14 +71,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--duration", type=float, default=0.2, metavar="SECONDS")
-    options = parse(parser, rounds=3, duration=0.05)
+    options = parse(parser, smoke={"rounds": 1, "duration": 0.02}, rounds=3, duration=0.05)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         loop = compile_loop(Path(folder))
         seen = {
             (runtime, model.stem): rounds_of(runtime, model, loop, options)
             for runtime, suffix in RUNTIMES.items()
-            for model in models_of(suffix, Path(folder))
+            for model in models_of(suffix, Path(folder))[: 2 if options.smoke else None]
         }
     report("The binding", lines(seen, options), began)
 

@@ -5,7 +5,11 @@ Ratios are taken within a round, so that a machine that is slow for a second slo
 report has the median over the rounds with its quartiles and extremes.
 
 Every benchmark takes --short, with settings that fit into a minute or two; `make benchmarks` runs
-all of them that way.
+all of them that way. With --smoke it takes seconds, and its figures mean nothing: CI runs all of
+them so, for no script may rot.
+
+An error of edgebench, of the system or of a program that was started ends a benchmark with one
+line.
 """
 
 from __future__ import annotations
@@ -26,10 +30,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import TracebackType
 from typing import TypeVar
 
 from edgebench.host.lab import Lab
+from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.identity import parse_pairing_string
+from edgebench.protocol.text import one_line
 
 NAME = "bench-agent"
 """Name of the agent that a benchmark starts."""
@@ -42,21 +49,37 @@ Value = TypeVar("Value")
 """Result of a side: a number, or a record of several."""
 
 
-def parse(parser: argparse.ArgumentParser, **short: float) -> argparse.Namespace:
-    """The options of a benchmark, with --short.
+def parse(
+    parser: argparse.ArgumentParser, smoke: Mapping[str, float] | None = None, **short: float
+) -> argparse.Namespace:
+    """The options of a benchmark, with --short and --smoke.
 
     Args:
         parser: Parser with the options of this benchmark.
-        short: Defaults that apply with --short, by name of the option.
+        smoke: Defaults that apply with --smoke, by name of the option.
+        short: Defaults that apply with --short.
     """
-    parser.add_argument(
-        "--short",
-        action="store_true",
-        help=", ".join(f"--{name.replace('_', '-')} {value:g}" for name, value in short.items()),
-    )
-    if parser.parse_known_args()[0].short:
-        parser.set_defaults(**short)
+    smoke = smoke or {}
+    sizes = parser.add_mutually_exclusive_group()
+    for word, values in (("--short", short), ("--smoke", smoke)):
+        parts = (f"--{name.replace('_', '-')} {value:g}" for name, value in values.items())
+        sizes.add_argument(word, action="store_true", help=", ".join(parts))
+    given = parser.parse_known_args()[0]
+    parser.set_defaults(**smoke if given.smoke else short if given.short else {})
     return parser.parse_args()
+
+
+def end_in_one_line(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print an error that a benchmark may meet as one line; others are faults of the benchmark."""
+    if isinstance(error, (EdgebenchError, OSError, subprocess.SubprocessError)):
+        print(f"error: {Path(sys.argv[0]).name}: {one_line(error)}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = end_in_one_line
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +110,9 @@ class Spread:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """The spread of at least two values."""
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    """The spread of values; a single one, as with --smoke, has none."""
+    several = values if len(values) > 1 else [*values, *values]
+    low, _, high = statistics.quantiles(several, n=4, method="inclusive")
     extremes = (min(values), max(values))
     return Spread(statistics.median(values), (low, high), extremes, len(values))
 
@@ -108,12 +132,12 @@ def interleave(
 ) -> dict[str, list[Value]]:
     """Run every side once per round; the values of each side, in the order of the rounds.
 
-    An extra first round warms files and caches and is not reported. Each round waits up to
-    `patience_s` for a quiet machine. No round is dropped or repeated.
+    An extra first round warms files and caches and is not reported; a single round has none. Each
+    round waits up to `patience_s` for a quiet machine. No round is dropped or repeated.
     """
     draw = random.Random(seed)
     values: dict[str, list[Value]] = {name: [] for name in sides}
-    for number in range(rounds + 1):
+    for number in range(0 if rounds > 1 else 1, rounds + 1):
         before_round()
         wait_until_quiet(patience_s)
         for name in draw.sample(list(sides), len(sides)):

@@ -170,14 +170,17 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=2000)
-    options = parse(parser, trials=50)
+    options = parse(parser, smoke={"trials": 1}, trials=50)
     began = datetime.now(timezone.utc).isoformat(timespec="seconds")
     rows = [
         (process.name, str(count), *cells(process, count, options.trials))
-        for process in PROCESSES
+        for process in (PROCESSES[:1] if options.smoke else PROCESSES)
         for count in COUNTS
     ]
-    sets = [(one.name, *set_cells(one, options.trials)) for one in LAUNCHES]
+    sets = [
+        (one.name, *set_cells(one, options.trials))
+        for one in LAUNCHES[: 1 if options.smoke else None]
+    ]
     lines = [
         table(("series", "queries", *PERCENTILES), rows),
         table(("launches", *(f"{count} runs" for count in RUN_COUNTS)), sets),

@@ -35,12 +35,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--first-seed", type=int, default=1)
-    options = parse(parser, trials=5)
+    options = parse(parser, smoke={"trials": 1}, trials=5)
     began = machine()
-    found: dict[str, list[Found]] = {method.value: [] for method in METHODS}
+    methods = METHODS[:1] if options.smoke else METHODS
+    found: dict[str, list[Found]] = {method.value: [] for method in methods}
     with tempfile.TemporaryDirectory() as folder, bench(Path(folder)) as made:
         for seed in range(options.first_seed, options.first_seed + options.trials):
-            for one in made.trial(seed, METHODS):
+            for one in made.trial(seed, methods):
                 found[one.method].append(one)
                 print(line_of(seed, one), file=sys.stderr, flush=True)
     rows = [row_of(name, trials) for name, trials in found.items()]
@@ -68,10 +69,14 @@ def row_of(method: str, trials: Sequence[Found]) -> list[str]:
         f"{sum(trial.is_inside_comparative for trial in numbers)} of {len(trials)}",
         f"{sum(abs(trial.off_ns or 0) <= (trial.error_ns or 0) for trial in numbers)}",
         str(len(trials) - len(numbers)),
-        spread([trial.ratio - 1 for trial in numbers]).text(3, 1e3),
-        spread([trial.error_ns or 0.0 for trial in numbers]).text(2, 1e-6),
-        spread([trial.off_ns or 0.0 for trial in numbers]).text(2, 1e-6),
+        _cell([trial.ratio - 1 for trial in numbers], 3, 1e3),
+        _cell([trial.error_ns or 0.0 for trial in numbers], 2, 1e-6),
+        _cell([trial.off_ns or 0.0 for trial in numbers], 2, 1e-6),
     ]
+
+
+def _cell(values: Sequence[float], digits: int, scale: float) -> str:
+    return spread(values).text(digits, scale) if values else "all refused"
 
 
 def bounded(count: int, trial_count: int) -> str:

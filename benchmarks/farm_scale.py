@@ -99,7 +99,24 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5, metavar="N", help="runs of a lane")
     parser.add_argument("--lane-repeats", type=int, default=3, metavar="N")
     options = parse(
-        parser, most=100, duration=5, repeats=2, announced=60, agents=2, seats=2, lane_repeats=2
+        parser,
+        smoke={
+            "most": 10,
+            "duration": 1,
+            "repeats": 2,
+            "announced": 5,
+            "agents": 1,
+            "seats": 1,
+            "runs": 1,
+            "lane_repeats": 1,
+        },
+        most=100,
+        duration=5,
+        repeats=2,
+        announced=60,
+        agents=2,
+        seats=2,
+        lane_repeats=2,
     )
     allow_many_files()
     # The functions of the product itself are timed, where they are called: types forbid that.

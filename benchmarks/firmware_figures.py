@@ -105,8 +105,9 @@ def main() -> None:
     parser.add_argument("--model", action="append", choices=model_files())
     options = parse(parser)
     began = machine()
-    boards = options.board or FIRMWARE
-    names = options.model or (SHORT_MODELS if options.short else list(model_files()))
+    boards = options.board or (list(FIRMWARE)[:1] if options.smoke else FIRMWARE)
+    is_short = options.short or options.smoke
+    names = options.model or (SHORT_MODELS if is_short else list(model_files()))
     counts, memory, claims = [], [], []
     for name in names:
         path = model_files()[name]

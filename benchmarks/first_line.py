@@ -58,7 +58,7 @@ def main() -> None:
     own = str(Path(sys.executable).with_name("edgebench"))
     parser.add_argument("--program", default=own, help="edgebench of another environment")
     add_patience(parser)
-    options = parse(parser, rounds=9)
+    options = parse(parser, smoke={"rounds": 1}, rounds=9)
     began = machine()
     script = str(Path(options.program).absolute())
     python = str(Path(script).with_name("python"))

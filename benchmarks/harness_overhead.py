@@ -167,7 +167,8 @@ def main() -> None:
         loop = compile_loop(folder, tables)
         agent = life.enter_context(LoopbackAgent(folder / "agent", "--no-advertise"))
         lab = agent.lab(folder / "host")
-        for runtime, model in usable_cases(options.models, tables):
+        cases = usable_cases(options.models, tables)
+        for runtime, model in cases[1:2] if options.smoke else cases:
             case = Case(runtime, model, options.threads, options.duration, loop)
             add_rows(tables, case, measure(case, lab, options, tables))
     report("The timed loop", lines(tables, options), began)
@@ -180,7 +181,7 @@ def options_of_user() -> argparse.Namespace:
     parser.add_argument("--duration", type=float, default=0.3, metavar="SECONDS")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--models", type=Path, metavar="DIR", help="folder of the test models")
-    return parse(parser, rounds=3, duration=0.15)
+    return parse(parser, smoke={"rounds": 1, "duration": 0.02}, rounds=3, duration=0.15)
 
 
 def compile_loop(folder: Path, tables: Tables) -> Path | None:

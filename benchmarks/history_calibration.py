@@ -61,7 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--histories", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    options = parse(parser, histories=200)
+    options = parse(parser, smoke={"histories": 2}, histories=200)
     began = machine()
     draw = np.random.default_rng(options.seed)
     rows = [

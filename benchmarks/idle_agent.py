@@ -34,7 +34,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--duration", type=float, default=120.0, metavar="SECONDS")
-    options = parse(parser, rounds=3, duration=20)
+    options = parse(parser, smoke={"rounds": 1, "duration": 1}, rounds=3, duration=20)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         folder = Path(name)

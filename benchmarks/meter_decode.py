@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     add_patience(parser)
-    options = parse(parser, rounds=3)
+    options = parse(parser, smoke={"rounds": 1}, rounds=3)
     began = machine()
     parts = chunks(words(SAMPLES))
     sides: dict[str, Callable[[], float]] = {

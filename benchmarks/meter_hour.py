@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=50)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
-    options = parse(parser, hours=0.1, windows=20)
+    options = parse(parser, smoke={"hours": 0.005, "windows": 2}, hours=0.1, windows=20)
     if options.make:
         make(options.folder, round(options.hours * 3600))
         return

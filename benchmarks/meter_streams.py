@@ -41,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=60.0)
-    options = parse(parser, seconds=10)
+    options = parse(parser, smoke={"streams": 2, "seconds": 3}, seconds=10)
     began = machine()
     cores = sorted(os.sched_getaffinity(0))
     ends = [os.openpty() for _ in range(options.streams)]
@@ -152,6 +152,7 @@ def summary(
     lost = sum(one.lost_count for one in found)
     desync = sum(one.desync_count for one in found)
     rates = [one.rate_error_ppm for one in found if one.rate_error_ppm is not None]
+    rate = f"{min(rates):+.0f} to {max(rates):+.0f}" if rates else "not determined"
     record, decode = (time_s / options.seconds for time_s in times_s)
     return claims_table(
         [
@@ -163,7 +164,7 @@ def summary(
                 record + decode < 1,
             ),
             claim("lost by the counters; framing lost", f"{lost}; {desync}"),
-            claim("rate against the host's clock, ppm", f"{min(rates):+.0f} to {max(rates):+.0f}"),
+            claim("rate against the host's clock, ppm", rate),
         ]
     )
 

@@ -54,11 +54,12 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=3)
     parser.add_argument("--lanes", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=30.0)
-    options = parse(parser, seconds=8)
+    options = parse(parser, smoke={"streams": 1, "lanes": 1, "seconds": 1}, seconds=8)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-beside-") as folder:
         fetched = Path(folder) / "fetched"
-        queries = make_run(Path(folder) / "store", fetched)
+        run_s = min(RUN_S, 2 * options.seconds)
+        queries = make_run(Path(folder) / "store", fetched, run_s)
         with FinishingProcess() as other:
             apart = measured(options, fetched, other.finish, Path(folder) / "apart")
         within = measured(options, fetched, finish, Path(folder) / "within")
@@ -82,7 +83,7 @@ def main() -> None:
     report(f"{title}, {options.seconds:g} s", [claims_table(rows)], began)
 
 
-def make_run(store: Path, fetched: Path) -> int:
+def make_run(store: Path, fetched: Path, run_s: float) -> int:
     """Make a run, and keep its files as they were fetched; number of its inferences."""
 
     def keeping(directory: Path, trouble: str | None = None) -> Run:
@@ -90,7 +91,7 @@ def make_run(store: Path, fetched: Path) -> int:
         return finish(directory, trouble)
 
     with patch("edgebench.host.lab.finish", keeping):
-        [run] = Lab(store).bench("digits_int8.tflite", runs=1, duration_s=RUN_S, is_checked=False)
+        [run] = Lab(store).bench("digits_int8.tflite", runs=1, duration_s=run_s, is_checked=False)
     return len(run.queries)
 
 

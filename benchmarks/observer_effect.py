@@ -52,7 +52,13 @@ def main() -> None:
     parser.add_argument("--duration", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--sampler-seconds", type=float, default=30.0, metavar="S")
     add_patience(parser)
-    options = parse(parser, pairs=6, duration=0.5, sampler_seconds=9)
+    options = parse(
+        parser,
+        smoke={"pairs": 1, "duration": 0.1, "sampler_seconds": 1},
+        pairs=6,
+        duration=0.5,
+        sampler_seconds=9,
+    )
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name:
         found = paired(Path(name), options.pairs, options.duration, options.patience)

@@ -92,13 +92,28 @@ class Payload:
         self.sha256 = hashlib.sha256(data).hexdigest()
 
 
+class RenewedConnection(ExitStack):
+    """One connection for each round: an agent removes no model that was offered on an open one."""
+
+    def __init__(self, lab: Lab) -> None:
+        super().__init__()
+        self._lab = lab
+        self.client: Client
+
+    def renew(self) -> None:
+        """Connect again, with the lease."""
+        self.close()
+        self.client = self.enter_context(self._lab.connect(NAME))
+        self.client.acquire()
+
+
 def main() -> None:
     """Run the comparison and print it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=15)
     add_patience(parser)
     parser.add_argument("--size", type=int, default=50_000_000, metavar="BYTES")
-    options = parse(parser, rounds=5)
+    options = parse(parser, smoke={"rounds": 1, "size": 1_000_000}, rounds=5)
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-") as name, ExitStack() as stack:
         folder = Path(name)
@@ -109,13 +124,17 @@ def main() -> None:
             LoopbackAgent(folder / "agent", "--no-advertise", "--models-quota", quota)
         )
         lab = agent.lab(folder / "host")
-        client = stack.enter_context(lab.connect(NAME))
-        client.acquire()
-        sides = {OURS: lambda: push(client, payload)} | other_sides(folder, payload, stack)
-        seconds = interleave(
-            sides, options.rounds, before_round=payload.renew, patience_s=options.patience
-        )
-        claims = throughput_claims(seconds, options.size) + repush_claims(lab, client, payload)
+        connection = stack.enter_context(RenewedConnection(lab))
+
+        def renew() -> None:
+            payload.renew()
+            connection.renew()
+
+        sides = {OURS: lambda: push(connection.client, payload)}
+        sides |= other_sides(folder, payload, stack)
+        seconds = interleave(sides, options.rounds, before_round=renew, patience_s=options.patience)
+        claims = throughput_claims(seconds, options.size)
+        claims += repush_claims(lab, connection, payload)
     report(f"Push of a model of {options.size / 1e6:.0f} MB", [claims_table(claims)], began)
 
 
@@ -259,10 +278,12 @@ def throughput_claims(seconds: dict[str, list[float]], size: int) -> list[list[s
     return claims
 
 
-def repush_claims(lab: Lab, client: Client, payload: Payload) -> list[list[str]]:
+def repush_claims(lab: Lab, connection: RenewedConnection, payload: Payload) -> list[list[str]]:
     """Time and bytes of a second push of the same content."""
+    client = connection.client
     time_ms = spread([push(client, payload) * 1e3 for _ in range(21)])
     carried, on_wire = counted(client, lambda: push(client, payload))
+    connection.close()  # it has the lease
     begin = time.perf_counter()
     with lab.connect(NAME) as fresh:
         push(fresh, payload)

@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--busy", type=int, default=4, metavar="N")
     parser.add_argument("--unit", type=int, help=argparse.SUPPRESS)
     add_patience(parser)
-    options = parse(parser, rounds=6, seconds=2)
+    options = parse(parser, smoke={"rounds": 1, "seconds": 0.5, "busy": 1}, rounds=6, seconds=2)
     if options.unit is not None:
         sys.stdin.readline()
         feed([options.unit], options.seconds)

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
-    options = parse(parser, hours=0.1, rounds=3)
+    options = parse(parser, smoke={"hours": 0.005, "rounds": 1}, hours=0.1, rounds=3)
     if options.make:
         lengthen(Store(options.folder), round(options.hours * 3600))
         return

@@ -101,7 +101,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--read", type=int, metavar="PORT", help=argparse.SUPPRESS)
     add_patience(parser)
-    options = parse(parser, events=12, rounds=2)
+    options = parse(
+        parser,
+        smoke={"pages": 1, "streams": 2, "devices": 2, "events": 2, "rounds": 1},
+        events=12,
+        rounds=2,
+    )
     if options.read:
         asyncio.run(read_streams(options.read, options.streams))
         return

@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=31)
     add_patience(parser)
-    options = parse(parser, rounds=15)
+    options = parse(parser, smoke={"rounds": 1}, rounds=15)
     began = machine()
     script = str(Path(sys.executable).with_name("edgebench"))
     sides = {BASE: partial(started, sys.executable, "-c", "pass")}

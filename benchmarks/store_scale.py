@@ -36,7 +36,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000, metavar="N", help="runs in the store")
     parser.add_argument("--compared", type=int, default=1_000, metavar="N", help="runs compared")
     parser.add_argument("--rounds", type=int, default=7)
-    options = parse(parser, runs=1_000, compared=100, rounds=3)
+    options = parse(
+        parser, smoke={"runs": 20, "compared": 4, "rounds": 1}, runs=1_000, compared=100, rounds=3
+    )
     began = machine()
     with tempfile.TemporaryDirectory(prefix="edgebench-scale-") as folder:
         store = Store(Path(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,12 @@ ALONE = "mark.alone"
 def pytest_collection_finish() -> None:
     """The collected tests, a third of a million objects, are in no search for garbage any more."""
     gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Otherwise LIEF, of which nothing may be left at the end, prints all that is."""
+    if "lief" in sys.modules:
+        gc.unfreeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

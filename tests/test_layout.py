@@ -31,7 +31,7 @@ PORTIONS = {
 """The package of each portion, by the name of its folder."""
 
 
-AGENT_PORTIONS = ("protocol", "device_profiles", "meters", "agent")
+AGENT_PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
 """Portions of the distribution for devices; the others are the host's."""
 DISTRIBUTIONS = {"edgebench": ROOT, "edgebench-agent": ROOT / "agent"}
 """Folder of each distribution's pyproject.toml."""
@@ -68,8 +68,8 @@ def source_files(portion: str) -> set[str]:
 def test_portions_are_the_ones_of_the_design() -> None:
     """The tests below look at no portion at all, or a new one is in no list."""
     assert set(PORTIONS) >= {
-        *("protocol", "device_profiles", "meters", "agent", "simulation", "firmware_bridge"),
-        "host",
+        *("protocol", "system", "device_profiles", "meters", "agent"),
+        *("simulation", "firmware_bridge", "host"),
     }
     assert {folder: path.name for folder, path in PORTIONS.items()} == {
         folder: folder for folder in PORTIONS

@@ -18,9 +18,10 @@ from support.records import latencies, put_into_store, run_record, worker_record
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.result.facts import HostFacts, SetMember
 from edgebench.host.result.run import SCHEMA_VERSION
+from edgebench.host.store.annotations import UNREADABLE
 from edgebench.host.store.incomplete import ExpectedRun, write_expectation
-from edgebench.host.store.layout import Store
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.host.store.layout import ANNOTATIONS_FILE, Store
+from edgebench.system.exit_code import ExitCode
 
 
 @pytest.fixture
@@ -41,7 +42,11 @@ def test_empty_store_has_no_runs_and_says_where_it_is(edgebench: Run, host: Host
     said = edgebench("runs")
     assert (said.code, said.err) == (0, "")
     assert said.out == f"no runs in {host.folder / 'data' / 'edgebench'}\n"
-    assert json.loads(edgebench("runs", "--json").out) == {"runs": [], "incomplete": []}
+    assert json.loads(edgebench("runs", "--json").out) == {
+        "runs": [],
+        "incomplete": [],
+        "set_aside": [],
+    }
 
 
 def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) -> None:
@@ -66,7 +71,11 @@ def test_lost_run_is_listed_and_removed_when_told(edgebench: Run, host: Host) ->
         "recording_s": None,
         "files": ["queries.bin"],
     }
-    assert json.loads(edgebench("runs", "--json").out) == {"runs": [], "incomplete": [plain]}
+    assert json.loads(edgebench("runs", "--json").out) == {
+        "runs": [],
+        "incomplete": [plain],
+        "set_aside": [],
+    }
     assert json.loads(edgebench("runs", "--remove-lost", "--json").out) == {"removed": [plain]}
     said = edgebench("runs", "--remove-lost")
     assert (said.code, said.out) == (0, f"no lost runs in {store.root}\n")
@@ -174,6 +183,29 @@ def test_damaged_document_is_one_line(edgebench: Run, host: Host, copied: str) -
         assert said.code == 1
         assert said.err.splitlines()[0].startswith("error: run not readable: not JSON: ")
     assert edgebench("runs").code == 0
+
+
+def test_annotations_that_a_power_cut_emptied_cost_no_number(
+    edgebench: Run, host: Host, copied: str, tmp_path: Path
+) -> None:
+    """Otherwise every command calls the run damaged, and none of its numbers can be had."""
+    edgebench("tag", copied, "night")
+    (run_file(host, copied).parent / ANNOTATIONS_FILE).write_bytes(b"")
+    for command in (
+        ("show", copied),
+        ("verify", copied),
+        ("history",),
+        ("report", copied, "-o", str(tmp_path / "run.html")),
+        ("export", copied, "-o", str(tmp_path / "run.csv")),
+        ("bundle", copied, "-o", str(tmp_path / "run.zip")),
+        ("show", str(tmp_path / "run.zip")),
+    ):
+        assert edgebench(*command).code == ExitCode.DONE, command
+    assert UNREADABLE in edgebench("show", copied).out
+    [row] = json.loads(edgebench("runs", "--json").out)["runs"]
+    assert (row["verdict"] == "damaged", row["tags"], row["note"]) == (False, [], UNREADABLE)
+    assert edgebench("tag", copied, "again").out == f"{copied}: again\n"
+    assert UNREADABLE not in edgebench("show", copied).out
 
 
 @pytest.mark.parametrize(

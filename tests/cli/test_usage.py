@@ -47,7 +47,14 @@ def test_help_of_deploy_is_in_groups(edgebench: Run) -> None:
         part.split(":")[0]: re.findall(r"^  (?:-i FILE, )?(--[\w-]+)", part, re.M) for part in parts
     }
     assert options["what is installed"] == ["--runtime", "--wheels", "--bridge"]
-    assert options["the agent"] == ["--port", "--name", "--meter", "--sync-line"]
+    assert options["the agent"] == [
+        "--port",
+        "--no-boot",
+        "--via",
+        "--name",
+        "--meter",
+        "--sync-line",
+    ]
 
 
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ()])
@@ -264,7 +271,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--scenario", "offline", "--profile"), "a profile is taken in the single_stream"),
         (("--engine", "x"), "unknown engine 'x': there are native, loadgen"),
         (("--priority", "x"), "unknown priority 'x': there are normal, realtime"),
-        (("--cpus", "4096"), "CPUs must be 0..4095"),
+        (("--cpus", "4096"), "must be 0..4095"),
         (("--accuracy", "nowhere.npz"), "data set not readable: No such file or directory"),
         (("--accuracy", "."), "data set not readable: Is a directory"),
         (("--accuracy", "/etc/hostname"), "data set is not a .npz file of numbers"),

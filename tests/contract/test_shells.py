@@ -36,7 +36,7 @@ def home(shell: Shell) -> str:
 
 def test_suite_looks_at_every_shell() -> None:
     """A new way to log in is in no contract."""
-    assert len(SHELLS) == len(PARSERS) + 1, "one for each, and the one of this machine"
+    assert len(SHELLS) == len(PARSERS) + 2, "one for each, a second for SSH, one of this machine"
 
 
 def test_exit_code_and_both_streams_are_kept(shell: Shell) -> None:

@@ -22,6 +22,7 @@ from support.records import (
 )
 
 from edgebench.host.bench.watcher import Watcher
+from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, encode
 from edgebench.protocol.device import RuntimeReport, SystemDescription
@@ -174,6 +175,28 @@ def test_damaged_file_is_fetched_again_and_not_kept(lying: Host) -> None:
     assert [type(doubt) for doubt in doubts] == [RemoteProtocolError]
     assert "arrived damaged" in str(doubts[0])
     assert everything(lying.folder) == set()
+
+
+@pytest.mark.parametrize("left", [b"\0" * len(RECORD), b"\0" * 10])
+def test_file_that_a_power_cut_damaged_is_fetched_anew(lying: Host, left: bytes) -> None:
+    """Otherwise the next command of a host that lost power blames the device for it."""
+    raw = lying.lab.store.unfinished / RUN_ID / RAW_DIRECTORY
+    raw.mkdir(parents=True)
+    (raw / RECORD_FILE).write_bytes(left)
+
+    def read(message: m.Message) -> Said:
+        assert isinstance(message, m.FileRead)
+        return m.FileData(0), RECORD[message.offset_bytes :]
+
+    doubts = collected(
+        lying,
+        {
+            m.RunList: m.RunListing((RUN_ID,)),
+            m.RunOpen: m.RunFiles(RUN_ID, (spooled(RECORD_FILE, RECORD),)),
+            m.FileRead: read,
+        },
+    )
+    assert "arrived damaged" not in str(doubts), "the run lacks its queries, which is another doubt"
 
 
 def test_error_text_of_a_device_is_one_printable_line(lying: Host) -> None:

@@ -29,7 +29,7 @@ from support.wire import (
     tls_context,
 )
 
-from edgebench.agent.admission import COLLECT_EVERY, MAX_STRANGERS, MAX_STRANGERS_PER_NETWORK
+from edgebench.agent.admission import COLLECT_EVERY, MAX_PARKED_PER_NETWORK
 from edgebench.agent.control import ask
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.run import new_run_id
@@ -38,10 +38,10 @@ from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, MAX_HEADER_BYTES, encode
 from edgebench.protocol.errors import ErrorCode, LeaseHeld, NotPaired, TransportError, WrongAgent
 from edgebench.protocol.identity import new_identity, pairing_identity, parse_pairing_string
-from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.spec import RunSpec
+from edgebench.system.control_address import ControlAddress
 
 GROWTH_LIMIT_BYTES = 8 * 2**20
 MEMORY_NOISE_BYTES = 5_000_000
@@ -145,7 +145,7 @@ def expired_secret(bench: Bench) -> ssl.SSLContext:
     once = pairing_identity(random.Random(5).randbytes(16))
     context = tls_context(bench.identity("expired", once.key_pem + once.certificate_pem))
     opening, began_s = m.PairingOpen(once.certificate_pem, 3.0), time.monotonic()
-    asyncio.run(ask(bench.agent.state / CONTROL_SOCKET, opening, m.PairingReady))
+    asyncio.run(ask(ControlAddress(bench.agent.state), opening, m.PairingReady))
     is_open = answer_to(bench.agent.port, UPGRADE, context).startswith(b"HTTP/1.1 101")
     assert is_open or time.monotonic() > began_s + opening.valid_s, "it was never open"
     wait_until(lambda: not answer_to(bench.agent.port, UPGRADE, context), "the pairing has expired")
@@ -238,11 +238,11 @@ def test_silent_connections_do_not_take_the_agent_away(agent: AgentProcess, pair
     before = agent.resident_bytes()
     with silent_connections(agent.port, 200) as links:
         wait_until(
-            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_STRANGERS_PER_NETWORK,
+            lambda: sum(map(is_closed_by_peer, links)) >= 200 - MAX_PARKED_PER_NETWORK,
             "the connections over the limit are closed",
         )
         grown = agent.resident_bytes() - before
-        assert grown < (MAX_STRANGERS + COLLECT_EVERY) * CONNECTION_BYTES
+        assert grown < COLLECT_EVERY * CONNECTION_BYTES
         assert is_served(paired)
     assert "too many unidentified connections" in agent.errors()
 
@@ -330,6 +330,12 @@ HOSTILE_FRAMES: dict[str, bytes | str] = {
     "opening a pairing from outside": encode(1, m.PairingOpen(Pem("certificate"), 60.0)),
     "number out of range": frame_with("probe", {}, 2**63),
     "negative number": frame_with("probe", {}, -1),
+    "time that is no number": encode(1, m.Acquire(float("nan"))),
+    "time without an end": encode(1, m.RunFollow("run", float("inf"))),
+    "negative time": encode(1, m.Acquire(-1.0)),
+    "negative offset": encode(1, m.FileRead("run", "record.json", -1)),
+    "negative size": encode(1, m.ModelOffer("0" * 64, -1)),
+    "size beyond any disk": encode(1, m.ModelOffer("0" * 64, 2**63)),
     "wrong types": frame_with("acquire", {"ttl_s": {"a": []}}),
     "random": random.Random(7).randbytes(5000),
 }
@@ -365,7 +371,7 @@ def test_nothing_is_answered_before_hello(bench: Bench, message: m.Message) -> N
         assert link.receive() is None
 
 
-@pytest.mark.parametrize("protocol", [-1, 0, 2, 3, 4, 5, 6, 2**63])
+@pytest.mark.parametrize("protocol", [-1, 0, 2, 3, 4, 5, 6, 2**63 - 1])
 def test_hosts_one_version_apart_are_served_and_others_told_to_update(
     bench: Bench, protocol: int
 ) -> None:
@@ -414,11 +420,11 @@ def test_model_transfer_out_of_order_is_refused_and_harms_no_model(bench: Bench)
         assert isinstance(link.ask(m.Acquire(30.0)), m.Granted)
         not_offered = assert_is_problem(link.ask(m.ModelChunk(digest, 0), data))
         assert "not offered" in not_offered.text
-        for offset, chunk in ((5, data), (2**63, b"x"), (0, data + b"x")):
+        for offset, chunk in ((5, data), (2**53, b"x"), (0, data + b"x")):
             assert link.ask(m.ModelOffer(digest, len(data))) == m.ModelState(digest, 0, False)
             assert_is_problem(link.ask(m.ModelChunk(digest, offset), chunk))
             assert_is_problem(link.ask(m.ModelCommit(digest)))
-        for size in (-1, 2**63, 2**64 - 1):
+        for size in (0, 2**53):
             answer = link.ask(m.ModelOffer(digest, size))
             assert isinstance(answer, (m.Problem, m.ModelState))
         for name in ("../x", "0" * 63, "G" * 64, "0" * 64 + "\n"):
@@ -601,8 +607,6 @@ def test_host_neither_sees_nor_touches_the_runs_of_another(bench: Bench) -> None
         assert link.ask(m.RunList()) == m.RunListing((run_id,), None)
         far = 2**40
         assert link.ask(m.FileRead(run_id, "record.json", far)) == m.FileData(far)
-        for offset in (-1, 2**63, 2**64 - 1):
-            assert_is_problem(link.ask(m.FileRead(run_id, "record.json", offset)))
         assert link.ask(m.RunAcknowledge(run_id)) == m.Done()
         assert link.ask(m.RunList()) == m.RunListing((), None)
 

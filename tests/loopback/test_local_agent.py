@@ -8,18 +8,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import Host, end_local_agent, wait_until
+from support.agents import AgentProcess, Host, end_local_agent, wait_until
+from support.confined import in_a_child, need_landlock
+from support.denied import denying_environment, without_socket_files
+from support.renamed import renamed_runtime
+from support.tools import need_root, need_runtime
 
 from edgebench.host.client import Client
 from edgebench.host.transports import local
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link
-from edgebench.protocol.errors import TargetError
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.protocol.errors import LeaseHeld, OtherEnvironment, TargetError
+from edgebench.system.control_address import CONTROL_NAME
+from edgebench.system.paths import CONTROL_SOCKET
+from edgebench.system.python_environment import PythonEnvironment
 
 
 @pytest.fixture
@@ -94,10 +102,10 @@ def test_agent_that_still_has_the_directory_as_it_ends_is_waited_for(
         fcntl.flock(lock, fcntl.LOCK_EX)
         start = local._start
 
-        def start_and_end(state: Path) -> subprocess.Popen[bytes]:
+        def start_and_end(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
             if starts:  # the first has ended; so does now the one that kept it out
                 fcntl.flock(lock, fcntl.LOCK_UN)
-            return start(state)
+            return start(state, environment)
 
         monkeypatch.setattr(local, "_start", start_and_end)
         assert say_hello(agent_state(host))
@@ -108,8 +116,8 @@ def test_agent_that_cannot_start_says_why(host: Host, monkeypatch: pytest.Monkey
     """The reason of the last start is lost among the starts."""
     start = local._start
 
-    def start_and_end(state: Path) -> subprocess.Popen[bytes]:
-        process = start(state)
+    def start_and_end(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
+        process = start(state, environment)
         process.wait(60)  # however long that takes here: it is not cut off without a word
         return process
 
@@ -130,7 +138,7 @@ def test_agent_that_does_not_answer_in_time_says_where_it_was_waited_for(
         "open(sys.argv[1], 'w').close(); time.sleep(60)"
     )
 
-    def hang(state: Path) -> subprocess.Popen[bytes]:
+    def hang(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
         words = [sys.executable, "-S", "-c", code, str(said)]
         process = subprocess.Popen(words, stderr=subprocess.PIPE)
         wait_until(said.exists, "it has said where it is")
@@ -156,3 +164,120 @@ def test_agent_that_can_have_no_state_is_not_started_again(
     with pytest.raises(TargetError, match=r"agent on this machine does not start: .*file"):
         connect(tmp_path / "file" / "agent")
     assert len(starts) == 1
+
+
+def test_agent_of_another_environment_leaves_when_it_is_idle(
+    host: Host, starts: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a command measures with the variables or the runtimes of the one before."""
+    assert say_hello(agent_state(host))
+    assert say_hello(agent_state(host))
+    assert len(starts) == 1, "those of one environment share an agent"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert say_hello(agent_state(host))
+    assert len(starts) == 2
+    assert starts[0].wait(60) == 0
+
+
+def test_agent_in_use_is_kept_from_another_environment(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the command that uses it loses its agent in the middle of a measurement."""
+    monkeypatch.setattr(local, "USED_TIMEOUT_S", 0.0)
+    with Client(connect(agent_state(host))) as client:
+        client.acquire()
+        with monkeypatch.context() as other:
+            other.setenv("OMP_NUM_THREADS", "3")
+            with pytest.raises(LeaseHeld, match=r"^device is in use by .*, in another environment"):
+                connect(agent_state(host))
+            with host.lab.connect(any_environment=True) as other_client:  # to stop or to collect
+                assert other_client.device == client.device
+        client.release()
+
+
+def test_agent_that_serves_is_not_used_by_another_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its runtimes are measured, and the command's own are named nowhere."""
+    agent = AgentProcess(tmp_path / "agent").start()
+    try:
+        assert say_hello(agent.state)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        with pytest.raises(OtherEnvironment) as raised:
+            connect(agent.state)
+        assert raised.value.pid == agent.pid
+        assert "its variables differ, as PYTHONPATH" in str(raised.value)
+    finally:
+        agent.stop()
+
+
+def test_runtimes_are_those_of_the_environment_of_the_command(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a latency has the name of a runtime that was never installed there."""
+    need_runtime("onnxruntime")
+    other = renamed_runtime(tmp_path / "packages", "onnxruntime-vendor", "99.1")
+    versions = []
+    for places in ("", str(other), ""):
+        monkeypatch.setenv("PYTHONPATH", places)
+        with Client(connect(agent_state(host))) as client:
+            (onnx,) = [one for one in client.describe().runtimes if one.name == "onnx"]
+        versions.append(onnx.version)
+    assert versions == [version("onnxruntime"), "99.1", version("onnxruntime")]
+
+
+@pytest.mark.parametrize("has_socket_files", [True, False], ids=["file", "name"])
+def test_control_socket_serves_its_user_and_no_other(
+    tmp_path: Path, *, has_socket_files: bool
+) -> None:
+    """Otherwise an agent in the shell of a phone does not start, or any app controls it."""
+    need_root()
+    environment = {}
+    if not has_socket_files:
+        need_landlock()
+        environment = denying_environment(tmp_path / "denial", "deny_socket_files")
+    agent = AgentProcess(tmp_path / "agent", environment=environment).start()
+    try:
+        assert agent.status().pid == agent.pid
+        assert (agent.state / CONTROL_SOCKET).exists() is has_socket_files
+        if has_socket_files:  # for whoever the modes of file and directory do not keep out
+            target: str | bytes = str(agent.state / CONTROL_SOCKET)
+            for path in (agent.state, *agent.state.parents[:-2]):
+                path.chmod(path.stat().st_mode | 0o011)
+            (agent.state / CONTROL_SOCKET).chmod(0o666)
+        else:
+            target = b"\0" + (agent.state / CONTROL_NAME).read_bytes().strip()
+
+        def knock() -> str:
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.settimeout(30.0)
+                stranger.connect(target)
+                with suppress(OSError):  # cut off already
+                    stranger.sendall(b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n\r\n")
+                try:
+                    return stranger.recv(1).hex()
+                except ConnectionResetError:
+                    return ""
+
+        assert in_a_child(knock, 65534) == ""
+        assert agent.status().pid == agent.pid
+    finally:
+        agent.stop()
+    assert "refused user 65534 of this machine" in agent.errors()
+    assert [path.name for path in agent.state.glob("agent.[sa]*")] == []
+
+
+def test_command_starts_an_agent_where_there_can_be_no_socket_files(tmp_path: Path) -> None:
+    """Otherwise a host that is itself on such a system cannot measure on its own machine."""
+    host = Host(tmp_path)
+    state = agent_state(host)
+    state.mkdir(parents=True)
+
+    def name() -> str:
+        try:
+            return say_hello(state)
+        finally:
+            end_local_agent(host)
+
+    assert without_socket_files(name)
+    assert not (state / CONTROL_SOCKET).exists()

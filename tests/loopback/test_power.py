@@ -29,8 +29,8 @@ from edgebench.host.store.index import list_runs
 from edgebench.host.store.power_file import read_power_facts
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status, StatusAsk
-from edgebench.protocol.paths import CONTROL_SOCKET
 from edgebench.protocol.record import Phase
+from edgebench.system.control_address import ControlAddress
 
 WATTS = 10.0
 MODEL = "digits_int8.tflite"
@@ -173,9 +173,9 @@ def test_meter_with_wires_may_measure_another_machine(paired: Host) -> None:
 
 def is_measuring(host: Host) -> bool:
     """Whether this machine's agent, if it is there already, is in the timed loop of a run."""
-    socket = store_root(host) / "agent" / CONTROL_SOCKET
+    address = ControlAddress(store_root(host) / "agent")
     with suppress(OSError, EdgebenchError):
-        [seat] = asyncio.run(ask(socket, StatusAsk(), Status)).seats
+        [seat] = asyncio.run(ask(address, StatusAsk(), Status)).seats
         return seat.phase is Phase.MEASURING
     return False
 

@@ -27,7 +27,7 @@ from edgebench.protocol.identity import (
     pairing_identity,
 )
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.system.control_address import ControlAddress
 from support.failures import assert_one_error
 
 START_TIMEOUT_S = 90.0
@@ -89,13 +89,13 @@ class AgentProcess:
         """What `edgebench-agent pair` prints, led to loopback."""
         secret = secrets.token_bytes(SECRET_BYTES)
         request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
-        ready = asyncio.run(ask(self.state / CONTROL_SOCKET, request, PairingReady))
+        ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
         addresses = ready.addresses if self.prefix else ("127.0.0.1",)
         return str(PairingString(addresses, ready.port, ready.fingerprint, secret))
 
     def status(self) -> Status:
         """What the agent says of itself."""
-        return asyncio.run(ask(self.state / CONTROL_SOCKET, StatusAsk(), Status))
+        return asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
 
     def kill(self) -> None:
         """SIGKILL the daemon, and only the daemon."""
@@ -116,6 +116,11 @@ class AgentProcess:
         self.process = None
         return code
 
+    def cpu_s(self) -> float:
+        """CPU time that the daemon has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def resident_bytes(self) -> int:
         """Resident memory of the daemon."""
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
@@ -135,6 +140,8 @@ class Host:
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "XDG_DATA_HOME": str(self.folder / "data"),
             "HOME": str(self.folder),
+            # Programs of its own, such as `ssh` with its own configuration.
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "COLUMNS": "160",
         }
 
@@ -196,11 +203,11 @@ class Host:
 
 def end_local_agent(host: Host) -> None:
     """End the agent that a command of this host started, by its pid."""
-    socket = host.folder / "data" / "edgebench" / "agent" / CONTROL_SOCKET
-    if not socket.exists():
+    address = ControlAddress(host.folder / "data" / "edgebench" / "agent")
+    if not address.is_there:
         return
     with suppress(EdgebenchError, ProcessLookupError):
-        os.kill(asyncio.run(ask(socket, StatusAsk(), Status)).pid, signal.SIGTERM)
+        os.kill(asyncio.run(ask(address, StatusAsk(), Status)).pid, signal.SIGTERM)
 
 
 def wait_until(condition: Any, what: str, timeout_s: float = 90.0) -> None:

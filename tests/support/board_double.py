@@ -42,6 +42,8 @@ class BoardHabits:
     """Lines of the maker's own before the end of the start."""
     window_text: str = ""
     """Line of the maker's own within each window."""
+    has_results: bool = True
+    """Whether a window ends with the outputs."""
     has_timestamp: bool = True
     """Whether it knows the command `timestamp`."""
     unknown_reply: Literal["error", "ready", "nothing"] = "error"
@@ -221,7 +223,8 @@ class BoardDouble:
         self.ran_count = count
         self._timestamp()
         self._say("m-infer-done")
-        self._results()
+        if self.habits.has_results:
+            self._results()
 
     def _results(self) -> None:
         comma = "," if self.habits.has_trailing_comma else ""

@@ -55,7 +55,7 @@ ATTEMPTS = 3
 SETTLE_TIMEOUT_S = 60.0
 """Time for a run that nobody waits for to end, and for its lease to be free."""
 CLEAN_CODES = (0, 3)
-LINK_WORDS = ("connection to", "cannot reach", "no answer", "ends connections")
+LINK_WORDS = ("connection to", "cannot reach", "no answer", "before it showed a certificate")
 """Words of an error that says nothing of the run, which is still on its device."""
 
 

@@ -13,7 +13,8 @@ import os
 import pathlib
 import re
 import socket
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ FILES = (
 )
 """Patterns of files that one system or another denies."""
 _NO_NEW_PRIVS = 38
+_MAKE_SOCKET = 1 << 9
+"""LANDLOCK_ACCESS_FS_MAKE_SOCK. Source: include/uapi/linux/landlock.h."""
 _OPENERS: tuple[Any, ...] = (
     *(io, builtins, os),
     *filter(None, [getattr(pathlib, "_NormalAccessor", None)]),  # of Python 3.10
@@ -109,9 +112,37 @@ def deny_interfaces() -> None:
     install_filter(kernel, architecture, program)
 
 
-def denying_environment(folder: Path) -> dict[str, str]:
-    """Variables with which every Python denies itself everything, before it does anything else."""
+def deny_socket_files() -> None:
+    """Have the kernel refuse socket files to this process and all that follow, for good.
+
+    Android's SELinux does so to the shell of adb, with the same error.
+    """
+    from edgebench.agent.confine.kernel import Kernel
+
+    kernel = Kernel()
+    kernel.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
+    ruleset = kernel.landlock_create(struct.pack("=Q", _MAKE_SOCKET))
+    kernel.landlock_restrict(ruleset)
+    os.close(ruleset)
+
+
+def without_socket_files(action: Callable[[], Any]) -> Any:
+    """The JSON that this function gives in a child to which the kernel refuses socket files."""
+    from support.confined import in_a_child, need_landlock
+
+    def act() -> Any:
+        deny_socket_files()
+        return action()
+
+    need_landlock()
+    answer = in_a_child(act)
+    assert not (isinstance(answer, dict) and "raised" in answer), answer
+    return answer
+
+
+def denying_environment(folder: Path, denial: str = "deny_everything") -> dict[str, str]:
+    """Variables with which every Python calls one of these functions before it does anything."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = f"import runpy\nrunpy.run_path({__file__!r})['deny_everything']()\n"
+    text = f"import runpy\nrunpy.run_path({__file__!r})[{denial!r}]()\n"
     (folder / "sitecustomize.py").write_text(text)
     return {"PYTHONPATH": str(folder)}

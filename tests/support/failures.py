@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 OF_SEVERAL = ("bench", "energy", "verify")
 """Commands that go on behind a model or run that fails, and name each one on a line of its own."""

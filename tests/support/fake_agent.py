@@ -11,7 +11,7 @@ from websockets.sync.server import ServerConnection, unix_serve
 
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.system.paths import CONTROL_SOCKET
 
 Said = m.Message | tuple[m.Message, bytes] | bytes | str | None
 """A message, one with a payload, or a frame that nobody checked; None ends the connection."""

@@ -37,7 +37,7 @@ from edgebench.protocol.identity import (
     pairing_identity,
 )
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.system.control_address import ControlAddress
 from support.agents import Host, wait_until
 from support.disks import small_disk
 from support.leftovers import MARK
@@ -148,7 +148,7 @@ class Rack:
         Raises:
             EdgebenchError: it does not answer.
         """
-        return asyncio.run(ask(self.state / CONTROL_SOCKET, StatusAsk(), Status))
+        return asyncio.run(ask(ControlAddress(self.state), StatusAsk(), Status))
 
     def is_ready(self) -> bool:
         """Whether it answers."""
@@ -162,7 +162,7 @@ class Rack:
         """What `edgebench-agent pair` prints."""
         secret = secrets.token_bytes(SECRET_BYTES)
         request = PairingOpen(pairing_identity(secret).certificate_pem, PAIRING_VALID_S)
-        ready = asyncio.run(ask(self.state / CONTROL_SOCKET, request, PairingReady))
+        ready = asyncio.run(ask(ControlAddress(self.state), request, PairingReady))
         return str(PairingString((self.machine.address,), PORT, ready.fingerprint, secret))
 
 

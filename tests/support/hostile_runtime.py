@@ -1,18 +1,21 @@
 """A driver that is hostile: its "model" file says what it tries when it is loaded.
 
 `acts` are what code inside a worker must not be able to do; each raises OSError where it is
-refused. The driver reports them as `name=ERRNO`, and `name=DONE` for one that succeeded.
+refused. The driver reports their number, and the names of those that succeeded.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
 import signal
 import socket
+import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +30,8 @@ from edgebench.protocol.runtime import LoadOptions, UsableRuntime
 
 VARIABLE = "EDGEBENCH_TEST_VICTIM"
 TRIVIAL_VARIABLE = "EDGEBENCH_TEST_TRIVIAL"
+REFUSED = frozenset(("EPERM", "EACCES", "ENOENT", "EROFS", "EINVAL", "ENOSYS", "ENOTSUP"))
+"""Errors of an act that came to nothing: refused, or nothing is there to act on."""
 _FORKS = 64
 """Bound of the fork bomb: it must not take the tests down where nothing refuses it."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -42,6 +47,8 @@ class Victim:
     """File that it would write."""
     port: int
     """TCP port on loopback, which listens."""
+    model: str
+    """File that the worker may read."""
 
     def environment(self) -> dict[str, str]:
         """Variables by which the driver finds it."""
@@ -111,6 +118,7 @@ def acts(victim: Victim, other_pid: int) -> dict[str, Callable[[], Any]]:
         other_pid: Process of the same user outside of the worker: the daemon.
     """
     trap = "trap"
+    affinity = os.sched_getaffinity(0)
     return {
         "identity": lambda: Path(victim.identity).read_bytes(),
         "ssh": lambda: Path(victim.ssh_key).read_bytes(),
@@ -128,14 +136,88 @@ def acts(victim: Victim, other_pid: int) -> dict[str, Callable[[], Any]]:
         "signal": lambda: os.kill(other_pid, 0),
         "limits": lambda: _strangle(other_pid),
         "ptrace": lambda: _call(101, 0x4206, other_pid, 0, 0),  # PTRACE_SEIZE, x86-64
-        "outlive": lambda: _set_death_signal(0),
+        "outlive": lambda: _set(1, 0),  # PR_SET_PDEATHSIG
         "rights": _raise_privileges,
         "bpf": lambda: _call(321, 0, 0, 0),  # x86-64
+        "owner": lambda: _signal_by_owner(other_pid),
+        "asynchronous": lambda: _control(0x5452),  # FIOASYNC
+        "socket owner": lambda: _control(0x8901),  # FIOSETOWN
+        "lease": lambda: _lease(trap),
+        "nameless": lambda: os.close(os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)),
+        "reserve": lambda: _reserve(trap),
+        "hide": lambda: _set(4, 0),  # PR_SET_DUMPABLE
+        "cut": lambda: os.truncate(victim.ssh_key, 6),
+        "cut readable": lambda: os.close(os.open(victim.model, os.O_RDONLY | os.O_TRUNC)),
+        "write readable": lambda: os.close(os.open(victim.model, os.O_WRONLY)),
+        "times": lambda: os.utime(victim.ssh_key),
+        "watch": lambda: _watch(os.path.dirname(victim.ssh_key)),
+        "bind others": lambda: os.sched_setaffinity(other_pid, affinity),
+        "priority": lambda: os.setpriority(
+            os.PRIO_PROCESS, other_pid, os.getpriority(os.PRIO_PROCESS, other_pid)
+        ),
+        "policy": lambda: os.sched_setscheduler(other_pid, os.SCHED_OTHER, os.sched_param(0)),
+        "queue": lambda: _call(68, 0x0EDB, 0o1600),  # msgget(IPC_CREAT), x86-64
+        "directory": lambda: os.mkdir("trapped"),
+        "terminal": lambda: os.close(os.open("/dev/ptmx", os.O_RDWR)),
+        "shared": lambda: _share(f"/dev/shm/edgebench-{os.getpid()}"),
     }
 
 
-def _set_death_signal(number: int) -> None:
-    if _LIBC.prctl(1, number) < 0:
+def _share(path: str) -> None:
+    _write(path)
+    os.unlink(path)
+
+
+def _signal_by_owner(pid: int) -> None:
+    """Have the kernel send SIGURG, which nobody minds, to a process."""
+    reading, writing = os.pipe()
+    try:
+        fcntl.fcntl(reading, fcntl.F_SETOWN, pid)
+        fcntl.fcntl(reading, 10, signal.SIGURG)  # F_SETSIG
+        fcntl.fcntl(reading, fcntl.F_SETFL, fcntl.fcntl(reading, fcntl.F_GETFL) | os.O_ASYNC)
+        os.write(writing, b"x")
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _control(command: int) -> None:
+    """Set the owner of a pipe, or have it signalled; of a socket, where a pipe has none."""
+    reading, writing = os.pipe()
+    try:
+        fcntl.ioctl(reading, command, struct.pack("i", 1 if command == 0x5452 else os.getpid()))
+    except OSError as exc:
+        if exc.errno != errno.ENOTTY:
+            raise
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _lease(path: str) -> None:
+    with open(path, "w") as file:
+        fcntl.fcntl(file, 1024, fcntl.F_WRLCK)  # F_SETLEASE
+
+
+def _reserve(path: str) -> None:
+    """Take space without writing, by fallocate(2): the C library's function may write instead."""
+    with open(path, "w") as file:
+        _call(285, file.fileno(), 0, 0, 1 << 20)  # x86-64
+
+
+def _watch(folder: str) -> None:
+    descriptor = _LIBC.inotify_init()
+    if descriptor < 0:
+        raise OSError(ctypes.get_errno(), "inotify_init")
+    try:
+        if _LIBC.inotify_add_watch(descriptor, os.fsencode(folder), 0xFFF) < 0:
+            raise OSError(ctypes.get_errno(), "inotify_add_watch")
+    finally:
+        os.close(descriptor)
+
+
+def _set(option: int, value: int) -> None:
+    if _LIBC.prctl(option, value, 0, 0, 0) < 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
@@ -148,8 +230,12 @@ def attempt(victim: Victim, other_pid: int) -> dict[str, str]:
             endings[name] = "DONE"
         except OSError as exc:
             endings[name] = errno.errorcode.get(exc.errno or 0, "?")
-        with suppress(OSError):
-            os.unlink("trap")
+        _LIBC.prctl(4, 1, 0, 0, 0)
+        for undo in (os.unlink, os.rmdir):
+            with suppress(OSError):
+                undo("trap")
+            with suppress(OSError):
+                undo("trapped")
     return endings
 
 
@@ -160,6 +246,24 @@ def fill_disk(bound_bytes: int) -> None:
         with open(f"filler-{number}", "wb") as file:
             for _ in range(16):
                 file.write(block)
+
+
+RECORDS = {
+    "lists": "[" + "[]," * 300_000 + "[]]",
+    "objects": "[" + "{}," * 300_000 + "{}]",
+    "texts": "[" + '"ab",' * 180_000 + '"ab"]',
+    "deep": "[" * 500_000,
+    "large": "[" + "[]," * 20_000_000 + "[]]",
+}
+"""Records that would take much memory where they are read, or fail in an odd way."""
+
+
+def leave_record(name: str) -> None:
+    """Leave a record of no measurement, and say that it stands."""
+    Path("worker.json").write_text(RECORDS[name])
+    for line in ({"phase": "checking", "expected_s": None, "time_ns": 1}, {"complete": True}):
+        os.write(int(sys.argv[2]), json.dumps(line).encode() + b"\n")
+    os._exit(0)
 
 
 def start_threads(bound: int) -> int:
@@ -197,9 +301,13 @@ class HostileRuntime:
         order = Path(path).read_text().split()
         if order[0] == "acts":
             endings = attempt(victim, os.getppid())
-            raise ModelRefused(" ".join(f"{name}={end}" for name, end in endings.items()))
+            # A reason is one line that is not long: what was refused is counted.
+            done = [name for name, end in endings.items() if end not in REFUSED]
+            raise ModelRefused(f"tried {len(endings)}, done: {', '.join(done) or 'nothing'}")
         if order[0] == "fill":
             fill_disk(int(order[1]))
+        if order[0] == "record":
+            leave_record(order[1])
         while order[0] == "spin":
             pass
         raise ModelRefused(f"{order[0]} was not stopped")
@@ -234,4 +342,5 @@ def install(folder: Path) -> dict[str, str]:
         "fragile = support.hostile_runtime:FragileRuntime\n"
     )
     tests = Path(__file__).parents[1]
-    return {"PYTHONPATH": f"{folder}:{tests}"}
+    listed = f"{VARIABLE}:{TRIVIAL_VARIABLE}"
+    return {"PYTHONPATH": f"{folder}:{tests}", "EDGEBENCH_VARIABLES": listed}

@@ -58,6 +58,31 @@ def two_machines() -> Iterator[tuple[Namespace, Namespace]]:
             _remove(namespace)
 
 
+@contextmanager
+def three_machines() -> Iterator[tuple[Namespace, Namespace, Namespace]]:
+    """The host's machine, one between, and the device's, which only the one between can reach."""
+    run = f"eb{os.getpid()}{secrets.token_hex(2)}"
+    here, there = Namespace(f"{run}h", "10.77.0.1"), Namespace(f"{run}d", "10.78.0.2")
+    between = Namespace(f"{run}j", "10.77.0.2")
+    made: list[Namespace] = []
+    try:
+        for namespace in (here, between, there):
+            _ip("netns", "add", namespace.name)
+            made.append(namespace)
+        _ip("-n", here.name, "link", "add", _DEVICE, "type", "veth",
+            "peer", "name", _DEVICE, "netns", between.name)  # fmt: skip
+        _ip("-n", there.name, "link", "add", _DEVICE, "type", "veth",
+            "peer", "name", "inner", "netns", between.name)  # fmt: skip
+        for namespace in made:
+            _bring_up(namespace)
+        _ip("-n", between.name, "address", "add", "10.78.0.1/24", "dev", "inner")
+        _ip("-n", between.name, "link", "set", "inner", "up")
+        yield here, between, there
+    finally:
+        for namespace in made:
+            _remove(namespace)
+
+
 class Network:
     """Machines on one switch: each has a cable to it that can be pulled out and put in again."""
 

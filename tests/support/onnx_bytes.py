@@ -68,7 +68,18 @@ def model(graph_bytes: bytes) -> bytes:
 def addition(constant: float) -> bytes:
     """A whole model that really runs: y = x + constant, on one float."""
     raw = struct.pack("<f", constant)
-    tensor = number(1, 1) + number(2, FLOAT) + block(8, "c") + block(9, raw)
+    return _addition_of(number(1, 1) + number(2, FLOAT) + block(8, "c") + block(9, raw))
+
+
+def addition_outside(name: str) -> bytes:
+    """The same model; the constant is the first float of a file beside it."""
+    entries = {"location": name, "offset": "0", "length": "4"}
+    tensor = number(1, 1) + number(2, FLOAT) + block(8, "c")
+    tensor += b"".join(block(13, block(1, key) + block(2, text)) for key, text in entries.items())
+    return _addition_of(tensor + number(14, 1))
+
+
+def _addition_of(tensor: bytes) -> bytes:
     body = graph(nodes=(node("Add", inputs="x c", outputs="y"),), initializers=(tensor,))
     ends = block(11, value_info("x", FLOAT, 1)) + block(12, value_info("y", FLOAT, 1))
     return model(body + block(2, "addition") + ends)

@@ -85,7 +85,7 @@ def worker_record(latency_ns: Sequence[int] | NDArray[np.int64]) -> r.WorkerReco
         is_interrupted=False,
         before=moment(0),
         after=moment(span_ns),
-        scheduling=r.Scheduling((0, 1, 2, 3), "other", 0),
+        scheduling=r.Scheduling((0, 1, 2, 3), "other", 0, quotas=()),
         sample_count=16,
         placement=(r.OperatorPlacement("xnnpack", "CONV_2D", 3),),
         check=r.CheckFacts(sample_count=4, reference="tflite reference kernels"),
@@ -108,6 +108,7 @@ def moment(after_ns: int, **fields: Any) -> r.Moment:
         io_stall_s=0.0,
         freq_hz=(2_400_000_000,) * 4,
         governors=("performance",),
+        suspended_ns=5_000_000_000,
     )
     return replace(found, **fields)
 

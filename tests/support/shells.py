@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from edgebench.host.devices import ssh
+from edgebench.host.devices.adb import AdbTarget
+from edgebench.host.devices.paramiko_shell import ParamikoShell
 from edgebench.host.devices.shell import MAX_OUTPUT_BYTES, CommandOutput, Shell
-from edgebench.host.devices.ssh import SshTarget
+from edgebench.host.devices.ssh_command import SshCommandShell
+from edgebench.host.transports.ssh_program import SshAddress
 from edgebench.protocol.errors import LinkTimeout, TargetError
 from edgebench.protocol.text import printable
+from support.adb_phones import adb_server, need_phones, phone
 from support.agents import Host
 from support.site import trust
 from support.sshd import fresh_account, ssh_server
@@ -29,6 +34,10 @@ class LocalShell:
     target = "this machine"
     address = "127.0.0.1"
     via = "tls"
+    listen = ""
+    default_name = ""
+    restart_note = "nobody starts it again"
+    kits = ""
 
     def __init__(self, home: Path) -> None:
         self._environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
@@ -74,6 +83,22 @@ def _local(folder: Path) -> Iterator[Shell]:
 
 @contextmanager
 def _ssh(folder: Path) -> Iterator[Shell]:
+    need_tool("ssh")
+    with _login(folder, program="ssh") as shell:
+        assert isinstance(shell, SshCommandShell)
+        yield shell
+
+
+@contextmanager
+def _paramiko(folder: Path) -> Iterator[Shell]:
+    with _login(folder, program="no-such-program") as shell:
+        assert isinstance(shell, ParamikoShell)
+        yield shell
+
+
+@contextmanager
+def _login(folder: Path, *, program: str) -> Iterator[Shell]:
+    """An account of a real server, by a program of this name, else by the library."""
     need_root()
     need_tool("sshd", "ssh-keygen", "useradd", "userdel")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -85,11 +110,30 @@ def _ssh(folder: Path) -> Iterator[Shell]:
         trust(Host(folder), server.known_hosts_line)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HOME", str(folder))
+            patch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
             patch.delenv("SSH_AUTH_SOCK", raising=False)
-            shell = SshTarget(account.name, "127.0.0.1", port).connect(account.key)
+            patch.setattr(ssh, "find_ssh", lambda: shutil.which(program))
+            address = SshAddress(account.name, "127.0.0.1", port)
+            shell = ssh.SshTarget(address).connect(account.key)
         with closing(shell):
             yield shell
 
 
-SHELLS: dict[str, Callable[[Path], AbstractContextManager[Shell]]] = {"local": _local, "ssh": _ssh}
+@contextmanager
+def _adb(_: Path) -> Iterator[Shell]:
+    need_phones()
+    with adb_server() as server, phone(server) as made, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        made.shell("mkdir", "/data/local/tmp/edgebench")
+        with closing(AdbTarget(made.serial).connect()) as shell:
+            yield shell
+
+
+SHELLS: dict[str, Callable[[Path], AbstractContextManager[Shell]]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "paramiko": _paramiko,
+    "adb": _adb,
+}
 """Opened in a folder of their own, by name."""

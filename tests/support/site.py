@@ -14,6 +14,7 @@ from edgebench.host.devices.on_device import ANSWER_MARK, DeviceFacts, Interpret
 from edgebench.protocol.plain import from_plain
 from support.agents import Host
 from support.netns import Namespace, two_machines
+from support.ssh_home import configure_ssh
 from support.sshd import Account, SshServer, fresh_account, ssh_server
 from support.tools import need_root, need_tool
 
@@ -83,9 +84,8 @@ def fresh_site(folder: Path) -> Iterator[Site]:
 
 def trust(host: Host, line: str) -> None:
     """Make the known_hosts of a host this one line."""
-    path = host.folder / ".ssh" / "known_hosts"
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.write_text(line)
+    configure_ssh(host.folder)
+    (host.folder / ".ssh" / "known_hosts").write_text(line)
 
 
 def interpreter_of(python: str) -> Interpreter:

@@ -98,21 +98,28 @@ def ssh_server(
     port: int = 2222,
     prefix: Sequence[str] = (),
     lines: Sequence[str] = (),
+    has_host_key: bool = True,
+    has_sftp: bool = True,
 ) -> Iterator[SshServer]:
-    """A server that lets this account in, and nobody else; `lines` are more of its settings."""
+    """A server that lets this account in, and nobody else; `lines` are more of its settings.
+
+    Without a host key of its own, `lines` name the keys.
+    """
     folder.mkdir()
     server = SshServer(address, port, folder / "host-key")
-    new_key(server.host_key)
+    if has_host_key:
+        new_key(server.host_key)
+        lines = [f"HostKey {server.host_key}", *lines]
+    if has_sftp:
+        lines = ["Subsystem sftp internal-sftp", *lines]
     config = folder / "sshd_config"
     config.write_text(
         f"ListenAddress {address}:{port}\n"
-        f"HostKey {server.host_key}\n"
         f"PidFile {folder / 'sshd.pid'}\n"
         f"AllowUsers {account.name}\n"
         "PasswordAuthentication no\n"
         "KbdInteractiveAuthentication no\n"
-        "UsePAM no\n"
-        "Subsystem sftp internal-sftp\n" + "".join(f"{line}\n" for line in lines)
+        "UsePAM no\n" + "".join(f"{line}\n" for line in lines)
     )
     _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     program = shutil.which("sshd", path="/usr/sbin:/sbin") or "sshd"

@@ -10,6 +10,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from edgebench.protocol.bounds import bounds_of
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.spec import (
     MAX_ARRIVALS,
@@ -29,37 +30,50 @@ from edgebench.protocol.spec import (
     Scenario,
 )
 
-INTEGERS = st.integers(-(2**63), 2**64 - 1)
-"""What MessagePack can carry."""
 POSITIVE_SECONDS = st.floats(min_value=1e-9, max_value=MAX_LENGTH_S)
 
 
-def values_of(kind: Any) -> st.SearchStrategy[Any]:
-    """Any value of this type: dataclasses, enums, tuples, maps, optionals and plain values."""
+def values_of(kind: Any, name: str = "") -> st.SearchStrategy[Any]:
+    """Any value of this type: dataclasses, enums, tuples, maps, optionals and plain values.
+
+    Args:
+        kind: The type.
+        name: Field of the value, whose unit bounds its numbers.
+    """
+    if kind in (int, float):
+        return _numbers(kind, name)
     special = _SPECIAL.get(kind)
     if special is not None:
         return special()
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return st.one_of(*map(values_of, arguments))
+        return st.one_of(*(values_of(one, name) for one in arguments))
     if origin is tuple:
-        return _tuples(arguments)
+        return _tuples(arguments, name)
     if origin is dict:
-        return st.dictionaries(values_of(arguments[0]), values_of(arguments[1]), max_size=4)
+        values = values_of(arguments[1], name)
+        return st.dictionaries(values_of(arguments[0]), values, max_size=4)
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         return st.builds(
             cast(Callable[..., Any], kind),
-            **{field.name: values_of(hints[field.name]) for field in fields(kind)},
+            **{field.name: values_of(hints[field.name], field.name) for field in fields(kind)},
         )
     assert issubclass(kind, Enum), f"no strategy for {kind}"
     return st.sampled_from(list(kind))
 
 
-def _tuples(arguments: tuple[Any, ...]) -> st.SearchStrategy[Any]:
+def _numbers(kind: type[Any], name: str) -> st.SearchStrategy[Any]:
+    bounds = bounds_of(name, is_whole=kind is int)
+    if kind is int:
+        return st.integers(int(bounds.low), int(bounds.high))
+    return st.floats(bounds.low, bounds.high)
+
+
+def _tuples(arguments: tuple[Any, ...], name: str) -> st.SearchStrategy[Any]:
     if arguments[-1] is Ellipsis:
-        return st.lists(values_of(arguments[0]), max_size=4).map(tuple)
-    return st.tuples(*map(values_of, arguments))
+        return st.lists(values_of(arguments[0], name), max_size=4).map(tuple)
+    return st.tuples(*(values_of(one, name) for one in arguments))
 
 
 def _limits() -> st.SearchStrategy[Limits]:
@@ -117,8 +131,6 @@ def _run_specs(draw: st.DrawFn) -> RunSpec:
 
 
 _SPECIAL: dict[Any, Callable[[], st.SearchStrategy[Any]]] = {
-    int: lambda: INTEGERS,
-    float: lambda: st.floats(allow_nan=False),
     str: st.text,
     Pem: st.text,
     bool: st.booleans,

@@ -81,8 +81,14 @@ class Graph:
     outputs: str = "y"
 
 
-def model(*graphs: Graph) -> bytes:
-    """A whole file."""
+def model(*graphs: Graph, signatures: Mapping[str, int] | None = None) -> bytes:
+    """A whole file.
+
+    Args:
+        graphs: Its graphs.
+        signatures: Number of the graph of each signature, whose inputs and outputs have the names
+            of the tensors.
+    """
     codes = sorted({one.code for graph in graphs for one in graph.operators})
     buffers = [Table({})]
     content: dict[int, Value] = {
@@ -91,6 +97,8 @@ def model(*graphs: Graph) -> bytes:
         2: [_graph(graph, codes, buffers) for graph in graphs],
         4: buffers,
     }
+    if signatures:
+        content[7] = [_signature(name, at, graphs[at]) for name, at in signatures.items()]
     out = bytearray(struct.pack("<I4s", 0, b"TFL3"))
     struct.pack_into("<I", out, 0, _write(out, Table(content)))
     return bytes(out)
@@ -104,6 +112,15 @@ def addition(*shape: int) -> bytes:
         Tensor("y", FLOAT32, shape),
     )
     return model(Graph(tensors, (Operator(ADD, "x one", "y"),)))
+
+
+def _signature(name: str, number: int, graph: Graph) -> Table:
+    places = {tensor.name: place for place, tensor in enumerate(graph.tensors)}
+
+    def named(names: str) -> list[Table]:
+        return [Table({0: one.encode(), 1: places[one]}) for one in names.split()]
+
+    return Table({0: named(graph.inputs), 1: named(graph.outputs), 2: name.encode(), 4: number})
 
 
 def _graph(graph: Graph, codes: Sequence[int], buffers: list[Table]) -> Table:

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from support.agents import Host, wait_until
-from support.site import Site, fresh_site, need_machines
+from support.marked import MarkedDirectory, set_traps
+from support.site import SYSTEM_PYTHON, Site, fresh_site, need_machines
 from support.tools import need_tool
 
 from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.wheel_file import write_wheel
 
 MODEL = "digits_int8.onnx"
 BOARD_MODEL = "digits_int8.tflite"
@@ -37,7 +39,13 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator
     meters = ("--meter", METER, "--meter", ABSENT)
     with fresh_site(tmp_path_factory.mktemp("site")) as made:
         words = ("--wheels", str(wheels), "--runtime", "onnx", "--name", "board")
+        # What lies in the home of the account, where a login begins, is not run.
+        marks = made.account.home / "marks"
+        traps = set_traps(made.account.home, marks, Path(SYSTEM_PYTHON))
         result = made.deploy(*words, *meters, "--bridge")
+        assert marks.read_text() == ""
+        for path in (*traps, marks):
+            path.unlink()
         assert result.returncode == 0, result.stderr
         assert SERVED in result.stdout
         assert f"\nwarning   meter {ABSENT} is not there yet: no such file: " in result.stdout
@@ -47,6 +55,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory, wheels: Path) -> Iterator
 def known(host: Host) -> list[KnownDevice]:
     """The devices that a host knows."""
     return list(HostFiles(host.folder / "config" / "edgebench" / "host").devices())
+
+
+def packages_of(site: Site) -> Path:
+    """The packages of the environment in use, which is the only one that is there."""
+    [found] = (site.account.home / ".local/share/edgebench").glob("agent-venv*/lib/*/site-packages")
+    return found
 
 
 def agent_pid(site: Site) -> int:
@@ -76,8 +90,7 @@ def test_deployed_device_measures_with_the_meter_beside_it(deployed: Site) -> No
     (device,) = known(deployed.host)
     assert device.deployed_to == deployed.target
     assert device.addresses[0] == deployed.server.address
-    packages = deployed.account.home / ".local/share/edgebench/agent-venv/lib"
-    assert any(packages.glob("*/site-packages/serial/__init__.py")), "for the absent meter"
+    assert (packages_of(deployed) / "serial/__init__.py").exists(), "for the absent meter"
 
 
 def test_device_with_the_bridge_measures_boards(deployed: Site) -> None:
@@ -105,6 +118,25 @@ def test_second_deploy_sends_nothing_and_keeps_name_port_pairing_and_meters(
     wait_until(lambda: not is_running(old_pid), "the old agent is gone")
 
 
+def test_deploy_runs_nothing_of_the_working_directory(
+    deployed: Site, wheels: Path, tmp_path: Path
+) -> None:
+    """Otherwise what lies where the command is typed has the account of its user."""
+    directory = MarkedDirectory(tmp_path, Path(sys.executable))
+    directory.set_traps()
+    deploy = Path(sys.executable).with_name("edgebench"), "deploy", deployed.target
+    key = ("--identity-file", str(deployed.account.key))
+    subprocess.run(
+        [*deployed.here.prefix, *deploy, *key, "--wheels", str(wheels), "--runtime", "onnx"],
+        cwd=directory.marked,
+        env=directory.environment | deployed.host.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+    )
+    assert directory.marks() == []
+
+
 def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: Path) -> None:
     """Each new version of the agent unpacks all packages again, or is not installed at all."""
     data = deployed.account.home / ".local/share/edgebench"
@@ -115,16 +147,40 @@ def test_upgrade_of_the_agent_alone_installs_only_that(deployed: Site, wheels: P
             wheel["sha256"] = "0" * 64
     (data / "agent-deployed.json").write_text(json.dumps(record))
     own.write_bytes(b"an older one")
-    (module,) = (data / "agent-venv").glob("lib/*/site-packages/edgebench/agent/cli.py")
+    module = packages_of(deployed) / "edgebench/agent/cli.py"
     module.write_text("raise SystemExit('overwritten')\n")
-    library = next((data / "agent-venv").glob("lib/*/site-packages/numpy/__init__.py"))
-    untouched = library.stat().st_ctime_ns
+    written_ns = (packages_of(deployed) / "numpy/__init__.py").stat().st_mtime_ns
 
     result = deployed.deploy("--wheels", str(wheels), "--runtime", "onnx")
     assert result.returncode == 0, result.stderr
     assert "sending 1 of " in result.stderr
-    assert "overwritten" not in module.read_text()
-    assert library.stat().st_ctime_ns == untouched
+    assert not module.exists(), "the environment of before is removed"
+    assert "overwritten" not in (packages_of(deployed) / "edgebench/agent/cli.py").read_text()
+    library = packages_of(deployed) / "numpy/__init__.py"
+    assert library.stat().st_mtime_ns == written_ns, "it was copied, not installed"
+
+
+def test_agent_of_before_runs_again_if_the_new_one_does_not_start(
+    deployed: Site, wheels: Path, tmp_path: Path
+) -> None:
+    """Otherwise a dependency that does not fit the board takes it out of the farm."""
+    for path in wheels.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    info = "websockets-99.dist-info"
+    broken = {
+        "websockets/__init__.py": b"raise ImportError('does not fit this board')\n",
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: websockets\nVersion: 99\n",
+    }
+    write_wheel(tmp_path / "websockets-99-py3-none-any.whl", info, broken)
+    before, packages = known(deployed.host), packages_of(deployed)
+    result = deployed.deploy("--wheels", str(tmp_path), "--runtime", "onnx")
+    assert result.returncode == 1, result.stderr
+    assert "does not fit this board" in result.stderr
+    assert "the one of before runs again" in result.stderr
+    assert packages_of(deployed) == packages
+    assert known(deployed.host) == before
+    result = deployed.run("bench", MODEL, "--on", "board", *QUICK)
+    assert result.returncode in (0, 3), result.stderr
 
 
 def test_second_host_pairs_with_the_agent_that_is_there(
@@ -222,8 +278,7 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     runtimes = ("--runtime", "onnx", "--runtime", "litert")
     result = site.deploy(*runtimes, "--name", "board", "--meter", ABSENT)
     assert result.returncode == 0, result.stderr
-    packages = site.account.home / ".local/share/edgebench/agent-venv/lib"
-    assert any(packages.glob("*/site-packages/serial/__init__.py")), "for the meter"
+    assert (packages_of(site) / "serial/__init__.py").exists(), "for the meter"
     assert "note: runtime litert is left out" in result.stderr
     assert "installed from the device's index: onnx" in result.stderr
     assert site.deploy("--uninstall").returncode == 0

@@ -57,6 +57,7 @@ def test_unknown_host_key_is_refused(site: Site) -> None:
 
 def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
     """Somebody in between is not noticed."""
+    before = site.account.listing()
     other = tmp_path / "other-key"
     new_key(other)
     real = site.server.known_hosts_line
@@ -64,8 +65,7 @@ def test_changed_host_key_is_refused(site: Site, tmp_path: Path) -> None:
     result = site.deploy()
     assert result.returncode == 1
     assert "has changed" in result.stderr
-    assert site.account.listing().keys() == {".bash_logout", ".bashrc", ".profile", ".ssh",
-                                             ".ssh/authorized_keys"}  # fmt: skip
+    assert site.account.listing() == before
 
 
 def test_refused_login_is_one_clear_error(site: Site, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_wheel_that_was_tampered_with_is_not_installed(site: Site, wheels: Path)
     (error,) = (line for line in result.stderr.splitlines() if line.startswith("error: "))
     said = rf"error: not installed on {site.target}: wheel edgebench\S* was changed: its sha256 is "
     assert re.match(said, error), error
-    assert not (there.parent / "agent-venv" / "bin" / "edgebench-agent").exists()
+    assert not list(there.parent.glob("agent-venv*/bin/edgebench-agent"))
 
 
 def test_full_disk_is_noticed_before_anything_is_sent(tmp_path: Path, wheels: Path) -> None:

@@ -1,4 +1,14 @@
-"""`python -m edgebench.agent` is `edgebench-agent`."""
+"""`python -m edgebench.agent` is `edgebench-agent`.
+
+`-m` puts the working directory in front of the search path, where files beside a model would be
+taken for modules. It is removed before anything else is imported; what Python itself has imported
+by then may have come from there, so `edgebench-agent` is the command to use.
+"""
+
+import sys
+
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]
 
 from edgebench.agent.entry import run
 

@@ -1,84 +1,217 @@
-"""Which connections may wait for their TLS handshake, before their peers are known.
+"""Which connections get a TLS handshake, before their peers are known.
 
-Anybody on the network may open a connection and send nothing. The peer is unknown until the TLS
-handshake is done, so the number of connections without one is limited. An established connection is
-never dropped for another. At the limit, a new connection takes the place of one from the same
-network, or else from the network with the most of them: of the oldest that has not sent a
-byte, or else of the oldest. A host sends its first bytes at once, so silent connections cannot
-displace it. A flood that sends bytes can; the host then tries again.
+Theory of operation. Anybody on the network may open connections, and a handshake takes 2 ms of CPU
+and 350 KiB. So a connection passes three stages, each of which is bounded:
 
-The kernel hands a connection over before asyncio begins its handshake, so this is done in `accept`
-of the listening socket.
+    SYN filter ──▶ parked ──────────────▶ handshake ──▶ known peer, or refused
+    (shedding.py)  until the whole         8 at a time,
+    in the kernel  ClientHello is there    networks in turn
+
+*Parked* connections cost a descriptor. One that sends nothing, a byte or no TLS gets no further. At
+the limit, one of the network with the most is dropped: the oldest without a ClientHello, or else a
+random one, so that a flood leaves each connection its share. Source: OpenSSH, sshd_config(5),
+MaxStartups (random early drop).
+
+*Handshakes* are granted to networks in turn: first one whose last peer turned out to be paired,
+then one that had none yet, then the one that had its last one longest ago. So a host gets the next
+free handshake whatever others send, unless they have its own address. A handshake in which the peer
+is silent for long is dropped for one that waits. A peer that is known is never dropped for another.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import ipaddress
 import logging
-import os
+import random
 import socket
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-MAX_STRANGERS = 32
-"""Most connections whose peer is not known yet, at 350 KiB each."""
-MAX_STRANGERS_PER_NETWORK = 24
+from edgebench.agent.shedding import ArrivalRates
+
+MAX_PARKED = 128
+"""Most parked connections, at 2 KiB each."""
+MAX_PARKED_PER_NETWORK = 24
 """Most of them from one network. Hosts behind one router have the address of the router."""
+MAX_HANDSHAKES = 8
+"""Most handshakes in progress, at 350 KiB each."""
+PATIENCE_S = 1.0
+"""Silence of a peer in its handshake after which one from another network may take its place."""
+SAME_PATIENCE_S = 5.0
+"""Silence after which one from the same network may: a host begins many, and may be loaded."""
 COLLECT_EVERY = 16
-"""Connections after which the garbage of failed handshakes is collected. asyncio leaves each as a
-cycle, which an idle agent would never collect."""
-ACCEPTED_AT_ONCE = 8
-"""Connections after which the event loop gets its turn, and ends those that were dropped. asyncio
-would accept a hundred first, and take the memory for all of them."""
+"""Handshakes after which the garbage of failed ones is collected. asyncio leaves each as a cycle,
+which an idle agent would never collect."""
 REPORT_EVERY_S = 60.0
 """Least interval of two warnings in the log."""
-_BYTES_RECEIVED = 128
-"""Offset of tcpi_bytes_received in struct tcp_info. Source: linux/tcp.h, since Linux 4.1."""
+MAX_REMEMBERED = 1024
+"""Networks whose last turn is remembered."""
+_HEADER_BYTES = 5
+_HANDSHAKE, _CLIENT_HELLO = 22, 1
+"""Type of a TLS record, and of the message in it. Source: RFC 8446, 4 and 5.1."""
+_MAX_RECORD_BYTES = 2**14
+"""Source: RFC 8446, 5.1."""
+_ESTABLISHED = 1
+"""tcpi_state, the first byte of struct tcp_info. Source: linux/tcp.h, include/net/tcp_states.h."""
 
 logger = logging.getLogger(__name__)
 
 
-class Admission:
-    """The connections whose peer is not known yet, in the order of their arrival."""
+@dataclass(slots=True, eq=False)
+class _ParkedConnection:
+    connection: socket.socket
+    address: Any
+    network: str
+    is_ready: bool = False
+    """Whether its ClientHello has arrived."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Handshake:
+    connection: socket.socket
+    network: str
+    since_s: float
+
+
+class Admission:
+    """The connections whose peer is not known yet."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        chance: random.Random | None = None,
+    ) -> None:
         self._clock = clock
-        self._waiting: dict[Any, socket.socket] = {}
-        """Connections by the address of their peer."""
-        self._accepted = 0
+        self._chance = chance or random.Random()
+        self.rates = ArrivalRates(clock)
+        self._parked: dict[int, _ParkedConnection] = {}
+        """Parked connections by descriptor, in the order of their arrival."""
+        self._count: Counter[str] = Counter()
+        """Number of parked connections by network."""
+        self._ready: dict[str, list[_ParkedConnection]] = {}
+        """Parked connections whose ClientHello has arrived, by network."""
+        self._handshakes: dict[Any, _Handshake] = {}
+        """Handshakes in progress by the address of the peer."""
+        self._turns: dict[str, int] = {}
+        """Number of the last handshake granted to each network; -1 where its peer was known."""
+        self._granted = 0
         self._dropped = 0
         self._report_after_s = clock()
 
-    def enter(self, connection: socket.socket, address: Any) -> None:
-        """Take in a connection that was just accepted; another one may have to go."""
-        self._accepted += 1
-        if self._accepted % COLLECT_EVERY == 0:
-            gc.collect()
-        self._waiting = {at: one for at, one in self._waiting.items() if one.fileno() >= 0}
-        counts = Counter(map(_network, self._waiting))
-        network = _network(address)
-        if counts[network] >= MAX_STRANGERS_PER_NETWORK:
+    def park(self, connection: socket.socket, address: Any) -> None:
+        """Park a connection that was just accepted; another one may be dropped for it."""
+        network = network_of(address)
+        self.rates.arrived(network)
+        if self._count[network] >= MAX_PARKED_PER_NETWORK:
             self._drop_from(network)
-        elif len(self._waiting) >= MAX_STRANGERS:
-            self._drop_from(counts.most_common(1)[0][0])
-        self._waiting[address] = connection
+        elif len(self._parked) >= MAX_PARKED:
+            self._drop_from(self._count.most_common(1)[0][0])
+        self._parked[connection.fileno()] = _ParkedConnection(connection, address, network)
+        self._count[network] += 1
 
-    def leave(self, address: Any) -> None:
-        """Note that a peer is known now, whoever it is."""
-        self._waiting.pop(address, None)
+    def look(self, descriptor: int) -> None:
+        """Check the bytes that a connection has received; without effect if it is not parked."""
+        parked = self._parked.get(descriptor)
+        if parked is None or parked.is_ready:
+            return
+        is_whole = _has_client_hello(parked.connection)
+        if is_whole:
+            parked.is_ready = True
+            self._ready.setdefault(parked.network, []).append(parked)
+        elif is_whole is None:
+            self._close(parked)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a connection waits for its handshake."""
+        return bool(self._ready)
+
+    def grant(self) -> tuple[socket.socket, Any] | None:
+        """The next connection to get a handshake, with its peer's address; None: none may now."""
+        while self._ready:
+            network = min(self._ready, key=lambda network: self._turns.get(network, 0))
+            if not self._has_room(network):
+                return None
+            parked = self._chance.choice(self._ready[network])
+            if not _is_established(parked.connection):
+                self._close(parked)
+                continue
+            self._remove(parked)
+            self._granted += 1
+            if self._granted % COLLECT_EVERY == 0:
+                gc.collect()
+            self._turns.pop(network, None)
+            self._turns[network] = self._granted
+            if len(self._turns) > MAX_REMEMBERED:
+                del self._turns[next(iter(self._turns))]
+            since_s = self._clock()
+            self._handshakes[parked.address] = _Handshake(parked.connection, network, since_s)
+            return parked.connection, parked.address
+        return None
+
+    def leave(self, address: Any, *, is_known: bool) -> None:
+        """Note that a handshake is done, and whether its peer is known."""
+        handshake = self._handshakes.pop(address, None)
+        if handshake is not None and is_known:
+            self._turns.pop(handshake.network, None)
+            self._turns[handshake.network] = -1
+            self.rates.identified(handshake.network)
+
+    def close(self) -> None:
+        """Close the parked connections."""
+        for parked in list(self._parked.values()):
+            self._close(parked)
+
+    def _has_room(self, network: str) -> bool:
+        """Whether a connection of this network may begin its handshake, perhaps for another one."""
+        self._handshakes = {
+            at: handshake
+            for at, handshake in self._handshakes.items()
+            if handshake.connection.fileno() >= 0  # else it failed, and asyncio has closed it
+        }
+        if len(self._handshakes) < MAX_HANDSHAKES:
+            return True
+        now_s = self._clock()
+        for address, handshake in self._handshakes.items():
+            is_same = handshake.network == network
+            patience_s = SAME_PATIENCE_S if is_same else PATIENCE_S
+            # What was received and not read yet shows that we are slow, not the peer.
+            if now_s - handshake.since_s > patience_s and _is_silent(handshake.connection):
+                with contextlib.suppress(OSError):  # the peer has gone
+                    # asyncio's transport notices, and ends as if the peer had gone.
+                    handshake.connection.shutdown(socket.SHUT_RDWR)
+                self._note_drop(address)
+                del self._handshakes[address]
+                return True
+        return False
 
     def _drop_from(self, network: str) -> None:
-        here = [at for at in self._waiting if _network(at) == network]
-        silent = (at for at in here if _is_silent(self._waiting[at]))
-        address = next(silent, here[0])
-        with contextlib.suppress(OSError):  # the peer has gone
-            # The transport that asyncio made of it notices, and ends as if the peer had gone.
-            self._waiting.pop(address).shutdown(socket.SHUT_RDWR)
+        candidates = (parked for parked in self._parked.values() if parked.network == network)
+        without_hello = (parked for parked in candidates if not parked.is_ready)
+        parked = next(without_hello, None) or self._chance.choice(self._ready[network])
+        self._note_drop(parked.address)
+        self._close(parked)
+
+    def _close(self, parked: _ParkedConnection) -> None:
+        self._remove(parked)
+        parked.connection.close()
+
+    def _remove(self, parked: _ParkedConnection) -> None:
+        del self._parked[parked.connection.fileno()]
+        self._count[parked.network] -= 1
+        if not self._count[parked.network]:
+            del self._count[parked.network]
+        if parked.is_ready:
+            self._ready[parked.network].remove(parked)
+            if not self._ready[parked.network]:
+                del self._ready[parked.network]
+
+    def _note_drop(self, address: Any) -> None:
         self._dropped += 1
         if self._clock() >= self._report_after_s:
             logger.warning(
@@ -89,71 +222,48 @@ class Admission:
             self._dropped, self._report_after_s = 0, self._clock() + REPORT_EVERY_S
 
 
-class Listener(socket.socket):
-    """A listening socket whose connections are taken in by an `Admission`."""
+def network_of(address: Any) -> str:
+    """Address of a peer; of IPv6 its /64, as one machine has all addresses of it.
 
-    admission: Admission
-    _accepted = 0
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection.
-
-        Raises:
-            BlockingIOError: none is waiting, or it is the event loop's turn.
-        """
-        if self._accepted == ACCEPTED_AT_ONCE:
-            self._accepted = 0
-            raise BlockingIOError
-        self._accepted += 1
-        connection, address = super().accept()
-        self.admission.enter(connection, address)
-        return connection, address
-
-
-def bind_listeners(host: str, port: int, admission: Admission) -> list[Listener]:
-    """Sockets bound to a port of each address of a host, or of this machine for "".
-
-    Raises:
-        OSError: the host is unknown, or the port is taken.
+    >>> network_of(("10.0.0.7", 40000)), network_of(("2001:db8::7%eth0", 40000, 0, 0))
+    ('10.0.0.7', '2001:db8::/64')
     """
-    listeners: list[Listener] = []
-    try:
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            try:
-                one = Listener(family, kind, protocol)
-            except OSError:
-                continue  # getaddrinfo knows of IPv6, the kernel does not
-            listeners.append(one)
-            one.admission = admission
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            # With port 0, the kernel chooses one for the first address, and the others get it too.
-            chosen = listeners[0].getsockname()[1] if len(listeners) > 1 else port
-            one.bind((address[0], chosen, *address[2:]))
-        if not listeners:
-            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
-    except OSError:
-        for one in listeners:
-            one.close()
-        raise
-    return listeners
-
-
-def _network(address: Any) -> str:
-    """The address of a peer; of IPv6 its /64, of which anybody has all addresses."""
     text = address[0].partition("%")[0]
     if ":" not in text:
         return str(text)
     return str(ipaddress.IPv6Network((text, 64), strict=False))
 
 
-def _is_silent(connection: socket.socket) -> bool:
-    """Whether the peer has not sent a byte yet; False where the kernel does not tell."""
+def _has_client_hello(connection: socket.socket) -> bool | None:
+    """Whether the whole ClientHello has arrived; None: other bytes have, or the peer has gone."""
     try:
-        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _BYTES_RECEIVED + 8)
+        head = connection.recv(_HEADER_BYTES + 1, socket.MSG_PEEK)
+        if not head or head[0] != _HANDSHAKE or head[1:2] not in (b"", b"\x03"):
+            return None
+        if len(head) <= _HEADER_BYTES:
+            return False
+        size = int.from_bytes(head[3:5], "big")
+        if head[5] != _CLIENT_HELLO or not 0 < size <= _MAX_RECORD_BYTES:
+            return None
+        needed = _HEADER_BYTES + size
+        return len(connection.recv(needed, socket.MSG_PEEK)) == needed
+    except BlockingIOError:
+        return False
     except OSError:
-        return True  # closed
-    return len(info) == _BYTES_RECEIVED + 8 and not any(info[_BYTES_RECEIVED:])
+        return None
+
+
+def _is_silent(connection: socket.socket) -> bool:
+    """Whether the peer has sent nothing that was not read."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except OSError:  # nothing there, or the peer has gone
+        return True
+
+
+def _is_established(connection: socket.socket) -> bool:
+    """Whether the connection is still open: a ClientHello may be read after its sender has gone."""
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+    except OSError:
+        return False

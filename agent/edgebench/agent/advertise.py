@@ -37,23 +37,23 @@ class Advertisement:
 
 
 async def advertise(
-    now: Callable[[], Advertisement], port: int, fingerprint: str, *, changed: asyncio.Event
+    now: Callable[[], Advertisement], port: int, name: str, *, changed: asyncio.Event
 ) -> None:
     """Advertise until cancelled; without a network, try again and again.
 
-    The service name holds the agent's fingerprint, so it is unique by itself and the second of
+    The service name holds what only this agent has, so it is unique by itself and the second of
     probing that the protocol otherwise asks for is skipped.
 
     Args:
         now: What is to be announced now.
         port: Port of the agent.
-        fingerprint: Fingerprint of its certificate.
+        name: Name of the agent, which no other has: agents with a copied identity are two.
         changed: Set when it may be something else; addresses are looked at once in a while.
     """
     while True:
         if (advertisement := now()).addresses:
             try:
-                await _serve(advertisement, now, port, fingerprint, changed)
+                await _serve(advertisement, now, port, name, changed)
             except (OSError, RuntimeError, NonUniqueNameException) as exc:
                 logger.warning("not advertised on the network: %s", exc)
         await asyncio.sleep(RETRY_S)
@@ -63,19 +63,18 @@ async def _serve(
     announced: Advertisement,
     now: Callable[[], Advertisement],
     port: int,
-    fingerprint: str,
+    name: str,
     changed: asyncio.Event,
 ) -> None:
     """Announce until the addresses are others."""
-    name = f"edgebench-{fingerprint[:12]}"
 
     def info(advertisement: Advertisement) -> ServiceInfo:
         return ServiceInfo(
             SERVICE_TYPE,
-            f"{name}.{SERVICE_TYPE}",
+            f"edgebench-{name}.{SERVICE_TYPE}",
             port=port,
             properties=dict(advertisement.properties),
-            server=f"{name}.local.",
+            server=f"edgebench-{name}.local.",
             parsed_addresses=list(advertisement.addresses),
         )
 

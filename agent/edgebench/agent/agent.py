@@ -5,14 +5,29 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import secrets
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgebench.agent.android import (
+    AndroidProperties,
+    AndroidSurroundings,
+    describe_phone,
+    identify,
+    read_properties,
+)
 from edgebench.agent.artifacts import ArtifactStore
+from edgebench.agent.claims import Claims
 from edgebench.agent.cpu_ticks import own_cpus
+from edgebench.agent.hardware import (
+    changed_hardware,
+    forget_hardware,
+    read_hardware,
+    remember_hardware,
+)
 from edgebench.agent.hotplug import Hotplug
 from edgebench.agent.identity import Trust
 from edgebench.agent.network import own_addresses, useful_addresses
@@ -23,10 +38,10 @@ from edgebench.agent.simulated_seats import SimulatedDirectory, fixed_seats
 from edgebench.agent.surroundings import LinuxSurroundings
 from edgebench.agent.system import (
     agent_version,
-    board_id,
     describe_device,
     device_identity,
     is_emulated,
+    renew_device_id,
 )
 from edgebench.agent.target_seats import NO_BOARDS, TargetSource, target_seat
 from edgebench.agent.targets import find_driver, runtime_report
@@ -35,8 +50,13 @@ from edgebench.device_profiles.match import match_profile
 from edgebench.meters.wiring import Wiring, may_be_same_unit
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import LeaseHeld, NoSuchDevice, TargetDriverMissing, UsageError
+from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.messages import Status
+from edgebench.system.android_commands import is_android
+from edgebench.system.python_environment import PythonEnvironment, this_environment
 
+ROOT = Path("/")
+"""Root of the files that describe the machine."""
 MACHINE_SEAT = "machine"
 """Name of the seat that is the machine on which the agent runs."""
 ON_DEMAND = "qemu:"
@@ -67,22 +87,52 @@ class AgentSettings:
     """Ports with a board, each as ADDRESS or NAME=ADDRESS; `none`: no boards at all."""
     log: Path | None = None
     """File of its log, which is bounded; None: standard error."""
+    environment: PythonEnvironment = field(default_factory=this_environment)
+    """Environment of the command that started it."""
 
 
-def _machine(settings: AgentSettings) -> SeatPlan:
-    """The seat of the machine that the agent runs on."""
-    device = describe_device(settings.state, settings.name)
-    profile = match_profile(device_identity())
-    surroundings = LinuxSurroundings(profile, device.id, state=settings.state)
+def machine_seat(
+    settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None = None
+) -> SeatPlan:
+    """The seat of the machine that the agent runs on; on another one, it is another device.
+
+    Args:
+        settings: Of the agent.
+        hardware: Hardware of the machine.
+        android: Properties of its system; None where that is no Android.
+    """
+    if changed_hardware(settings.state, hardware) is not None:
+        renew_device_id(settings.state)
+        forget_hardware(settings.state)
+    remember_hardware(settings.state, hardware)
+    surroundings: LinuxSurroundings
+    if android is not None:
+        device = describe_phone(android, settings.state, settings.name, ROOT)
+        profile = match_profile(identify(android, ROOT))
+        surroundings = AndroidSurroundings(
+            android, profile, device.id, state=settings.state, root=ROOT
+        )
+    else:
+        device = describe_device(settings.state, settings.name, ROOT)
+        profile = match_profile(device_identity(ROOT))
+        surroundings = LinuxSurroundings(profile, device.id, state=settings.state, root=ROOT)
     return SeatPlan(
-        MACHINE_SEAT, device, profile, surroundings, settings.state, settings.wiring, board_id()
+        MACHINE_SEAT,
+        device,
+        profile,
+        surroundings,
+        settings.state,
+        settings.wiring,
+        hardware.board,
     )
 
 
-def _fixed(settings: AgentSettings) -> Iterable[SeatPlan]:
+def _fixed(
+    settings: AgentSettings, hardware: Hardware, android: AndroidProperties | None
+) -> Iterable[SeatPlan]:
     """The seats whose devices are there for as long as the agent is."""
     if not settings.simulate:
-        return [_machine(settings)]
+        return [machine_seat(settings, hardware, android)]
     seats = settings.state / SEATS_DIRECTORY
     return fixed_seats(
         settings.simulate, settings.state, seats, shown=settings.name, wiring=settings.wiring
@@ -113,12 +163,18 @@ class Agent:
 
     def __init__(self, settings: AgentSettings) -> None:
         self._started_s = time.monotonic()
-        self.trust = Trust(settings.config) if settings.listen else None
+        android = AndroidProperties(read_properties(ROOT)) if is_android(ROOT) else None
+        self.hardware = read_hardware(ROOT, android.serial if android else "")
+        self.instance = secrets.token_hex(8)
+        """Drawn at each start: two agents with one identity differ in it."""
+        self.trust = Trust(settings.config, hardware=self.hardware) if settings.listen else None
         self.models = ArtifactStore(settings.state / "models")
         if settings.models_quota_bytes:
             self.models.quota_bytes = settings.models_quota_bytes
-        self.seats = {plan.name: self._opened(plan) for plan in _fixed(settings)}
+        plans = _fixed(settings, self.hardware, android)
+        self.seats = {plan.name: self._opened(plan) for plan in plans}
         self.watches = Watches()
+        self.claims = Claims(settings.environment)
         self.seats_changed = asyncio.Event()
         """Set when a device has come or left, for one who waits and clears it."""
         self.hotplug: Hotplug | None = None
@@ -131,6 +187,8 @@ class Agent:
         self._opening = asyncio.Lock()
         self._runtimes: asyncio.Task[tuple[RuntimeReport, ...]] | None = None
         self._probed_state: tuple[float, ...] = ()
+        self._open_files: asyncio.Task[str | None] | None = None
+        """Why models are not kept from files: the kernel decides that, once for all runs."""
 
     def _opened(self, plan: SeatPlan) -> Seat:
         seat = Seat(plan.name, plan.device, plan.state)
@@ -237,13 +295,24 @@ class Agent:
         """Whether a run is in progress on any seat."""
         return any(seat.running for seat in self.seats.values())
 
+    @property
+    def used_by(self) -> str | None:
+        """Host that holds a device of this agent, or `a run in progress`; None: it is idle."""
+        holders = [seat.lease.holder for seat in self.seats.values()]
+        names = [holder.name for holder in holders if holder is not None]
+        if not names and self.is_measuring:
+            return "a run in progress"
+        return names[0] if names else None
+
     async def describe(self, seat: Seat) -> SystemDescription:
         """A device as it is now; runtimes are probed again after something was installed.
 
         Raises:
             SeatLeft: it is gone.
         """
-        from edgebench.agent.runtimes.registry import installed_state, probe_all
+        from edgebench.agent.confine.probe import why_files_open
+        from edgebench.agent.runtimes.kept_reports import installed_state
+        from edgebench.agent.runtimes.registry import probe_all
 
         seat.require_device()  # before the probes, which take seconds
         if (target := seat.surroundings.target) is not None:
@@ -262,13 +331,21 @@ class Agent:
         if self._runtimes is None or (state != self._probed_state and is_free):
             self._runtimes = asyncio.ensure_future(asyncio.to_thread(probe_all))
             self._probed_state = state
+        is_simulated = seat.surroundings.simulation is not None
+        if self._open_files is None and not is_simulated:
+            probing = asyncio.to_thread(why_files_open, self._state)
+            self._open_files = asyncio.ensure_future(probing)
         runtimes = await asyncio.shield(self._runtimes)
+        open_files = None
+        if self._open_files is not None and not is_simulated:
+            open_files = await asyncio.shield(self._open_files)
         return SystemDescription(
             seat.device,
             seat.surroundings.environment(),
             runtimes,
             is_emulated(),
-            simulated=seat.surroundings.simulation is not None,
+            simulated=is_simulated,
+            open_files=open_files,
             meters=seat.wiring.meters,
             sync_line=seat.wiring.sync_line,
             models_room_bytes=self.models.room_bytes(),

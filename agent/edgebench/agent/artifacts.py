@@ -4,8 +4,9 @@
     models/<sha256>.part       the first bytes of one that is still arriving
 
 A part survives a lost link and an agent's death; its digest is computed again over the bytes
-that are there. Whole models are not synced to disk: every run verifies the digest first, so a
-file torn by a power cut is noticed and fetched again.
+that are there. Whole models are a cache, and not synced to disk, which takes an SD card 10 s for
+each 100 MB. Every run verifies the digest first, so a file torn by a power cut is noticed and
+fetched again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from edgebench.agent.files import disk_errors
+from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import ModelRefused, NoSpace, UsageError
 from edgebench.protocol.sizes import format_bytes, format_distinct_sizes
@@ -124,7 +125,7 @@ class ArtifactStore:
         self.arriving: set[str] = set()
         """Digests of the models that some host sends now; the bytes come in one row only."""
         self._in_use: Counter[str] = Counter()
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(directory)
 
     def path(self, sha256: str) -> Path:
         """Path of the model, whether it is here or not.
@@ -136,13 +137,18 @@ class ArtifactStore:
             raise UsageError(f"not a sha256 digest: {sha256[:80]!r}")
         return self._directory / sha256
 
-    def offset(self, sha256: str) -> tuple[int, bool]:
-        """Bytes of the model that are here, and whether it is complete."""
-        for path, is_complete in ((self.path(sha256), True), (self._part(sha256), False)):
-            try:
-                return path.stat().st_size, is_complete
-            except FileNotFoundError:
-                continue
+    def offset(self, sha256: str, size_bytes: int) -> tuple[int, bool]:
+        """Bytes of the model that are here, and whether it is complete.
+
+        A model of another size was torn by a power cut, and is removed.
+        """
+        path = self.path(sha256)
+        with suppress(FileNotFoundError):
+            if path.stat().st_size == size_bytes:
+                return size_bytes, True
+            path.unlink()
+        with suppress(FileNotFoundError):
+            return self._part(sha256).stat().st_size, False
         return 0, False
 
     def begin(self, sha256: str, size_bytes: int) -> Upload:

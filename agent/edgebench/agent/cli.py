@@ -1,4 +1,4 @@
-"""The command line on the device: `edgebench-agent serve | pair | status | stop | forget`."""
+"""The command line on the device: `edgebench-agent serve | pair | status | stop | …`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from edgebench.agent.log import log_to_stderr
 from edgebench.agent.simulated import find_simulator
-from edgebench.protocol.command_line import CommandParser
-from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION, install_command, why_missing
 from edgebench.protocol.errors import (
     AgentRunning,
@@ -29,11 +28,16 @@ from edgebench.protocol.errors import (
     Unreachable,
     UsageError,
 )
-from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.identity import DEFAULT_PORT, PAIRING_VALID_S
-from edgebench.protocol.paths import CONTROL_SOCKET, Paths, refuse_long, user_paths
 from edgebench.protocol.sizes import format_bytes
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.system.command_line import CommandParser
+from edgebench.system.command_process import exit_code_of, raise_when_interrupted
+from edgebench.system.control_address import ControlAddress
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.paths import Paths, refuse_long, user_paths
+from edgebench.system.python_environment import PythonEnvironment, this_environment
+from edgebench.system.terminal import say, say_hint
+from edgebench.system.variables import WIRING_VARIABLES
 
 if TYPE_CHECKING:
     from edgebench.meters.wiring import Wiring
@@ -41,8 +45,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-SYNC_LINE_VARIABLE = "EDGEBENCH_SYNC_LINE"
-METERS_VARIABLE = "EDGEBENCH_METERS"
+METERS_VARIABLE, SYNC_LINE_VARIABLE = WIRING_VARIABLES
 """Environment variables, so that an agent which a host starts on this machine has them too."""
 
 _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
@@ -57,7 +60,7 @@ _HINTS: tuple[tuple[type[EdgebenchError], str], ...] = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
-    return exit_code_of(lambda: _run(arguments))
+    return exit_code_of(lambda: _run(arguments), AGENT_DISTRIBUTION)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -95,6 +98,9 @@ def _hint(exc: EdgebenchError, options: argparse.Namespace) -> str | None:
     """The next step; every command in it works as it stands, except for words in capitals."""
     if isinstance(exc, UsageError) and options.command is _forget:
         return "see the seats: edgebench-agent status; on a host: edgebench collect --on AGENT/SEAT"
+    if isinstance(exc, AgentRunning) and options.command is _new_identity:
+        how = "its process" if exc.pid is None else f"it: kill {exc.pid}"
+        return f"end {how}; then: edgebench-agent new-identity"
     if isinstance(exc, AgentRunning):
         process = "" if exc.pid is None else f" (process {exc.pid})"
         return (
@@ -150,12 +156,16 @@ def command_parser() -> argparse.ArgumentParser:
     status.set_defaults(command=_status)
     stop = commands.add_parser("stop", help="stop what runs here, whichever host started it")
     stop.set_defaults(command=_stop)
+    renew = commands.add_parser(
+        "new-identity", help="make this device another one: for a copy of another's SD card"
+    )
+    renew.set_defaults(command=_new_identity)
     forget = commands.add_parser(
         "forget", help="forget a device that was plugged in, so that another may have its name"
     )
     forget.add_argument("seat", metavar="SEAT", help="name of its seat, as status shows it")
     forget.set_defaults(command=_forget)
-    for other in (pair, status, stop, forget):
+    for other in (pair, status, stop, renew, forget):
         other.add_argument(
             "--simulate", metavar="BOARD", help="talk to the agent that simulates this board"
         )
@@ -221,6 +231,8 @@ def _add_serve(serve: argparse.ArgumentParser) -> None:
         help="write everything that it says to this file, of at most 1 MiB, and three older ones "
         "(default: standard error)",
     )
+    # Digests of the environment of the command that starts an agent of its own.
+    serve.add_argument("--environment", help=argparse.SUPPRESS)
     serve.set_defaults(command=_serve)
 
 
@@ -276,8 +288,16 @@ def _serve(options: argparse.Namespace) -> None:
             simulate_directory=_directory(options.simulate_directory),
             boards=tuple(options.board or ()),
             log=options.log.absolute() if options.log else None,
+            environment=_environment(options.environment),
         )
     )
+
+
+def _environment(text: str | None) -> PythonEnvironment:
+    """Environment of this process, or the one that the command which started it has."""
+    environment = this_environment()
+    libraries, _, settings = (text or "").partition(":")
+    return replace(environment, libraries=libraries, settings=settings) if text else environment
 
 
 def _directory(path: Path | None) -> Path | None:
@@ -301,11 +321,15 @@ def _wiring(options: argparse.Namespace) -> Wiring:
     Raises:
         UsageError: a name or an option of them is unknown.
     """
-    from edgebench.meters.wiring import Wiring, check_line, check_meters
+    from edgebench.meters.options import with_absolute_paths
+    from edgebench.meters.wiring import NOTHING, Wiring, check_line, check_meters
 
     line = options.sync_line or os.environ.get(SYNC_LINE_VARIABLE)
-    named = options.meter or os.environ.get(METERS_VARIABLE, "").split(";")
-    meters = check_meters([text.strip() for text in named if text.strip()])
+    words = options.meter or os.environ.get(METERS_VARIABLE, "").split(";")
+    named = [text.strip() for text in words if text.strip()]
+    meters = check_meters(
+        [text if text == NOTHING else with_absolute_paths(text) for text in named]
+    )
     return Wiring(sync_line=check_line(line) if line else None, meters=meters)
 
 
@@ -326,7 +350,7 @@ def _ask(options: argparse.Namespace, request: Message, answer: type[_T]) -> _T:
     from edgebench.agent.control import ask
 
     raise_when_interrupted()
-    return asyncio.run(ask(_state(options) / CONTROL_SOCKET, request, answer))
+    return asyncio.run(ask(ControlAddress(_state(options)), request, answer))
 
 
 def _pair(options: argparse.Namespace) -> None:
@@ -417,6 +441,26 @@ def _forget(options: argparse.Namespace) -> None:
 
     _ask(options, SeatForget(options.seat), Done)
     print(f"forgotten: {options.seat}; what is plugged in next may have its name")
+
+
+def _new_identity(options: argparse.Namespace) -> None:
+    from edgebench.agent.daemon import only_one
+    from edgebench.agent.files import disk_errors, make_private_directory
+    from edgebench.agent.hardware import forget_hardware
+    from edgebench.agent.identity import renew_identity
+    from edgebench.agent.system import renew_device_id
+
+    raise_when_interrupted()
+    state = _state(options)
+    config = (options.config or Path(_paths(options).agent_config)).absolute()
+    with disk_errors("no new identity", state):
+        make_private_directory(state)
+        make_private_directory(config)
+    with only_one(state), disk_errors("no new identity", state):
+        renew_identity(config)
+        renew_device_id(state)
+        forget_hardware(state)
+    print("new identity; no host is paired with it: start the agent, then edgebench-agent pair")
 
 
 def _parse_listen(text: str) -> tuple[str | None, int]:

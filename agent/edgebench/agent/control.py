@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import TypeVar
 
 from websockets.asyncio.client import ClientConnection, unix_connect
@@ -12,12 +11,13 @@ from websockets.exceptions import WebSocketException
 from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.errors import RemoteProtocolError, Unreachable, error_from_code
 from edgebench.protocol.messages import PROTOCOL_VERSION, Hello, Message, Problem, Welcome
+from edgebench.system.control_address import ControlAddress
 
 ANSWER_TIMEOUT_S = 10.0
 _T = TypeVar("_T")
 
 
-async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
+async def ask(address: ControlAddress, request: Message, answer: type[_T]) -> _T:
     """The reply of the running agent.
 
     Raises:
@@ -25,12 +25,13 @@ async def ask(path: Path, request: Message, answer: type[_T]) -> _T:
         EdgebenchError: the agent refused.
     """
     try:
-        async with unix_connect(str(path), uri="ws://agent/", compression=None) as link:
+        connection = address.connect(ANSWER_TIMEOUT_S)
+        async with unix_connect(sock=connection, uri="ws://agent/", compression=None) as link:
             hello = Hello(PROTOCOL_VERSION, "edgebench-agent", "this machine", "control")
             await _exchange(link, 1, hello, Welcome)
             return await _exchange(link, 2, request, answer)
     except (OSError, WebSocketException, asyncio.TimeoutError) as exc:
-        raise Unreachable(f"no agent answers at {path}") from exc
+        raise Unreachable(f"no agent answers at {address}") from exc
 
 
 async def _exchange(link: ClientConnection, number: int, request: Message, answer: type[_T]) -> _T:

@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
 
-from edgebench.agent.admission import Admission, bind_listeners
+from edgebench.agent.admission import Admission
 from edgebench.agent.agent import Agent, AgentSettings
 from edgebench.agent.files import disk_errors, make_private_directory
+from edgebench.agent.listener import bind_listener
 from edgebench.agent.log import log_to_file
 from edgebench.agent.server import (
     ConnectionHandler,
@@ -31,16 +32,13 @@ from edgebench.agent.server import (
     PinnedConnection,
 )
 from edgebench.protocol.codec import MAX_FRAME_BYTES
-from edgebench.protocol.errors import AgentRunning, PortTaken, UsageError
-from edgebench.protocol.paths import CONTROL_SOCKET
-from edgebench.protocol.terminal import say
+from edgebench.protocol.errors import AgentRunning, PortTaken
+from edgebench.protocol.hardware import BoardChange
+from edgebench.system.control_address import ControlAddress
+from edgebench.system.terminal import say
 
-MAX_SOCKET_PATH = 107
-"""sun_path without its NUL. Source: unix(7)."""
 MAX_PID_DIGITS = 10
 IDLE_CHECK_S = 0.5
-SHUT_SUFFIX = ".shut"
-"""Suffix of the unix socket's name while the agent accepts no local connections."""
 ACCEPT_TURNS = 3
 """Turns of the event loop after which a connection that was waiting counts: one in which it is
 accepted, one in which it is made, and one because ours come before theirs. Source: asyncio,
@@ -58,6 +56,8 @@ _WEBSOCKET_OPTIONS: dict[str, Any] = {
     "close_timeout": 2.0,
     "server_header": None,
 }
+END_TIMEOUT_S = 10.0
+"""Time for connections to close when the agent ends."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def run_daemon(settings: AgentSettings) -> None:
     """
     with disk_errors("agent not started", settings.state):
         make_private_directory(settings.state)
-    with _only_one(settings.state):
+    with only_one(settings.state):
         if settings.log is not None:  # not before: an agent that may not start says so to its user
             with disk_errors("log not written", settings.log):
                 log_to_file(settings.log)
@@ -80,6 +80,9 @@ def run_daemon(settings: AgentSettings) -> None:
 
 async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
     agent = Agent(settings)
+    # Every path is absolute by now. An agent must not keep the directory in use in which it was
+    # started: it may be on a stick.
+    os.chdir("/")
     for seat in agent.seats.values():
         for run_id in seat.spool.sweep():
             logger.warning("run %s was cut off by the end of an earlier agent; removed", run_id)
@@ -89,6 +92,8 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if settings.idle_exit_s is not None:
+        agent.claims.leave = stop.set
     connections = Connections(clock)
 
     async def converse(connection: ServerConnection) -> None:
@@ -98,7 +103,8 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
 
     options = _WEBSOCKET_OPTIONS | {"handler": converse}
     async with contextlib.AsyncExitStack() as listeners:
-        local = await listeners.enter_async_context(_local_listener(settings, connections, options))
+        local = ControlAddress(settings.state)
+        await listeners.enter_async_context(_local_listener(local, connections, options))
         if settings.listen:
             await listeners.enter_async_context(
                 _tls_listener(settings, agent, connections, options)
@@ -106,7 +112,12 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         if agent.hotplug is not None:
             await agent.hotplug.look()
         following = asyncio.create_task(agent.hotplug.follow()) if agent.hotplug else None
+        change = _change_text(agent.trust.change) if agent.trust and agent.trust.change else None
+        if change is not None:
+            logger.warning("%s", change)
         print(f"ready {agent.first.device.name} port {agent.port or '-'}", flush=True)
+        if change is not None:
+            print(change, flush=True)
         if settings.listen and sys.stderr.isatty():
             say("next: to pair a host, in another terminal: edgebench-agent pair")
         await _until_done(settings, agent, connections, local, stop)
@@ -115,32 +126,44 @@ async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.mono
         await asyncio.gather(*(seat.end() for seat in agent.seats.values()))
 
 
+def _change_text(change: BoardChange) -> str:
+    """Message about an identity that was renewed because the board is another one."""
+    return (
+        f"new identity: the old one was made on another board ({_CHANGES[change]}); hosts have to "
+        "pair with this one anew: edgebench-agent pair"
+    )
+
+
+_CHANGES = {
+    BoardChange.SERIAL: "it has another serial number",
+    BoardChange.NETWORK_CARDS: "it has none of its network cards",
+}
+
+
 @asynccontextmanager
 async def _local_listener(
-    settings: AgentSettings, connections: Connections, options: dict[str, Any]
-) -> AsyncIterator[Path]:
-    path = settings.state / CONTROL_SOCKET
-    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
-        raise UsageError(f"path of the agent's socket is over {MAX_SOCKET_PATH} bytes: {path}")
-    _remove_socket(path)
-    mask = os.umask(0o177)  # the socket must never be open to others, not even for a moment
-    try:
-        server = unix_serve(
-            path=str(path), create_connection=partial(LocalConnection, connections), **options
+    address: ControlAddress, connections: Connections, options: dict[str, Any]
+) -> AsyncIterator[None]:
+    with contextlib.ExitStack() as bound:
+        with disk_errors("agent not started", address.state):
+            listener = bound.enter_context(address.listening())
+        server = await unix_serve(
+            sock=listener, create_connection=partial(LocalConnection, connections), **options
         )
-        await server.__aenter__()
-    finally:
-        os.umask(mask)
-    try:
-        yield path
-    finally:
-        await server.__aexit__(None, None, None)
-        _remove_socket(path)
+        try:
+            yield
+        finally:
+            server.close()
+            await _wait_closed(server)
 
 
-def _remove_socket(path: Path) -> None:
-    for name in (path, path.with_name(path.name + SHUT_SUFFIX)):
-        name.unlink(missing_ok=True)
+async def _wait_closed(server: Server) -> None:
+    """Wait until all connections are closed; what does not close by itself ends with the process.
+
+    A fault while a connection is made leaves one that nothing closes.
+    """
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(server.wait_closed(), END_TIMEOUT_S)
 
 
 @asynccontextmanager
@@ -153,35 +176,31 @@ async def _tls_listener(
     admission = Admission()
     # `serve` only calls it, though its type asks for a class.
     connection: Any = partial(PinnedConnection, trust, admission, connections)
-    servers: list[Server] = []
     try:
-        for listener in (listeners := bind_listeners(host or "", port, admission)):
-            servers.append(
-                await serve(
-                    sock=listener,
-                    ssl=trust.context,
-                    ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
-                    create_connection=connection,
-                    **options,
-                )
-            )
+        listener = bind_listener(host or "", port, admission)
+        server = await serve(
+            sock=listener,
+            ssl=trust.context,
+            ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
+            create_connection=connection,
+            process_request=lambda connection, _: cast(
+                PinnedConnection, connection
+            ).refuse_surplus(),
+            **options,
+        )
     except OSError as exc:
-        for server in servers:
-            server.close()
         raise PortTaken(f"cannot listen on {host or '*'}:{port}: {exc.strerror}") from exc
-    agent.port = listeners[0].getsockname()[1]
+    agent.port = listener.getsockname()[1]
     gc.freeze()  # objects that exist by now stay, and need not be searched for garbage again
     announce = asyncio.ensure_future(_advertise(settings, agent))
     try:
         yield
     finally:
-        for server in servers:
-            server.close()  # before anything is awaited, so that no peer can connect
+        server.close()  # before anything is awaited, so that no peer can connect
         announce.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await announce
-        for server in servers:
-            await server.wait_closed()
+        await _wait_closed(server)
 
 
 async def _advertise(settings: AgentSettings, agent: Agent) -> None:
@@ -204,14 +223,15 @@ async def _advertise(settings: AgentSettings, agent: Agent) -> None:
         }
         return Advertisement(agent.addresses(), properties)
 
-    await advertise(advertisement, agent.port, pin, changed=agent.seats_changed)
+    name = f"{pin[:12]}-{agent.instance[:6]}"
+    await advertise(advertisement, agent.port, name, changed=agent.seats_changed)
 
 
 async def _until_done(
     settings: AgentSettings,
     agent: Agent,
     connections: Connections,
-    local: Path,
+    local: ControlAddress,
     stop: asyncio.Event,
 ) -> None:
     if (limit_s := settings.idle_exit_s) is None:
@@ -230,27 +250,24 @@ async def _until_done(
             return
 
 
-async def _shut(path: Path, is_idle: Callable[[], bool]) -> bool:
-    """Take away the unix socket; if a host has connected by then, put it back and return False.
+async def _shut(local: ControlAddress, is_idle: Callable[[], bool]) -> bool:
+    """Shut the control address; if a host has connected by then, reopen it and return False.
 
-    The last check is made without the socket. In the other order, a host that connects between the
-    check and the removal would be dropped. A host that connects later finds no agent, and starts
-    one.
+    The last check is made with the address shut. In the other order, a host that connects between
+    the check and the removal would be dropped. A host that connects later finds no agent, and
+    starts one.
     """
-    shut = path.with_name(path.name + SHUT_SUFFIX)
-    with contextlib.suppress(FileNotFoundError):  # it was removed: no host can connect
-        path.rename(shut)
+    local.shut()
     for _ in range(ACCEPT_TURNS):
         await asyncio.sleep(0)
     if is_idle():
         return True
-    with contextlib.suppress(FileNotFoundError):
-        shut.rename(path)
+    local.reopen()
     return False
 
 
 @contextlib.contextmanager
-def _only_one(state: Path) -> Iterator[None]:
+def only_one(state: Path) -> Iterator[None]:
     """Lock the state directory; the file names the process that holds the lock."""
     with (state / "agent.lock").open("a+") as file:
         try:

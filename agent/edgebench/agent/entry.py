@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from edgebench.protocol.command_process import exit_when_interrupted
+from edgebench.system.command_process import exit_when_interrupted, report_strays
 
 
 def run() -> int:
     """Run the command line of this process; the exit code."""
     exit_when_interrupted()
+    report_strays()
     from edgebench.agent.cli import main
 
     code = main()
     exit_when_interrupted()  # everything is closed again
     return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(run())

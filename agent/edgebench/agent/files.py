@@ -1,4 +1,4 @@
-"""Files that survive a power cut: written beside, synced, then renamed."""
+"""Files of an agent: private ones, logs, and what is left in a worker's directory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgebench.protocol.errors import NoSpace, TargetError
+from edgebench.system.whole_files import make_directory, write_whole
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a secret file atomically, readable by its owner only."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    sync_directory(path.parent)
+    """Write a secret file whole, readable by its owner only."""
+    write_whole(path, text, mode=0o600)
 
 
 def make_private_directory(path: Path) -> Path:
     """Make a directory that only its owner may enter, with its parents."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return path
+    return make_directory(path, mode=0o700)
 
 
 def last_line(path: Path, size: int = 16 * 1024, *, unlike: re.Pattern[str] | None = None) -> str:
@@ -63,30 +56,21 @@ def keep_end(path: Path, size: int) -> None:
 
 
 def keep_regular(directory: Path) -> None:
-    """Remove what is no regular file: a link would be followed, a pipe be waited for."""
+    """Remove what is no regular file, and own the rest: it may be another user's.
+
+    A link would be followed, a pipe be waited for; a file with two names may be another user's.
+    """
+    owner = os.geteuid()
     for entry in os.scandir(directory):
+        status = entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
             shutil.rmtree(entry.path, ignore_errors=True)
-        elif not entry.is_file(follow_symlinks=False):
+        elif not entry.is_file(follow_symlinks=False) or status.st_nlink > 1:
             os.unlink(entry.path)
-
-
-def sync_file(path: Path) -> None:
-    """Wait until the file's bytes are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(path: Path) -> None:
-    """Wait until the directory's entries are on the disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        elif status.st_uid != owner:
+            os.chown(entry.path, owner, os.getegid(), follow_symlinks=False)
+    if directory.stat().st_uid != owner:
+        os.chown(directory, owner, os.getegid())
 
 
 @contextmanager

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.files import disk_errors
+from edgebench.agent.files import disk_errors, write_private
 from edgebench.agent.telemetry.source import numbered, read_text
 from edgebench.protocol.errors import GovernorRefused
 
@@ -94,13 +93,7 @@ class Governors:
         }
 
     def _keep(self, before: dict[str, str]) -> None:
-        """Write the governors to the disk, whole or not at all."""
-        part = self._kept.with_suffix(".part")
-        with part.open("w") as file:
-            json.dump(before, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._kept)
+        write_private(self._kept, json.dumps(before))
 
 
 def _restored(policy: str, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -11,13 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgebench.agent.files import make_private_directory, write_private
+from edgebench.agent.files import disk_errors, make_private_directory, write_private
+from edgebench.agent.hardware import changed_hardware, forget_hardware, remember_hardware
 from edgebench.protocol.errors import RemoteProtocolError, TargetError, UsageError
+from edgebench.protocol.hardware import BoardChange, Hardware
 from edgebench.protocol.identity import der_of, fingerprint, new_identity
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.python_start import python_command
 
 MAX_PAIRING_S = 600.0
+IDENTITY_FILE, HOSTS_FILE = "identity.pem", "hosts.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +53,42 @@ class Trust:
     looked up here, so that a pairing that has ended is refused although OpenSSL still knows it.
     """
 
-    def __init__(self, directory: Path, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        now_s: Callable[[], float] = time.monotonic,
+        *,
+        hardware: Hardware | None = None,
+    ) -> None:
+        """Load the identity, or make one: the first, or one for another board.
+
+        Args:
+            directory: Directory of the identity and of the paired hosts.
+            now_s: Clock of the pairings.
+            hardware: Hardware of this machine; None: the identity is valid on any.
+
+        Raises:
+            TargetError: a file cannot be read, or no identity can be made.
+        """
         self._directory = make_private_directory(directory)
         self._now_s = now_s
         self._pairings: dict[str, float] = {}
-        self._hosts = {host.fingerprint: host for host in _load_hosts(self._hosts_path)}
-        self._identity_path = directory / "identity.pem"
+        self._identity_path = directory / IDENTITY_FILE
+        hardware = hardware or Hardware()
+        self.change: BoardChange | None = None
+        """Evidence of another board, for which the identity was renewed; None: it was not."""
         if not self._identity_path.exists():
             _make_identity(self._identity_path)
+        elif (change := changed_hardware(directory, hardware)) is not None:
+            if not os.access(directory, os.W_OK):
+                raise TargetError(
+                    "identity was made on another board, and no new one can be made: not writable: "
+                    f"{directory}"
+                )
+            renew_identity(directory)
+            self.change = change
+        remember_hardware(directory, hardware)
+        self._hosts = {host.fingerprint: host for host in _load_hosts(self._hosts_path)}
         self.fingerprint = fingerprint(der_of(self._identity_path.read_text()))
         self.context = self._make_context()
 
@@ -105,7 +138,7 @@ class Trust:
 
     @property
     def _hosts_path(self) -> Path:
-        return self._directory / "hosts.json"
+        return self._directory / HOSTS_FILE
 
     def _trust(self, certificate_der: bytes) -> None:
         try:
@@ -133,10 +166,29 @@ def _load_hosts(path: Path) -> tuple[PairedHost, ...]:
         raise TargetError(f"list of paired hosts is unreadable: {path}: {exc}") from exc
 
 
+def renew_identity(directory: Path) -> None:
+    """Make a new identity in place of the old one; no host is paired with it.
+
+    Raises:
+        TargetError: it cannot be written; the old one is left.
+    """
+    _make_identity(directory / IDENTITY_FILE)
+    with disk_errors("list of paired hosts not removed", directory / HOSTS_FILE):
+        (directory / HOSTS_FILE).unlink(missing_ok=True)
+        forget_hardware(directory)
+
+
 def _make_identity(path: Path) -> None:
     # In a process of its own: the certificate library would stay in the daemon's memory.
-    command = [sys.executable, "-m", "edgebench.agent.identity", str(path)]
-    result = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    python = python_command("edgebench.agent.identity", path.absolute())
+    result = subprocess.run(
+        python.words,
+        cwd=python.directory,
+        env=python.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     if result.returncode:
         raise TargetError(f"identity not created: {result.stderr.strip()[-300:]}: {path}")
 

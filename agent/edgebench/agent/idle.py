@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.agent.cooldown import Sleep
-from edgebench.agent.files import disk_errors, sync_file
+from edgebench.agent.files import disk_errors
 from edgebench.agent.running import ActiveRun
-from edgebench.agent.worker.process import PhaseStart, monotonic_ns
+from edgebench.agent.worker.process import monotonic_ns
+from edgebench.agent.worker.reports import PhaseStart
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import IDLE_ENDED, MeasuredRecord, Phase
+from edgebench.system.whole_files import sync_file
 
 LOOK_S = 0.25
 """Interval of the checks whether the run is to end; a check takes 20 µs."""

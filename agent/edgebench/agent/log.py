@@ -1,5 +1,7 @@
 """The agent's log: repeated messages are logged once, and the file has a bounded size.
 
+Tracebacks are in files of their own (`system/unforeseen.py`), unless every step is logged.
+
 A warning that comes again within an hour is counted, not written; when it comes after that hour, or
 at the end, it is written with its count. A file is renamed to FILE.1 when it is full, FILE.1 to
 FILE.2 and so on, and the last one goes. Agents that share a file do not lose each other's lines:
@@ -23,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgebench.protocol.text import printable
+from edgebench.system.unforeseen import named_error
 
 FORMAT = "%(levelname)s %(name)s: %(message)s"
 FILE_FORMAT = "%(asctime)s " + FORMAT
@@ -138,6 +141,19 @@ class _Warning:
     repeat_count: int = 0
 
 
+class _OneLineFormatter(logging.Formatter):
+    """A record in one line; the traceback of one that has one is in a file, which it names."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        exc = record.exc_info[1] if record.exc_info else None
+        if exc is None or logging.getLogger().isEnabledFor(logging.DEBUG):
+            return super().format(record)
+        short = copy(record)
+        short.msg, short.args = f"{record.getMessage()}: {named_error(exc)}", ()
+        short.exc_info, short.exc_text = None, None
+        return super().format(short)
+
+
 class AgentLog(logging.Handler):
     """Writes records as lines, a repeated warning once."""
 
@@ -210,7 +226,7 @@ def log_to_stderr(level: int) -> None:
             print(line, file=sys.stderr, flush=True)
 
     handler = AgentLog(write)
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setFormatter(_OneLineFormatter(FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
 
 
@@ -221,7 +237,7 @@ def log_to_file(path: Path) -> None:
         OSError: it cannot be opened.
     """
     handler = AgentLog(LogFile(path, is_output=True).write)
-    handler.setFormatter(logging.Formatter(FILE_FORMAT))
+    handler.setFormatter(_OneLineFormatter(FILE_FORMAT))
     root = logging.getLogger()
     for earlier in list(root.handlers):
         root.removeHandler(earlier)

@@ -26,7 +26,8 @@ from edgebench.agent.telemetry.job import LiveReading
 from edgebench.agent.telemetry.process import SamplerMessage, SamplerProcess
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import default_memory_bytes
-from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
+from edgebench.agent.worker.process import WorkerProcess, monotonic_ns
+from edgebench.agent.worker.reports import PhaseStart
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.wiring import Wiring
 from edgebench.protocol.device import DeviceDescription
@@ -184,11 +185,11 @@ class Runner:
         job = await self._job(request)
         directory = self._spool.begin(request.run_id)
         environment = self._surroundings.environment()
-        worker = WorkerProcess(directory, job.spec.limits)
+        worker = WorkerProcess(directory, job)
         metering = MeterRecorder(job.spec.meter, directory / METER_FILE)
         run = ActiveRun(request, owner, job.model, environment, worker, metering)
         try:
-            await worker.start(job)
+            await worker.start()
             if simulation := self._surroundings.simulation:
                 simulation.attach(worker.pid)
         except BaseException:  # a cancelled start as well leaves nothing behind

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from edgebench.agent.metering import MeterRecorder
-from edgebench.agent.worker.process import PhaseStart, WorkerProcess, monotonic_ns
+from edgebench.agent.worker.process import WorkerProcess, monotonic_ns
+from edgebench.agent.worker.reports import PhaseStart
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import SeatLeft, TargetError
 from edgebench.protocol.messages import Progress, RunEnded, RunStart, Telemetry

@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
-import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Response
 
 from edgebench.agent.admission import Admission
 from edgebench.agent.agent import Agent
@@ -40,10 +40,14 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     UsageError,
 )
+from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import HOST_FILE
+from edgebench.system.control_address import may_control, peer_uid
 
 MAX_CONNECTIONS = 64
 """Most connections of paired hosts, at 350 KiB each; more are a mistake."""
+MAX_SURPLUS = 16
+"""Most connections beyond those, which get an HTTP status; more are cut off."""
 MAX_BEHIND_BYTES = 256 * 1024
 """Bytes of notices that wait for a watcher which does not read; one with more is cut off. A batch
 of one seat has 0.4 KB a second, so that is ten minutes of one seat, or 20 s of `MAX_SEATS`."""
@@ -62,6 +66,8 @@ class Connections:
         self._active_s = clock()
         self.paired_count = 0
         """Open connections over TLS whose peer is paired or pairing."""
+        self.surplus_count = 0
+        """Connections beyond the limit, which get an HTTP status and are closed."""
 
     @property
     def idle_s(self) -> float:
@@ -128,41 +134,56 @@ class PinnedConnection(CountedConnection):
         self._trust = trust
         self._admission = admission
         self._has_slot = False
+        self.is_surplus = False
+        """Whether its peer is known, and too many connections are open."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the certificate as soon as the TLS handshake is done."""
         super().connection_made(transport)
         address = transport.get_extra_info("peername")
-        self._admission.leave(address)
         tls = transport.get_extra_info("ssl_object")
         peer = self._trust.peer(tls.getpeercert(binary_form=True)) if tls else None
+        self._admission.leave(address, is_known=peer is not None)
+        connections = self._connections
         if peer is None:
             logger.warning("refused a stranger from %s", address[0] if address else "nowhere")
             self.transport.abort()
-        elif self._connections.paired_count >= MAX_CONNECTIONS:
-            logger.warning("refused %s: %d connections are open", peer.name, MAX_CONNECTIONS)
-            self.transport.abort()
-        else:
+        elif connections.paired_count < MAX_CONNECTIONS:
             self.peer = peer
             self._has_slot = True
-            self._connections.paired_count += 1
+            connections.paired_count += 1
+        else:
+            logger.warning("refused %s: %d connections are open", peer.name, MAX_CONNECTIONS)
+            if connections.surplus_count < MAX_SURPLUS:
+                self.is_surplus = True
+                connections.surplus_count += 1
+            else:
+                self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone."""
         super().connection_lost(exc)
         self._connections.paired_count -= self._has_slot
+        self._connections.surplus_count -= self.is_surplus
+
+    def refuse_surplus(self) -> Response | None:
+        """HTTP response to a host beyond the limit; None: it is within."""
+        if not self.is_surplus:
+            return None
+        return self.respond(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections\n")
 
 
 class LocalConnection(CountedConnection):
-    """A connection over the unix socket, from a process of the same user."""
+    """A connection over the unix socket, cut off unless it is from the same user, or from root."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask the kernel who is at the other end."""
         super().connection_made(transport)
-        handle: socket.socket = transport.get_extra_info("socket")
-        # struct ucred: pid, uid, gid. Source: unix(7), SO_PEERCRED.
-        packed = handle.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        uid = struct.unpack("3i", packed)[1]
+        uid = peer_uid(transport.get_extra_info("socket"))
+        if not may_control(uid):
+            logger.warning("refused user %d of this machine", uid)
+            self.transport.abort()
+            return
         self.peer = Peer(f"local:{uid}", f"user {uid} on this machine", is_local=True)
 
 
@@ -197,6 +218,7 @@ class ConnectionHandler:
         except ConnectionClosed:
             pass
         finally:
+            self._agent.claims.end(self)
             self._drop_upload()
             self._let_go_offered()
             if self._tell_watcher is not None:
@@ -217,9 +239,12 @@ class ConnectionHandler:
             await self._connection.close(1002)
         except EdgebenchError as exc:
             await self._send(number, m.Problem(int(exc.code), str(exc)))
-        except OSError as exc:
+        except Exception as exc:  # whatever it is, the connection goes on
             logger.exception("request failed")
-            await self._send(number, m.Problem(int(ErrorCode.INTERNAL), f"agent failed: {exc}"))
+            text = f"agent failed: {one_line(exc)}"
+            if not isinstance(exc, OSError):
+                text = f"agent failed: unforeseen {type(exc).__name__}: {one_line(exc)}"
+            await self._send(number, m.Problem(int(ErrorCode.INTERNAL), text))
 
     async def _handle(self, frame: Frame) -> None:
         kind = type(frame.message)
@@ -227,7 +252,7 @@ class ConnectionHandler:
         handler = allowed.get(kind)
         if handler is None:
             raise RemoteProtocolError(f"{kind_of(kind)} is not for this connection")
-        if not self._holder and kind is not m.Hello:
+        if not self._holder and kind not in (m.Hello, m.AgentClaim):
             raise RemoteProtocolError(f"{kind_of(kind)} came before hello")
         self._seat.lease.touch(self._holder)
         await handler(self, frame)
@@ -266,8 +291,17 @@ class ConnectionHandler:
             self._seat = await self._agent.opened_seat(hello.seat)
             self._holder = f"{self._peer.identity}/{hello.session}"
             self._seat.enter(self._holder)
+            self._agent.claims.enter(self)
         seat, software = self._seat, self._agent.software
-        welcome = m.Welcome(m.PROTOCOL_VERSION, software, seat.device, seat.name, seat.board)
+        welcome = m.Welcome(
+            m.PROTOCOL_VERSION,
+            software,
+            seat.device,
+            seat.name,
+            seat.board,
+            self._agent.hardware,
+            self._agent.instance,
+        )
         await self._send(frame.number, welcome)
 
     async def _seat_list(self, frame: Frame, _: m.SeatList) -> None:
@@ -284,6 +318,7 @@ class ConnectionHandler:
             self._push_bounded(encode(frame.number, notice, payload))
 
         self._tell_watcher = tell
+        self._agent.claims.end(self)  # it finds the next agent by itself
         is_for_all = not watch.seats
         states = self._agent.watches.add(seats, tell, is_for_all=is_for_all)
         await self._send(frame.number, m.Seats(states))
@@ -324,7 +359,7 @@ class ConnectionHandler:
             if self._gone.done():
                 return
             self._seat.lease.touch(self._holder)
-        offset_bytes, is_complete = models.offset(offer.sha256)
+        offset_bytes, is_complete = models.offset(offer.sha256, offer.size_bytes)
         if not is_complete:
             models.arriving.add(offer.sha256)
             try:
@@ -439,6 +474,13 @@ class ConnectionHandler:
         await self._agent.forget(ask.seat)
         await self._send(frame.number, m.Done())
 
+    async def _agent_claim(self, frame: Frame, claim: m.AgentClaim) -> None:
+        claims = self._agent.claims
+        claimed = claims.decide(claim, self, self._agent.used_by)
+        await self._send(frame.number, claimed)
+        if claimed.outcome is m.ClaimOutcome.LEAVES and claims.leave is not None:
+            claims.leave()
+
     async def _status(self, frame: Frame, _: m.StatusAsk) -> None:
         await self._send(frame.number, self._agent.status())
 
@@ -500,6 +542,7 @@ _LOCAL: dict[type[m.Message], Handler] = _REMOTE | {
     m.PairingOpen: _handler(ConnectionHandler._pairing_open),
     m.SeatForget: _handler(ConnectionHandler._seat_forget),
     m.StatusAsk: _handler(ConnectionHandler._status),
+    m.AgentClaim: _handler(ConnectionHandler._agent_claim),
     m.RunStop: _handler(ConnectionHandler._run_stop),
 }
 """Messages of a process of the same user."""

@@ -11,13 +11,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.files import disk_errors, sync_directory, sync_file
+from edgebench.agent.files import disk_errors, make_private_directory
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, TargetError, UsageError
 from edgebench.protocol.messages import RunEnded, SpooledFile
 from edgebench.protocol.record import RUN_ID, Outcome
 from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
+from edgebench.system.whole_files import sync_directory, sync_file
 
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 LEAST_FREE_BYTES = 2 * 2**20
@@ -33,7 +34,7 @@ class Spool:
         self._spool = directory / "spool"
         self.quota_bytes = quota_bytes
         for path in (self._work, self._spool):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_directory(path)
 
     def sweep(self) -> list[str]:
         """Remove the runs that an earlier agent left unfinished; their ids."""
@@ -129,6 +130,8 @@ class Spool:
             # One rename takes it out of sight; what is left of it is swept at the next start.
             hidden = self._work / f"acknowledged-{run_id}"
             path.rename(hidden)
+            # Else a power cut may bring back a run of which files are missing.
+            sync_directory(self._spool)
             shutil.rmtree(hidden, ignore_errors=True)
 
     def usage(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ nothing about a seat is read from that machine by chance: whoever needs the gove
 temperature, the load or the environment of a seat asks its surroundings.
 
     LinuxSurroundings        a Linux system under a root; / is the machine that the agent runs on
+    AndroidSurroundings      a Linux system that is Android (`android.py`)
     SimulatedSurroundings    a simulated board, under a root that it writes itself
     TargetSurroundings       a target that times itself, beside the machine that the agent runs on
 

@@ -6,6 +6,7 @@ Absent is normal: a field that cannot be read is None or "unknown", never a gues
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import platform
@@ -13,21 +14,26 @@ import re
 import socket
 import uuid
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from edgebench.agent.cpu_ticks import own_cpus
+from edgebench.agent.files import write_private
+from edgebench.agent.runtimes.library import distribution_of
 from edgebench.agent.telemetry.source import read_text
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.protocol.device import CpuDescription, DeviceDescription, Environment
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
-from edgebench.protocol.runtime import RUNTIME_PACKAGES
+from edgebench.protocol.runtime import RUNTIME_MODULES, RUNTIME_PACKAGES
+from edgebench.system.installed import installed_version
+from edgebench.system.python_start import INTERPRETER
 
 PACKAGES = {"edgebench": AGENT_DISTRIBUTION} | {
     name: name for name in ("numpy", *RUNTIME_PACKAGES.values())
 }
 """Distributions whose versions are part of a run's conditions, by their names in a result."""
 
+DEVICE_ID_FILE = "device-id"
+"""File of an agent's state that stands for the machine id, if there is none or a copy has it."""
 _FEATURES = {
     "avx2": "avx2",
     "avx512f": "avx512f",
@@ -44,12 +50,19 @@ Documentation/arch/arm64/elf_hwcaps.rst."""
 
 
 def describe_device(
-    state: Path, name: str | None = None, root: Path = Path("/")
+    state: Path, name: str | None = None, root: Path = Path("/"), *, serial: str = ""
 ) -> DeviceDescription:
-    """The description of this device; `state` keeps a random id where the system has none."""
+    """The description of this device; `state` keeps a random id where the system has none.
+
+    Args:
+        state: The agent's state directory.
+        name: Its name; None: that of the host.
+        root: Stands for / in tests.
+        serial: Serial number that the system shows elsewhere than in the device tree, if it does.
+    """
     compatible = _strings(root / "proc/device-tree/compatible")
     return DeviceDescription(
-        id=_device_id(state, root),
+        id=_device_id(state, root, serial),
         name=name or socket.gethostname(),
         profile=match_profile(device_identity(root)).id,
         arch=platform.machine(),
@@ -59,16 +72,22 @@ def describe_device(
     )
 
 
-def board_id(root: Path = Path("/")) -> str:
+def board_id(root: Path = Path("/"), serial: str = "") -> str:
     """Stable and pseudonymous id of the board, which a new system on it keeps; empty without one.
 
     From the serial number that the firmware has put into the device tree, else the UUID of the
-    mainboard, which only root may read. Never what every board of a series has.
+    mainboard or its serial number, which only root may read. Never what every board of a series
+    has.
+
+    Args:
+        root: Stands for / in tests.
+        serial: As for `describe_device`.
     """
-    serial = _serial_number(root)
-    uuid_text = read_text(root / "sys/class/dmi/id/product_uuid").lower()
-    if not serial and not _is_placeholder(uuid_text):
-        serial = uuid_text
+    serial = _serial_number(root, serial)
+    for name in ("product_uuid", "board_serial"):
+        text = read_text(root / "sys/class/dmi/id" / name).lower()
+        if not serial and not _is_placeholder(text):
+            serial = text
     return _of_serial(serial) if serial else ""
 
 
@@ -105,9 +124,11 @@ def describe_environment(root: Path = Path("/"), *, processor: Path | None = Non
         os=_os_name(root),
         python=platform.python_version(),
         virtualization=virtualization(root),
+        virtualization_unknown=_unread_mark(root),
         load_1m=load_1m(root),
         packages=_packages(),
         agent_version=agent_version(),
+        interpreter=INTERPRETER,
     )
 
 
@@ -148,6 +169,22 @@ def virtualization(root: Path = Path("/")) -> str | None:
     if re.search("microsoft", read_text(root / "proc/sys/kernel/osrelease"), re.IGNORECASE):
         return "WSL"
     return " on ".join(filter(None, (_container(root), _hypervisor(root)))) or None
+
+
+def _unread_mark(root: Path) -> str | None:
+    """Why a layer may be hidden: a file that would show it, and is denied; None: all can be read.
+
+    An emulator shows itself in the first of them, a container in the second, and a hypervisor in
+    the third.
+    """
+    for name in ("self/maps", "self/status", "cpuinfo"):
+        path = root / "proc" / name
+        try:
+            path.open("rb").close()
+        except OSError as exc:
+            if root == Path("/") or exc.errno != errno.ENOENT:  # a tree of tests has few files
+                return f"/proc/{name}: {exc.strerror}"
+    return None
 
 
 def _hypervisor(root: Path) -> str | None:
@@ -263,21 +300,35 @@ _CONTAINER_FILES = (
 _BOARD_ROUNDS = 100_000
 """Rounds of PBKDF2: results are shared, and a Raspberry Pi's serial number has 32 bits, which plain
 hashing would find within the hour. Takes 23 ms on a PC, once or twice a start."""
-_PLACEHOLDERS = frozenset({"0123456789abcdef", "03000200-0400-0500-0006-000700080009"})
-"""Serial number of Android devices that have none, and the UUID of mainboards whose maker left it
-as AMI's firmware has it."""
+_PLACEHOLDERS = frozenset(
+    {
+        "0123456789abcdef",
+        "0123456789",
+        "123456789",
+        "1234567890",
+        "03000200-0400-0500-0006-000700080009",
+        "chassis serial number",
+        "default string",
+        "not applicable",
+        "not specified",
+        "system serial number",
+        "to be filled by o.e.m.",
+    }
+)
+"""Serial number of Android devices that have none; UUID and serial numbers of mainboards whose
+makers left them as AMI's and other firmware has them. Source: dmidecode, lists of such values."""
 _LEAST_DIGITS = 8
 """Digits of the shortest serial numbers that mean something: those of a Raspberry Pi's chip."""
 
 
-def _serial_number(root: Path) -> str:
-    """Serial number in the device tree; empty where there is none.
+def _serial_number(root: Path, elsewhere: str = "") -> str:
+    """Serial number in the device tree, else the one elsewhere; empty where there is none.
 
     Source: Devicetree Specification 0.4, 3.2, property `serial-number` of the root node.
     """
     numbers = _strings(root / "proc/device-tree/serial-number")
-    serial = numbers[0].strip().lower() if numbers else ""
-    return "" if _is_placeholder(serial) else serial
+    serials = (numbers[0].strip().lower() if numbers else "", elsewhere.lower())
+    return next((serial for serial in serials if not _is_placeholder(serial)), "")
 
 
 def _is_placeholder(serial: str) -> bool:
@@ -295,19 +346,22 @@ def _of_serial(serial: str) -> str:
     return key.hex()
 
 
-def _device_id(state: Path, root: Path) -> str:
+def _device_id(state: Path, root: Path, elsewhere: str) -> str:
     # Whoever may read it or not: an agent of root's and one of a user's are on the same device.
-    if serial := _serial_number(root):
+    if serial := _serial_number(root, elsewhere):
         return _of_serial(serial)
-    machine = read_text(root / "etc/machine-id")
+    machine = read_text(state / DEVICE_ID_FILE) or read_text(root / "etc/machine-id")
     if not machine:
-        kept = state / "device-id"
-        machine = read_text(kept)
-        if not machine:
-            machine = uuid.uuid4().hex
-            kept.write_text(machine)
+        machine = renew_device_id(state)
     # machine-id(5) asks applications to publish a keyed hash only, never the id itself.
     return hashlib.blake2b(machine.encode(), key=b"edgebench device", digest_size=8).hexdigest()
+
+
+def renew_device_id(state: Path) -> str:
+    """Draw what the device's id is made from, where its board has no serial number of its own."""
+    drawn = uuid.uuid4().hex
+    write_private(state / DEVICE_ID_FILE, drawn)
+    return drawn
 
 
 def _cpu(root: Path, *, clocks: Path) -> CpuDescription:
@@ -354,18 +408,18 @@ def _os_name(root: Path) -> str:
 
 def agent_version() -> str:
     """Version of the installed agent."""
-    try:
-        return version(AGENT_DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
+    return installed_version(AGENT_DISTRIBUTION) or "unknown"
 
 
 def _packages() -> dict[str, str]:
-    versions: dict[str, str] = {}
-    for name, distribution in PACKAGES.items():
-        with suppress(PackageNotFoundError):
-            versions[name] = version(distribution)
-    return versions
+    packages = dict(PACKAGES)
+    # A build of a vendor has the same module in a package of another name.
+    for runtime, module in RUNTIME_MODULES.items():
+        package = RUNTIME_PACKAGES[runtime]
+        if installed_version(package) is None and (other := distribution_of(module)):
+            packages[other] = other
+    versions = {name: installed_version(package) for name, package in packages.items()}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _strings(path: Path) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ class DeviceIdentity:
     cpuinfo_model: str = ""
     """`model name` in /proc/cpuinfo."""
     adb_device: str = ""
+    """`ro.product.device` of an Android device."""
+    system: str = ""
+    """`android`; empty for any other operating system."""
     usb: tuple[int, int] | None = None
     """USB vendor and product."""
     mbed_id: str = ""
@@ -53,6 +56,7 @@ def fits_device(condition: Match, identity: DeviceIdentity) -> bool:
             condition.dmi_product in (None, identity.dmi_product),
             (condition.cpuinfo_model_contains or "") in identity.cpuinfo_model,
             condition.adb_device in (None, identity.adb_device),
+            condition.system in (None, identity.system),
             not usb or identity.usb in usb,
             condition.mbed_id in (None, identity.mbed_id),
         )

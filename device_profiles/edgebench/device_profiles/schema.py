@@ -66,6 +66,8 @@ class Match:
     """Part of `model name` in /proc/cpuinfo."""
     adb_device: str | None = None
     """`ro.product.device` of an Android device."""
+    system: Literal["android"] | None = None
+    """Operating system, where it is another one than that of a board."""
     usb: tuple[UsbId, ...] = ()
     """USB devices, of which one must be there."""
     mbed_id: str | None = None
@@ -78,7 +80,7 @@ class Match:
         """Number of conditions; the most specific match wins."""
         conditions = (
             *(self.machine, self.dt_compatible, self.dmi_product, self.cpuinfo_model_contains),
-            *(self.adb_device, self.usb, self.mbed_id),
+            *(self.adb_device, self.system, self.usb, self.mbed_id),
         )
         return sum(bool(condition) for condition in conditions)
 

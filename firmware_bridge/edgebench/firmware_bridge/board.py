@@ -498,6 +498,10 @@ class Board:
         if failure := reply.first(events.FailureText):
             text = one_line(failure.text, 80)
             raise BoardRefusal(f"an inference of `{reply.command}` failed, says the board: {text}")
+        complaint = reply.first(events.ComplaintText)
+        if complaint and reply.is_complete and not reply.of_kind(events.ModelOutputs):
+            text = one_line(complaint.text, 80)
+            raise BoardRefusal(f"`{reply.command}` has no result; the board printed: {text}")
         if reply.error is not None:
             raise LineDamaged(f"`{reply.command}` failed: {reply.error}")
         is_as_asked = (began is None or began.count == count) and (
@@ -538,6 +542,7 @@ class Board:
             LineDamaged: one of them is missing.
         """
         marks = events.InferenceBegin | events.InferenceEnd
+        texts = events.OtherText | events.ComplaintText
         laps: list[events.TimedEvent] = []
         around: list[events.TimedEvent] = []
         for timed in reply.events:
@@ -545,7 +550,7 @@ class Board:
                 around.append(timed)
             elif isinstance(timed.event, events.LapTime) and len(around) == 1:
                 laps.append(timed)
-            elif isinstance(timed.event, events.OtherText) and len(around) == 1:
+            elif isinstance(timed.event, texts) and len(around) == 1:
                 self._exchange.dialect.quirks.add(events.Quirk.TEXT_IN_WINDOW)
         if len(laps) >= 2:
             return laps[0], laps[-1]

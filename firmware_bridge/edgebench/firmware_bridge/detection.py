@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from edgebench.firmware_bridge.usb_ids import DEFAULT_BAUD_RATES, BoardHint, hin
 from edgebench.meters.transport import pyserial
 from edgebench.protocol.errors import BoardSilent, EdgebenchError
 from edgebench.protocol.text import printable
+from edgebench.system.whole_files import write_whole
 
 PROBE_TIMING = BoardTiming(resync_s=(0.5, 1.0, 2.0))
 """A port that may have no board at all is given up sooner."""
@@ -160,9 +160,7 @@ class KnownBoards:
             known = self.known()
             yield known
             entries = {key: _plain(one) for key, one in known.items()}
-            beside = self._path.with_suffix(".new")
-            beside.write_text(json.dumps(entries, indent=1, sort_keys=True) + "\n", "utf-8")
-            os.replace(beside, self._path)
+            write_whole(self._path, json.dumps(entries, indent=1, sort_keys=True) + "\n")
 
 
 def _plain(board: KnownBoard) -> dict[str, str | int | None]:

@@ -1,6 +1,6 @@
 """A model blob from a .tflite file, and what it needs before anything is sent.
 
-python -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
+python -I -m edgebench.firmware_bridge.generate model.tflite --id kws01 --output kws01.blob
 
 A name that ends in `.c` gets the blob as C source, to be linked into the firmware.
 """

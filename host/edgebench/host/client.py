@@ -28,6 +28,7 @@ from edgebench.protocol.errors import (
     TargetError,
     error_from_code,
 )
+from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import SPOOL_FILES
@@ -94,6 +95,10 @@ class Client:
         """Name of the seat; empty with an older agent."""
         self.board = welcome.board
         """Id of the board that carries the device; empty where none is known."""
+        self.hardware = hardware_of(welcome, seat)
+        """Machine that the agent runs on, as far as its kernel shows it."""
+        self.instance = welcome.instance
+        """Drawn by the agent at its start; empty with an older agent."""
         self._protocol = welcome.protocol
 
     def __enter__(self) -> Client:
@@ -274,6 +279,23 @@ class Client:
         self.ask(m.RunAcknowledge(run_id), m.Done)
 
     def _fetch_file(self, run_id: str, file: m.SpooledFile, path: Path) -> None:
+        """Fetch the rest of a file; all of it where a power cut has damaged the first part.
+
+        Raises:
+            RemoteProtocolError: the file arrived damaged.
+            OSError: the file cannot be written.
+        """
+        is_resumed = path.exists() and path.stat().st_size > 0
+        if self._is_fetched(run_id, file, path):
+            return
+        path.unlink()
+        if is_resumed and self._is_fetched(run_id, file, path):
+            return
+        path.unlink(missing_ok=True)
+        raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
+
+    def _is_fetched(self, run_id: str, file: m.SpooledFile, path: Path) -> bool:
+        """Append the rest of a file; whether it then has its digest."""
         with path.open("a+b") as target:
             while target.tell() < file.size_bytes:
                 number = self._send(m.FileRead(run_id, file.name, target.tell()))
@@ -282,10 +304,7 @@ class Client:
                     break
                 target.write(payload)
             target.seek(0)
-            digest = sha256_of(target).hexdigest()
-        if digest != file.sha256:
-            path.unlink()
-            raise RemoteProtocolError(f"file {file.name} of run {run_id} arrived damaged")
+            return sha256_of(target).hexdigest() == file.sha256
 
     def _raise_early_problem(self) -> None:
         """Notice between two chunks that the agent has refused one."""
@@ -324,6 +343,13 @@ class Client:
 
     def _receive(self, timeout_s: float | None) -> Frame:
         return decode(self._link.receive(timeout_s))
+
+
+def hardware_of(welcome: m.Welcome, seat: str) -> Hardware:
+    """Machine of the agent that has sent a welcome; older agents send the board of a seat only."""
+    if seat or welcome.hardware != Hardware():
+        return welcome.hardware
+    return Hardware(welcome.board)
 
 
 def _of_type(message: m.Message, answer: type[_T]) -> _T:

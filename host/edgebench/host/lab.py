@@ -17,12 +17,12 @@ from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, 
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.collect import collect_waiting, settle_lost
+from edgebench.host.bench.collect import analyse_set_aside, collect_waiting, settle_lost
 from edgebench.host.bench.fetch import DeviceTarget, fetch_all
 from edgebench.host.bench.finish import Finish, FinishingProcess, finish
 from edgebench.host.bench.health_check import check_device, refused
 from edgebench.host.bench.lanes import Target, measure_targets
-from edgebench.host.bench.lease import stop_run, take_lease
+from edgebench.host.bench.lease import open_when_free, stop_run, take_lease
 from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.plan import refuse_impossible, run_all
 from edgebench.host.bench.request import (
@@ -72,6 +72,7 @@ from edgebench.protocol.errors import (
     NoSecondSide,
     NoSuchCampaign,
     NoSuchDevice,
+    RunDamaged,
 )
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
@@ -414,7 +415,13 @@ class Lab:
         return join_lab(self._files, Path(path), replaces=replaces)
 
     def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
-        """Install an agent over SSH, and pair with it; `settings` are those of `DeployRequest`."""
+        """Install an agent over SSH or adb, and pair with it.
+
+        Args:
+            target: Account or phone, as `edgebench deploy` takes it.
+            say: Called with each step.
+            settings: Fields of `DeployRequest`.
+        """
         from edgebench.host.devices.deploy import deploy, deploy_request
 
         request = deploy_request(target, **settings)
@@ -426,10 +433,18 @@ class Lab:
 
         return undeploy(self._files, deploy_request(target, **settings), say)
 
-    def connect(self, device: str = LOCAL_NAME) -> Client:
-        """Open a connection to a device."""
+    def connect(self, device: str = LOCAL_NAME, *, any_environment: bool = False) -> Client:
+        """Open a connection to a device.
+
+        Args:
+            device: Its name.
+            any_environment: Whether the agent on this machine may be of another environment than
+                this process, as nothing is measured.
+        """
         known = named(self._files.devices(), device)
-        client = open_known(self._files, known, state=self._agent_state)
+        client = open_known(
+            self._files, known, state=self._agent_state, any_environment=any_environment
+        )
         self._health.seen(known, client.seat)
         return client
 
@@ -673,7 +688,10 @@ class Lab:
                 spec = meter_address.spec(request.spec, is_duration_fixed=is_fixed)
                 request = replace(request, spec=spec)
             client = stack.enter_context(
-                open_known(self._files, target.device, state=self._agent_state)
+                open_when_free(
+                    partial(open_known, self._files, target.device, state=self._agent_state),
+                    *(target.device.name, request.wait_s, watcher, cancellation),
+                )
             )
             self._health.seen(target.device, client.seat)
             # The lease first: another process of ours may be fetching its run just now.
@@ -965,7 +983,7 @@ class Lab:
             LeaseHeld: another client measures there.
             EdgebenchError: the device cannot be reached, or the run does not end.
         """
-        with self.connect(device) as client:
+        with self.connect(device, any_environment=True) as client:
             return stop_run(client)
 
     def collect(
@@ -1004,7 +1022,9 @@ class Lab:
             def fetch(
                 target: DeviceTarget, watcher: Watcher, cancellation: Cancellation
             ) -> list[Run]:
-                with open_known(self._files, target.device, state=self._agent_state) as client:
+                with open_known(
+                    self._files, target.device, state=self._agent_state, any_environment=True
+                ) as client:
                     lane = DeviceLane(client, self.store, watcher, cancellation, finisher)
                     return fetch_all(lane, target.device.name, is_waiting=is_waiting)
 
@@ -1015,6 +1035,26 @@ class Lab:
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )
+        return [StoredRun(self.store, run.run_id) for run in runs]
+
+    def analyse_set_aside(self, watcher: Watcher | None = None) -> list[StoredRun]:
+        """Analyse the runs again that were set aside, as after an upgrade.
+
+        Args:
+            watcher: Receives the runs that are stored now, and those that stay set aside.
+
+        Returns:
+            The runs that are stored now, also those that failed on their device.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        name = "this machine"
+        device_watcher = (watcher or Watcher()).for_device(name, 1)
+        runs = analyse_set_aside(self.store, on_doubt=device_watcher.earlier_run_rejected)
+        for run in runs:
+            device_watcher.fetch_started(name, run.run_id)
+            device_watcher.fetch_finished(run)
         return [StoredRun(self.store, run.run_id) for run in runs]
 
     def compare(
@@ -1086,6 +1126,7 @@ class Lab:
         Raises:
             NoSuchRun: no such run, and no such campaign.
             UsageError: the file exists and is not a report, or there is no such key.
+            RunDamaged: traces of a run are damaged; the file is written, without them.
             StoreError: a run cannot be read, or the file cannot be written.
         """
         from edgebench.host.analysis.compare.comparability import check_keys
@@ -1094,13 +1135,15 @@ class Lab:
         check_keys(allowed)
         if (campaign := self._campaign_called(names)) is not None:
             text = page.campaign_report(campaign.report_facts(), is_anonymous=is_anonymous)
-            name = campaign.plan.id
+            name, damages = campaign.plan.id, []
         else:
             runs = page.find_reported(self.store, names)
-            text = page.run_report(runs, allowed=allowed, is_anonymous=is_anonymous)
-            name = page.name_of(runs)
+            content = page.run_page(runs, allowed=allowed, is_anonymous=is_anonymous)
+            text, name, damages = page.rendered(content), page.name_of(runs), content.damages
         path = Path(output or f"edgebench-{name}.html").absolute()
         page.write_report(path, text)
+        if damages:
+            raise RunDamaged(f"the numbers in {path} cannot be checked: {damages[0]}")
         return path
 
     def _campaign_called(self, names: Sequence[str]) -> Campaign | None:

@@ -16,6 +16,7 @@ from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
+from edgebench.host.show.incomplete import rejection_line
 from edgebench.host.show.units import (
     format_duration,
     format_half_width,
@@ -26,8 +27,8 @@ from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.sizes import format_bytes
-from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
+from edgebench.system.terminal import say
 
 MAX_LINES = 50
 """Number of lines that stay on the page, the newest ones."""
@@ -143,7 +144,7 @@ class _DeviceProgress(Watcher):
 
     def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
         """Say that a run of an earlier command cannot be stored, and why."""
-        self._whole.say(f"warning: {self._device}: run {run_id} stays on the device: {error}")
+        self._whole.say(f"warning: {self._device}: {rejection_line(run_id, error)}")
 
     def run_finished(self, run: Run) -> None:
         """A run is stored."""

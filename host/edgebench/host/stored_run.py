@@ -129,9 +129,9 @@ class StoredRun:
         return self._frame(TELEMETRY_FILE)
 
     def _frame(self, name: str) -> pd.DataFrame:
-        from edgebench.host.store.files import read_table
+        from edgebench.host.store.files import read_frame
 
-        frame: pd.DataFrame = read_table(self.path / name).to_pandas()
+        frame: pd.DataFrame = read_frame(self.path, name).to_pandas()
         return frame
 
     @cached_property

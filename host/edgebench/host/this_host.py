@@ -5,17 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from importlib.metadata import PackageNotFoundError, version
 
 from edgebench.protocol.distributions import HOST_DISTRIBUTION
+from edgebench.system.installed import installed_version
 
 
 def software() -> str:
     """Name and version of this program."""
-    try:
-        return f"edgebench {version(HOST_DISTRIBUTION)}"
-    except PackageNotFoundError:
-        return "edgebench (not installed)"
+    return f"edgebench {installed_version(HOST_DISTRIBUTION) or '(not installed)'}"
 
 
 def host_name() -> str:

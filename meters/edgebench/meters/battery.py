@@ -4,6 +4,10 @@ Theory of operation. How the gauge counts is settled before anything is recorded
 kept with the recording. While a charger is connected the current is not what the device takes: such
 values are missing.
 
+With `discharge`, the charging of a phone is suspended while the meter records (`charging.py`). What
+the gauge shows then is the proof: its status is Discharging, and the sign of its current is another
+one than while it charged. The recording begins with the next value after that, as a gauge averages.
+
 Source: https://docs.kernel.org/power/power_supply_class.html
 """
 
@@ -11,13 +15,34 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
+from edgebench.meters.charging import PROPERTY, ChargeSwitch
 from edgebench.meters.file_meter import NS_PER_S, FileMeter, text_of, why_unreadable
-from edgebench.meters.gauge import DISCHARGING, NO_VALUE, GaugeHints, GaugeScale, read_gauge
+from edgebench.meters.gauge import (
+    DISCHARGING,
+    NO_VALUE,
+    STATUS,
+    Gauge,
+    GaugeHints,
+    GaugeScale,
+    files_of,
+    read_gauge,
+    sign_now,
+)
 from edgebench.meters.options import Options
-from edgebench.meters.polled import HOST_CLOCK, Clock, Files, Point, PolledDecoder, Reading, number
+from edgebench.meters.polled import (
+    HOST_CLOCK,
+    Clock,
+    Files,
+    Point,
+    PolledDecoder,
+    PolledSession,
+    Reading,
+    number,
+)
 from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.plain import from_plain, to_plain
@@ -27,6 +52,10 @@ RATE_HZ = 2.0
 UPDATE_MAX_S = 10.0
 """Gauges have something new every 0.1 to 10 s."""
 GAIN_RATIO = 0.05
+PROOF_S = 15.0
+"""Time in which a phone discharges once its charging is suspended; together with the time for a new
+value, less than an agent waits for a meter."""
+POLL_S = 0.25
 _UNCERTAINTY = (
     term(Kind.GAIN, GAIN_RATIO, "no gauge says"),
     term(Kind.EDGE, UPDATE_MAX_S, "gauges average, and have something new every 0.1 to 10 s"),
@@ -44,10 +73,15 @@ class BatteryMeter(FileMeter):
         supply: str = "",
         hints: GaugeHints | None = None,
         clock_ns: Clock = time.perf_counter_ns,
+        switch: ChargeSwitch | None = None,
     ) -> None:
         super().__init__(root, clock_ns)
         self._supply = supply
         self._hints = hints or GaugeHints()
+        self._switch = switch
+        """Suspends the charging while the meter records; None: that is left as it is."""
+        self._gauge: Gauge | None = None
+        """Gauge as it counts while it discharges; None: it charges until a recording begins."""
 
     def _find(self) -> list[Path]:
         base = self._root / "sys/class/power_supply"
@@ -70,14 +104,18 @@ class BatteryMeter(FileMeter):
             raise TargetError(
                 f"several batteries: {names}: choose, as in battery:{folders[0].name}"
             )
-        self._gauge = read_gauge(folders[0], self._hints)
-        return [folders[0] / file for file in self._gauge.files]
+        self._folder = folders[0]
+        # With a switch it may charge until a recording begins: then its sign is not known yet.
+        is_charging = text_of(self._folder / STATUS) != DISCHARGING
+        self._gauge = None
+        if self._switch is None or not is_charging:
+            self._gauge = read_gauge(self._folder, self._hints)
+        return [self._folder / file for file in files_of(self._folder)]
 
     def _describe(self, connection: Files) -> Header:
-        supply = self._gauge.folder.name
-        info = MeterInfo(
-            vendor="", model="battery gauge", serial=supply, raw_metadata=self._gauge.how
-        )
+        supply, gauge = self._folder.name, self._gauge
+        how = "charging is suspended while it records" if gauge is None else gauge.how
+        info = MeterInfo(vendor="", model="battery gauge", serial=supply, raw_metadata=how)
         return Header(
             driver=self.name,
             info=info,
@@ -91,8 +129,63 @@ class BatteryMeter(FileMeter):
                 min_window_s=10 * UPDATE_MAX_S,
             ),
             uncertainty=_UNCERTAINTY,
-            facts=to_plain(self._gauge.scale),
+            facts={} if gauge is None else to_plain(gauge.scale),
         )
+
+    def _record(self, connection: Files, header: Header, path: Path) -> PolledSession:
+        if self._switch is None:
+            return super()._record(connection, header, path)
+        return PolledSession(
+            connection.read, header, path, set_up=lambda: self._discharging(connection)
+        )
+
+    def _discharging(self, connection: Files) -> Header:
+        """Header of the battery, which discharges from now on.
+
+        Raises:
+            TargetError: it does not, whatever it is told.
+        """
+        assert self._switch is not None
+        folder = self._folder
+        is_charging = text_of(folder / STATUS) != DISCHARGING
+        charging_sign = sign_now(folder) if is_charging else 0
+        self._switch.suspend()
+        if not _waited(PROOF_S, lambda: _is_discharging(folder, charging_sign)):
+            status = text_of(folder / STATUS) or "nothing"
+            is_same = status == DISCHARGING
+            raise TargetError(
+                f"battery says {status!r} {PROOF_S:g} s after its charging was suspended"
+                + (", and its current has the sign of charging" if is_same else "")
+                + f": this device ignores {PROPERTY}; pull the cable"
+            )
+        if is_charging:  # what the gauge averages is still of before
+            first = [text_of(folder / file) for file in files_of(folder)]
+            _waited(
+                UPDATE_MAX_S,
+                lambda: [text_of(folder / file) for file in files_of(folder)] != first,
+            )
+        self._gauge = read_gauge(folder, self._hints)
+        return self._describe(connection)
+
+    def _release(self, connection: Files) -> None:
+        if self._switch is not None:
+            self._switch.resume()
+        super()._release(connection)
+
+
+def _is_discharging(folder: Path, charging_sign: int) -> bool:
+    sign = sign_now(folder)
+    return text_of(folder / STATUS) == DISCHARGING and sign != 0 and sign != charging_sign
+
+
+def _waited(limit_s: float, condition: Callable[[], bool]) -> bool:
+    """Whether this became true in time."""
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(POLL_S)
+    return True
 
 
 def make_meter(options: Options) -> BatteryMeter:
@@ -101,8 +194,9 @@ def make_meter(options: Options) -> BatteryMeter:
     hints = GaugeHints(
         sign=options.text("sign"), unit=options.text("unit"), is_loaded=options.switch("loaded")
     )
+    switch = ChargeSwitch(root) if options.switch("discharge") else None
     options.finish()
-    return BatteryMeter(root, supply, hints)
+    return BatteryMeter(root, supply, hints, switch=switch)
 
 
 class BatteryDecoder(PolledDecoder):

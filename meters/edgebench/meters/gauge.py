@@ -100,7 +100,7 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
             raise TargetError(f"battery does not tell whether it discharges{why}")
         text = text_of(status) or "nothing"
         raise TargetError(f"battery says {text!r}, not Discharging: unplug the charger")
-    file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
+    file, *_ = files_of(folder)
     count, voltage = _count_of(folder / file), _count_of(folder / _VOLTAGE)
     if count is None or voltage is None:
         why = why_unreadable(folder / name for name in (_CURRENT, _POWER, _VOLTAGE))
@@ -128,6 +128,18 @@ def read_gauge(folder: Path, hints: GaugeHints) -> Gauge:
         files=(file, _VOLTAGE, STATUS),
         how=f"sign {sign_from}, unit {unit} {unit_from}, at {count} of {file}",
     )
+
+
+def files_of(folder: Path) -> tuple[str, str, str]:
+    """Names of the files of current or power, of voltage, and of status."""
+    file = _CURRENT if _count_of(folder / _CURRENT) is not None else _POWER
+    return file, _VOLTAGE, STATUS
+
+
+def sign_now(folder: Path) -> int:
+    """Sign of the current or power that the gauge shows now; 0: none."""
+    count = _count_of(folder / files_of(folder)[0]) or 0
+    return (count > 0) - (count < 0)
 
 
 def _count_of(file: Path) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,31 @@ def split_name(text: str) -> tuple[str, str]:
     """
     name = text.partition(":")[0].partition(",")[0]
     return name, text[len(name) :].removeprefix(":")
+
+
+def with_absolute_paths(text: str) -> str:
+    """Text of a meter with absolute paths, which is the same in every directory.
+
+    An address is a path if it begins as one, or if there is such a file: `ppk2:./port`. Of the
+    options, `root` is one.
+
+    >>> with_absolute_paths("hwmon:INA226,root=/srv"), with_absolute_paths("scpi:TCPIP::10.0.0.7")
+    ('hwmon:INA226,root=/srv', 'scpi:TCPIP::10.0.0.7')
+    """
+    name, rest = split_name(text)
+    if not rest:
+        return text
+    address, *options = rest.split(",")
+    if address.startswith(("./", "../")) or (address and os.path.exists(address)):
+        address = os.path.abspath(address)
+    options = [
+        f"root={os.path.abspath(option.removeprefix('root='))}"
+        if option.startswith("root=")
+        else option
+        for option in options
+    ]
+    separator = ":" if text[len(name)] == ":" else ""
+    return f"{name}{separator}{','.join((address, *options))}"
 
 
 def meant_of(text: str, served: Sequence[str]) -> str | None:

@@ -204,7 +204,7 @@ DRIVERS: dict[str, Driver] = {
         "battery:make_meter",
         "battery:BatteryDecoder",
         "gauge of a phone's or a laptop's battery",
-        usage="[:SUPPLY][,sign=negative|positive][,unit=ua|ma][,loaded][,root=/]",
+        usage="[:SUPPLY][,sign=negative|positive][,unit=ua|ma][,loaded][,discharge][,root=/]",
     ),
     "odpm": Driver(
         "odpm:make_meter",

@@ -19,6 +19,10 @@ class RuntimeReport:
     """The command that would make it usable, if there is one."""
     delegates: tuple[str, ...] = ()
     """Delegates or execution providers that this build offers."""
+    distribution: str | None = None
+    """Package that its library comes in, as onnxruntime-gpu; None where it has none."""
+    library: str | None = None
+    """Directory of its library."""
     is_target: bool = False
     """Whether the device times itself: its runs have `Engine.TARGET`."""
 
@@ -59,6 +63,25 @@ class CpuDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class AndroidSystem:
+    """Android of a device, by its properties; None where it does not report one."""
+
+    device: str | None
+    """Name of the hardware, `ro.product.device`: shiba."""
+    model: str | None
+    """Name that people know, `ro.product.model`: Pixel 8."""
+    release: str | None
+    """Version: 16."""
+    api_level: int | None
+    security_patch: str | None
+    """Date of the patches that are in it: 2025-11-05."""
+    fingerprint_sha256: str | None
+    """Digest of the build's fingerprint, which names maker, build and date."""
+    is_shell: bool = False
+    """Whether agent and model have the rights of adb's shell: an app has fewer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Environment:
     """Everything around a run that may change its numbers; taken at the run's start."""
 
@@ -80,6 +103,12 @@ class Environment:
     packages: dict[str, str] = field(default_factory=dict)
     """Versions of the packages that take part in a run."""
     agent_version: str = "unknown"
+    interpreter: str | None = None
+    """Path of the Python that runs models; None from older agents."""
+    android: AndroidSystem | None = None
+    """None where the system is another one."""
+    virtualization_unknown: str | None = None
+    """Why a layer may be there that was not found, one line; None where all could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +132,9 @@ class SystemDescription:
     """Name of the model in the firmware of a device, which takes no other; None: it takes files."""
     takes_own_file: bool = False
     """Whether a file of that model is taken, too: the device can tell that it is the same."""
+    open_files: str | None = None
+    """Why the code of a model could open the files of the agent's user, keys among them, one line;
+    None: it could not, or no model is opened on this machine, and from older agents."""
     usable_cpus: tuple[int, ...] | None = None
     """Numbers of the CPUs that a model may be bound to; None where nothing can be bound, and from
     older agents."""

@@ -8,6 +8,8 @@
     │   ├── FileExists               the file to write exists already
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NotAModel                a path is no file, or none of a known format
+    │   ├── NotAKit                  a file holds no Python for that phone
+    │   ├── KitNotBuilt              a Python for phones cannot be made from that system
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
     │   ├── NoSuchDevice             no known device or seat has that name, or several have
@@ -41,6 +43,8 @@
     │   │   │   ├── OutputsTooLarge          the outputs for all samples cannot be kept
     │   │   │   └── DatasetTooSlow           a slow device would take too long over it
     │   │   ├── DelegateRefused          the runtime has no such delegate, or cannot load it
+    │   │   ├── SignatureRefused         the model file has no such signature
+    │   │   ├── ExternalDataRefused      the weights of a model are in another file
     │   │   └── InferenceFailed          the model was loaded, and its first inference failed
     │   ├── WorkerDied               the process that ran the model was killed or crashed
     │   ├── WorkerTimeout            the model did not finish in its time
@@ -56,9 +60,11 @@
     │   ├── BoardRefusal             a microcontroller answers a command with an error of its own
     │   ├── LineDamaged              a serial line loses or changes bytes, again and again
     │   ├── LeaseHeld                another client measures there now
+    │   ├── OtherEnvironment         an agent with other runtimes serves this machine
     │   ├── NoSpace                  disk full, or a quota reached
     │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            no Python there that edgebench runs on
+    │   │   └── KitMissing               a phone, and no Python for it here
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
     │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
@@ -67,30 +73,40 @@
     │   └── AgentRunning             an agent with this state runs already
     ├── TransportError           the link (retryable)
     │   ├── Unreachable              no agent answers at that address
+    │   │   ├── AgentBusy                it ends connections before it shows who it is
+    │   │   ├── AgentNotStarted          the device answers, and no agent runs on it
+    │   │   ├── AdbMissing               no adb server runs here, and there is none to start
+    │   │   └── PhoneUnavailable         adb cannot use a phone in its present state
     │   ├── NotPaired                the other side does not know us
     │   │   └── WrongAgent               it is not who it should be
+    │   │       └── WrongBoard               it has the right identity, on another board
     │   ├── AccessDenied             SSH: its host key is not trusted, or it refuses us
+    │   │   └── TooManyKeys          SSH: it ends the login before the right key was offered
     │   ├── LabHostsUnreachable      no lab host of a cluster offers a device, or answers
     │   ├── LinkLost                 the connection broke
     │   └── LinkTimeout              no answer in time
     ├── ProtocolError            a bug, or a hostile peer
     │   ├── LocalProtocolError       we said something wrong
     │   └── RemoteProtocolError      they said something wrong
+    ├── OutOfMemory              a command needs more memory than this machine has
     ├── MeasurementError         the number cannot be trusted
     │   ├── NotMetered           energy of a run that was made without a meter
     │   ├── NoPairLeft           no pair of a comparison has two runs that count
     │   ├── TraceRefused         a file of power gives no energy of the run
     │   │   └── SamplesUnknown       its samples may be instants, which are too few
     │   └── WindowTooShort       a meter cannot resolve so short a time
-    └── StoreError               the result store: unreadable, read-only, full
-        ├── RunNotStored             a finished run cannot be stored; it stays on its device
-        ├── RunDamaged               a file of a stored run is missing or not readable
-        │   └── BundleDamaged        … in a bundle
-        ├── CampaignDamaged          plan or journal of a campaign is not readable
-        ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
-        ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
-        ├── DirectoryTaken           something else is there already
-        └── FileNotWritten           a report or export cannot be written
+    ├── StoreError               the result store: unreadable, read-only, full
+    │   ├── RunNotStored             a finished run cannot be stored; it stays on its device
+    │   ├── RunDamaged               a file of a stored run is missing or not readable
+    │   │   ├── RunSetAside              a run of a device cannot be analysed; its files are kept
+    │   │   └── BundleDamaged            … in a bundle
+    │   ├── CampaignDamaged          plan or journal of a campaign is not readable
+    │   ├── RunNewer                 a stored run, or a bundle of runs, is of a later version
+    │   ├── BundleNotUnpacked        there is no room to unpack a bundle of runs
+    │   ├── DirectoryTaken           something else is there already
+    │   └── FileNotWritten           a report or export cannot be written
+    ├── SystemFailure            the operating system: a file or pipe cannot be read or written
+    └── Unforeseen               a fault of edgebench: an exception that nothing translates
 
 The text of an error is one printable line, whatever it quotes: what failed, the value, the limit.
 What to do next is written by the command-line layer, not here. Errors that cross the wire carry an
@@ -140,6 +156,8 @@ class ErrorCode(IntEnum):
     DATASET_TOO_SLOW = 24
     TARGET_DRIVER_MISSING = 25
     DELEGATE_REFUSED = 26
+    SIGNATURE_REFUSED = 28
+    EXTERNAL_DATA_REFUSED = 29
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -224,6 +242,14 @@ class NoSuchModel(UsageError):
 
 class NotAModel(UsageError):
     """A path is no file, or none of a format that a runtime of the device loads."""
+
+
+class NotAKit(UsageError):
+    """A file is no kit, is damaged, or is for another machine."""
+
+
+class KitNotBuilt(UsageError):
+    """A kit cannot be made from that system, or with the packages that it can have."""
 
 
 class NoSuchCampaign(UsageError):
@@ -428,6 +454,18 @@ class DelegateRefused(ModelRefused):
     code = ErrorCode.DELEGATE_REFUSED
 
 
+class SignatureRefused(ModelRefused):
+    """A model file has no signature of this name; the text lists those that it has."""
+
+    code = ErrorCode.SIGNATURE_REFUSED
+
+
+class ExternalDataRefused(ModelRefused):
+    """Weights of a model are in another file, and only one file travels to a device."""
+
+    code = ErrorCode.EXTERNAL_DATA_REFUSED
+
+
 class InferenceFailed(ModelRefused):
     """A loaded model failed in its first inference, often because its inputs make no sense."""
 
@@ -525,6 +563,15 @@ class LeaseHeld(TargetError):
         """Time for which the caller has waited in vain."""
 
 
+class OtherEnvironment(TargetError):
+    """The agent that serves this machine has other runtimes than the command."""
+
+    def __init__(self, text: str, *, pid: int | None = None) -> None:
+        super().__init__(text)
+        self.pid = pid
+        """Process of the agent."""
+
+
 class NoSpace(TargetError):
     """The device's disk is full, or a quota is reached."""
 
@@ -537,6 +584,15 @@ class TooLarge(NoSpace):
 
 class PythonMissing(TargetError):
     """There is no Python on the device that edgebench runs on."""
+
+
+class KitMissing(PythonMissing):
+    """The device is a phone, and this host has no Python for it."""
+
+    def __init__(self, message: str, machine: str = "") -> None:
+        super().__init__(message)
+        self.machine = machine
+        """Its machine, as uname(1) names it."""
 
 
 class PackagesMissing(TargetError):
@@ -587,6 +643,37 @@ class Unreachable(TransportError):
         """Whether this machine has no network that leads there."""
 
 
+class AgentBusy(Unreachable):
+    """Connections to an address end before a certificate is shown, again and again.
+
+    An agent ends them if too many wait for their handshake.
+    """
+
+
+class AgentNotStarted(Unreachable):
+    """The device answers, and nothing listens at the port of its agent."""
+
+    def __init__(self, text: str, target: str) -> None:
+        super().__init__(text)
+        self.target = target
+        """Device, as `edgebench deploy` takes it."""
+
+
+class AdbMissing(Unreachable):
+    """No adb server runs on this machine, and there is no program `adb` to start one."""
+
+    retryable = False
+
+
+class PhoneUnavailable(Unreachable):
+    """A phone is not connected, or its state does not let adb use it."""
+
+    def __init__(self, text: str, reason: str, step: str) -> None:
+        super().__init__(text, reason=reason)
+        self.step = step
+        """Next step in this state, with a command."""
+
+
 class NotPaired(TransportError):
     """The other side refuses our identity, or shows one that we did not pin."""
 
@@ -598,6 +685,13 @@ class WrongAgent(NotPaired):
     """Another agent than the pinned one answers."""
 
 
+class WrongBoard(WrongAgent):
+    """An agent with the pinned identity is on another board, or several agents have the identity.
+
+    Copies of an SD card are like that.
+    """
+
+
 class AccessDenied(TransportError):
     """SSH does not let us in, or shows a host key that is not trusted."""
 
@@ -607,6 +701,10 @@ class AccessDenied(TransportError):
         super().__init__(text)
         self.login = login
         """Arguments of `ssh` for the same login by hand."""
+
+
+class TooManyKeys(AccessDenied):
+    """SSH: the device ends the login before the right key was offered."""
 
 
 class LabHostsUnreachable(TransportError):
@@ -635,6 +733,10 @@ class LocalProtocolError(ProtocolError):
 
 class RemoteProtocolError(ProtocolError):
     """The other side sent something that the protocol does not allow."""
+
+
+class OutOfMemory(EdgebenchError):
+    """A command needs more memory than this machine has, or than the process may use."""
 
 
 class MeasurementError(EdgebenchError):
@@ -683,6 +785,10 @@ class RunDamaged(StoreError):
     """A file of a stored run is missing, or not readable as what it should be."""
 
 
+class RunSetAside(RunDamaged):
+    """A run of a device cannot be analysed; its files are kept apart from the runs."""
+
+
 class BundleDamaged(RunDamaged):
     """A file of a run in a bundle is not what its sender put into it."""
 
@@ -705,6 +811,24 @@ class DirectoryTaken(StoreError):
 
 class FileNotWritten(StoreError):
     """A report or an export cannot be written; the stored runs are not affected."""
+
+
+class SystemFailure(EdgebenchError):
+    """The operating system refuses an operation for which there is no closer error."""
+
+    def __init__(self, text: str = "", number: int | None = None) -> None:
+        super().__init__(text)
+        self.number = number
+        """Its error number, errno(3)."""
+
+
+class Unforeseen(EdgebenchError):
+    """A fault of edgebench: an exception that no code expects or translates."""
+
+    def __init__(self, text: str = "", path: str | None = None) -> None:
+        super().__init__(text)
+        self.path = path
+        """File with the traceback; None if it could not be written, or is on another machine."""
 
 
 UsageErrorT = TypeVar("UsageErrorT", bound=UsageError)
@@ -751,6 +875,8 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     OutputsTooLarge,
     DatasetTooSlow,
     DelegateRefused,
+    SignatureRefused,
+    ExternalDataRefused,
     InferenceFailed,
     WorkerDied,
     WorkerTimeout,

@@ -19,10 +19,12 @@ Each request carries a number; its answers carry the same number. Anything may b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import Union
 
 from edgebench.protocol.device import DeviceDescription, SystemDescription
+from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.record import Outcome, Phase, PhaseProgress
 from edgebench.protocol.spec import RunSpec
@@ -68,6 +70,10 @@ class Welcome:
     """Name of the seat; empty from older agents."""
     board: str = ""
     """Id of the board that carries the seat, which a new system on it keeps; empty if unknown."""
+    hardware: Hardware = field(default_factory=Hardware)
+    """Machine that the agent runs on; empty from older agents."""
+    instance: str = ""
+    """Drawn by the agent at its start; empty from older agents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +414,43 @@ class SeatForget:
     seat: str
 
 
+class ClaimOutcome(Enum):
+    """Reaction of an agent to the claim of a command on this machine."""
+
+    SAME = "same"
+    """The agent is of the command's environment, and serves it."""
+    LEAVES = "leaves"
+    """The agent is idle and ends now: a command of another environment has started it."""
+    BUSY = "busy"
+    """A command of another environment has started the agent, and it is in use."""
+    SERVES = "serves"
+    """The agent is of another environment, and serves until it is stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClaim:
+    """Local only, and before `Hello`: a command requests an agent of its own environment.
+
+    Two environments of one machine have different runtimes, and one agent: the device has one
+    lease. Digests as of `edgebench.system.python_environment.PythonEnvironment`.
+    """
+
+    libraries: str
+    settings: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgentClaimed:
+    """Reply to `AgentClaim`."""
+
+    outcome: ClaimOutcome
+    interpreter: str
+    """Path of the agent's interpreter."""
+    pid: int
+    used_by: str = ""
+    """Host that uses a busy agent; empty if unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class StatusAsk:
     """Local only: how is the agent?"""
@@ -448,5 +491,6 @@ Message = Union[
     RunStart, RunFollow, RunAccepted, Progress, Telemetry, RunEnded, RunCancel, RunStop,
     RunList, RunListing, RunOpen, RunFiles, FileRead, FileData, RunAcknowledge,
     Probe, ProbeReply, PairHost, PairingOpen, PairingReady, SeatForget, StatusAsk, Status,
+    AgentClaim, AgentClaimed,
 ]  # fmt: skip  # a line for what belongs together
 """Every message; a kind that is not here is refused."""

@@ -1,17 +1,22 @@
 """Strict conversion between dataclasses and plain values.
 
 cattrs turns "5" into 5 and "abc" into ("a", "b", "c"); whoever sends or writes the wrong type has
-a bug that must be seen.
+a bug that must be seen. Numbers are checked against the bounds of their unit (`bounds`) in the one
+place where they become fields.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from cattrs import Converter, IterableValidationError, IterableValidationNote
 from cattrs.errors import BaseValidationError
+from cattrs.gen import make_dict_structure_fn, override
 
+from edgebench.protocol.bounds import Bounds, bounds_of
 from edgebench.protocol.errors import EdgebenchError, RemoteProtocolError
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.text import one_line, printable
@@ -28,7 +33,7 @@ def from_plain(value: Any, kind: type[_T]) -> _T:
     """The dataclass `kind` from plain values; unknown fields are ignored.
 
     Raises:
-        RemoteProtocolError: a field is missing or of the wrong type.
+        RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.
     """
     return _structured(_converter, value, kind)
 
@@ -37,7 +42,7 @@ def from_outside(value: Any, kind: type[_T]) -> _T:
     """As `from_plain`, with texts made printable: of a file that others, or older versions, wrote.
 
     Raises:
-        RemoteProtocolError: a field is missing or of the wrong type.
+        RemoteProtocolError: a field is missing, of the wrong type, or beyond its bounds.
     """
     return _structured(_wire_converter, value, kind)
 
@@ -75,6 +80,96 @@ def make_printable(converter: Converter) -> Converter:
     return converter
 
 
+def make_bounded(converter: Converter) -> Converter:
+    """Make a strict converter check the numbers of dataclasses against the bounds of their unit.
+
+    Dataclasses that get a hook of their own later take theirs from `number_hooks`.
+    """
+
+    def reader(kind: Any) -> Any:
+        hooks = number_hooks(converter, kind)
+        overrides: dict[str, Any] = {
+            name: override(struct_hook=hook) for name, hook in hooks.items()
+        }
+        return make_dict_structure_fn(
+            kind,
+            converter,
+            _cattrs_detailed_validation=converter.detailed_validation,
+            **overrides,
+        )
+
+    converter.register_structure_hook_factory(
+        lambda kind: is_dataclass(get_origin(kind) or kind), reader
+    )
+    return converter
+
+
+def number_hooks(converter: Converter, kind: Any) -> dict[str, Callable[[Any, Any], Any]]:
+    """Structure hooks of a dataclass's fields that hold numbers, by the names of the fields."""
+    origin = get_origin(kind) or kind
+    types = get_type_hints(origin)
+    return {
+        field.name: _bounded(converter, field.name, types[field.name])
+        for field in fields(origin)
+        if field.init and _number_kinds(types[field.name])
+    }
+
+
+def _number_kinds(kind: Any) -> set[type]:
+    """Types of number in a field's type: in a union, a tuple or the values of a map, too."""
+    if kind in (int, float):
+        return {kind}
+    if get_origin(kind) is Literal:
+        return set()
+    return set().union(*(_number_kinds(part) for part in get_args(kind)))
+
+
+def _bounded(converter: Converter, name: str, kind: Any) -> Callable[[Any, Any], Any]:
+    """Hook of a field that holds numbers: the converter's own, then the bounds."""
+    bounds = bounds_of(name, is_whole=float not in _number_kinds(kind))
+    for number in (int, float):
+        if kind is number:
+            return _bounded_number(number, name, bounds)
+        if set(get_args(kind)) == {number, type(None)}:  # most of the others
+            take = _bounded_number(number, name, bounds)
+            return lambda value, _: None if value is None else take(value, number)
+
+    def structure(value: Any, field_type: Any) -> Any:
+        field_value = converter.structure(value, field_type)
+        _check(bounds, name, field_value)
+        return field_value
+
+    return structure
+
+
+def _bounded_number(kind: type, name: str, bounds: Bounds) -> Callable[[Any, Any], Any]:
+    take = _strict(int) if kind is int else _structure_float
+    low, high = bounds.low, bounds.high
+
+    def structure(value: Any, _: Any) -> Any:
+        is_of_kind = type(value) is kind
+        if is_of_kind and low <= value <= high:  # as nearly every one of hundreds
+            return value
+        number = take(value, kind)
+        bounds.check(name, number)
+        return number
+
+    return structure
+
+
+def _check(bounds: Bounds, name: str, value: Any) -> None:
+    """Check every number in a field; the keys of a map are names with a unit, as fields are."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        bounds.check(name, value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _check(bounds, name, item)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            is_named = isinstance(key, str) and isinstance(item, float)
+            _check(bounds_of(key, is_whole=False) if is_named else bounds, str(key), item)
+
+
 def _strict(kind: type[_T]) -> Any:
     def structure(value: Any, _: Any) -> _T:
         if type(value) is not kind:
@@ -87,7 +182,10 @@ def _strict(kind: type[_T]) -> Any:
 def _structure_float(value: Any, _: Any) -> float:
     if type(value) not in (int, float):
         raise TypeError(f"expected a number, got {type(value).__name__}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        raise ValueError("a number is beyond the range of a double") from None
 
 
 def _is_literal(wanted: Any) -> bool:
@@ -142,5 +240,5 @@ _STRUCTURE_ERRORS = (
     OverflowError,
     EdgebenchError,
 )
-_converter = make_strict(Converter(detailed_validation=False))
-_wire_converter = make_printable(make_strict(Converter(detailed_validation=False)))
+_converter = make_bounded(make_strict(Converter(detailed_validation=False)))
+_wire_converter = make_bounded(make_printable(make_strict(Converter(detailed_validation=False))))

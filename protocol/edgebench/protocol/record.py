@@ -106,6 +106,10 @@ class ModelFacts:
     int8-dynamic, fp16-weights, …; None where the file does not tell."""
     quantized: tuple[QuantizedOperands, ...] | None = None
     """Types that its quantised operators multiply, each once; None where the file does not tell."""
+    signature: str | None = None
+    """Signature of the graph that was measured; None where it has none, and for formats without."""
+    signatures: tuple[str, ...] = ()
+    """Every signature of the file, in its order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,10 @@ class RuntimeFacts:
     version: str
     delegates_requested: tuple[str, ...] = ()
     delegates_used: tuple[str, ...] = ()
+    distribution: str | None = None
+    """Package that its library comes in, as onnxruntime-gpu; None where it has none."""
+    library: str | None = None
+    """Directory of its library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +137,11 @@ class ColdStart:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """Resident memory of the worker, bytes."""
+    """Resident memory of the worker, bytes; None where the system does not report it."""
 
-    peak_rss_bytes: int
-    model_bytes: int
+    peak_rss_bytes: int | None
+    """0 from older agents where they could not read it."""
+    model_bytes: int | None
     """Growth of the resident set from before the load to after the first inference."""
     steady_rss_bytes: int | None = None
     """Resident set after the first inference."""
@@ -201,6 +210,18 @@ class ThreadTime:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """Counters of a control group with a quota of CPU time, since the group was made."""
+
+    period_count: int
+    """Periods in which the group had something to run."""
+    throttled_count: int
+    """Periods in which it used its quota up, and was stopped until the next one."""
+    throttled_s: float
+    """Time for which it was stopped, summed over CPUs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """Clocks and counters at one end of the timed loop; None where the kernel does not tell."""
 
@@ -229,6 +250,37 @@ class Moment:
     """CPUs that the worker may use, and those that share a core with one of them."""
     threads: tuple[ThreadTime, ...] = ()
     """Threads of the worker."""
+    quotas: tuple[QuotaUse, ...] = ()
+    """Use of each quota, in the order of `Scheduling.quotas`."""
+    suspended_ns: int | None = None
+    """Time since boot for which the system was suspended: CLOCK_BOOTTIME less CLOCK_MONOTONIC; None
+    from older agents."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuQuota:
+    """Limit of a control group on the CPU time of its processes."""
+
+    cpu_count: float
+    """CPU time over wall time, as a number of CPUs."""
+    period_s: float
+    """Period of the quota; a group that has used it up is stopped until the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class AndroidGroups:
+    """Control groups by which Android schedules the worker; None where it shows none.
+
+    Those of adb's shell are not those of an app in front, which Android moves by what is seen of
+    it.
+    """
+
+    cpuset: str | None
+    """Name of the group that sets its CPUs: `/`, `/top-app`, `/background`."""
+    utilization_min_ratio: float | None
+    """Utilisation that the scheduler assumes at least as it chooses CPU and clock, 0 to 1."""
+    utilization_max_ratio: float | None
+    """Utilisation that it assumes at most; below 1, the clock has a cap that no policy shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +294,11 @@ class Scheduling:
     nice: int
     refused: tuple[str, ...] = ()
     """Requests that the kernel refused, one line each."""
+    quotas: tuple[CpuQuota, ...] | None = None
+    """Quotas of the worker's control group and of those around it, the outermost first; empty
+    where none has one, None where they could not be read, and from older agents."""
+    android: AndroidGroups | None = None
+    """None where the system is no Android."""
 
 
 @dataclass(frozen=True, slots=True)

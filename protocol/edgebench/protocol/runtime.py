@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from edgebench.protocol.record import OperatorPlacement, OperatorTime, QuantizedOperands, TensorSpec
 
@@ -29,6 +29,12 @@ RUNTIME_PACKAGES = {
     "onnx": "onnxruntime",
 }
 """Package that each built-in runtime comes in, by its name; an extra of this name installs it."""
+RUNTIME_MODULES = {
+    "tflite": "tflite_runtime",
+    "litert": "ai_edge_litert",
+    "onnx": "onnxruntime",
+}
+"""Module of each built-in runtime, which may come in a package of another name as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,10 @@ class UsableRuntime:
 
     version: str
     delegates: tuple[str, ...] = ()
+    distribution: str | None = None
+    """Package that its library comes in; None where it has none."""
+    library: str | None = None
+    """Directory of its library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,8 @@ class LoadOptions:
 
     threads: int
     delegate: str | None = None
+    signature: str | None = None
+    """Signature whose graph is to be run; None: the first graph of the file."""
     is_reference: bool = False
     """Whether to load the reference: plain kernels, one thread, no delegate, nothing optimised. It
     is slow, and the outputs of all other loads are compared with it. `threads` and `delegate` do
@@ -159,6 +171,24 @@ class LoadedModel(Protocol):
 
     def close(self) -> None:
         """Free what the runtime holds."""
+        ...
+
+
+@runtime_checkable
+class SignedModel(Protocol):
+    """A model of a format whose files may hold several graphs with names.
+
+    A driver whose models have these two properties takes `LoadOptions.signature`.
+    """
+
+    @property
+    def signature(self) -> str | None:
+        """Signature of the graph that runs; None where that has no name."""
+        ...
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """Every signature of the file, in its order."""
         ...
 
 

@@ -185,6 +185,9 @@ class RunSpec:
     threads: int = 1
     delegate: str | None = None
     """Delegate or execution provider asked for; None: the runtime's own default."""
+    signature: str | None = None
+    """Signature of a .tflite file whose graph is measured; None: the first graph of the file. An
+    agent of an earlier version measures that."""
     seed: int = 0
     """Seed of the generated inputs, of their order, and of the arrivals."""
     cpus: tuple[int, ...] = ()
@@ -248,6 +251,15 @@ class RunSpec:
         _require(
             self.engine is not Engine.TARGET or self.threads == 1,
             f"a device that times itself runs one thread, got {self.threads}",
+        )
+        _require(
+            self.engine is not Engine.TARGET or self.signature is None,
+            "a device that times itself runs the first graph of a file, "
+            f"got signature {(self.signature or '')[:MAX_NAME_CHARS]!r}",
+        )
+        _require(
+            self.signature is None or 1 <= len(self.signature) <= MAX_SIGNATURE_CHARS,
+            f"a signature must have 1 to {MAX_SIGNATURE_CHARS} characters",
         )
         _require(
             self.telemetry_rate_hz == 0
@@ -376,6 +388,7 @@ MAX_THREADS = 256
 MAX_QUERIES = 2**40
 MAX_INPUTS, MAX_RANK, MAX_SIZE = 64, 16, 2**31
 """Inputs, dimensions and sizes of an input; a TensorFlow Lite size has 32 bits."""
+MAX_SIGNATURE_CHARS = 200
 MAX_NAME_CHARS = 80
 """Longest part of a given text that an error quotes."""
 MAX_SAMPLES = 65536
@@ -517,6 +530,7 @@ class SpecChanges(TypedDict, total=False):
     sample_count: int | None
     threads: int | None
     delegate: str | None
+    signature: str | None
     seed: int | None
     cpus: tuple[int, ...] | None
     priority: Priority | str | None

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from support.boards import (
+    android_8,
+    android_11,
+    android_16,
     android_phone,
     bare_vm,
     beaglebone_black,
@@ -96,6 +99,9 @@ _ALL = (
     _board(x86_laptop),
     _board(bare_vm),
     _board(android_phone),
+    _board(android_8),
+    _board(android_11),
+    _board(android_16),
 )
 BOARDS: dict[str, BoardTree] = {board.name: board for board in _ALL}
 """By the name of the module."""

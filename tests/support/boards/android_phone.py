@@ -1,4 +1,4 @@
-"""Google Pixel 8 as the shell user sees it over adb, charging from USB.
+"""Google Pixel 8 with Android 14 (API 34) as the shell user sees it over adb, charging from USB.
 
 Quirks: no /etc/os-release, machine-id, device tree or pressure files; the type of one zone and the
 temperatures of others cannot be read; zones of the battery and of voltages are not the chip's
@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from support.boards import _android as android
 from support.boards import _parts as parts
 
 PROFILE = "google-pixel-8"
-IDENTITY: Mapping[str, str] = {"machine": "aarch64", "adb_device": "shiba"}
+IDENTITY: Mapping[str, str] = {"machine": "aarch64"}
 
 _LITTLE_KHZ = (324000, 610000, 820000, 955000, 1098000, 1197000, 1328000, 1425000, 1548000, 1704000)
 _MID_KHZ = (402000, 578000, 910000, 1221000, 1328000, 1557000, 1836000, 1999000, 2130000, 2367000)
@@ -75,5 +76,36 @@ FILES, LINKS = parts.tree(
         },
     ),
     parts.supply("usb", "USB", {"online": 1, "voltage_now": 5012500}),
+    android.properties(
+        {
+            "ro.product.device": "shiba",
+            "ro.product.manufacturer": "Google",
+            "ro.product.model": "Pixel 8",
+            "ro.soc.manufacturer": "Google",
+            "ro.soc.model": "Tensor G3",
+            "ro.build.version.release": "14",
+            "ro.build.version.sdk": "34",
+            "ro.build.version.security_patch": "2024-05-05",
+            "ro.build.fingerprint": "google/shiba/shiba:14/AP1A.240505.004/11583682:user/keys",
+            "ro.serialno": "3A021JEHN00000",
+        }
+    ),
+    android.battery(2, plugged="USB", has_dock=True),
+    android.power("Awake", saver="0"),
+    android.thermal(
+        0,
+        android.temperature("VIRTUAL-SKIN", 3, "31.793081")
+        + android.temperature("battery", 2, "29.1")
+        + android.temperature("BIG", 0, "46.0")
+        + android.temperature("MID", 0, "45.0")
+        + android.temperature("LITTLE", 0, "45.0")
+        + android.temperature("G3D", 1, "43.0")
+        + android.temperature("TPU", 9, "42.0")
+        + android.temperature("soc", 8, "81.0"),
+        cached=android.temperature("VIRTUAL-SKIN", 3, "44.208", 3),
+        thresholds=android.threshold(
+            "VIRTUAL-SKIN", 3, *("NaN", "39.0", "43.0", "45.0", "46.5", "52.0", "55.0")
+        ),
+    ),
 )
-COMMANDS: Mapping[str, str] = {}
+COMMANDS = android.COMMANDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,11 +64,11 @@ def test_model_that_gets_its_name_while_others_are_counted_is_no_error(
 
 def test_whole_model_is_kept_under_its_digest(store: ArtifactStore) -> None:
     """A model that was pushed cannot be run."""
-    assert store.offset(digest(MODEL)) == (0, False)
+    assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
     path = store_model(store, MODEL)
     assert store.verified_path(digest(MODEL)) == path
     assert path.read_bytes() == MODEL
-    assert store.offset(digest(MODEL)) == (len(MODEL), True)
+    assert store.offset(digest(MODEL), len(MODEL)) == (len(MODEL), True)
     assert store.usage() == (1, len(MODEL))
     assert [entry.name for entry in path.parent.iterdir()] == [digest(MODEL)]
 
@@ -88,7 +89,7 @@ def test_transfer_resumes_wherever_it_was_cut(
         upload = store.begin(digest(MODEL), len(MODEL))
         send(upload, MODEL[:cut])
         upload.close()
-        assert store.offset(digest(MODEL)) == (cut, False)
+        assert store.offset(digest(MODEL), len(MODEL)) == (cut, False)
     assert store_model(store, MODEL).read_bytes() == MODEL
 
 
@@ -112,7 +113,7 @@ def test_model_that_arrives_damaged_is_refused_and_forgotten(store: ArtifactStor
     send(upload, wrong)
     with pytest.raises(ModelRefused, match=f"arrived damaged.*{digest(wrong)}"):
         store.commit(upload)
-    assert store.offset(digest(MODEL)) == (0, False)
+    assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
     assert store_model(store, MODEL).read_bytes() == MODEL
 
 
@@ -122,7 +123,7 @@ def test_commit_of_a_model_that_is_too_short_keeps_what_came(store: ArtifactStor
     send(upload, MODEL[:1000])
     with pytest.raises(ModelRefused, match=f"incomplete: 1000 of {len(MODEL)} bytes"):
         store.commit(upload)
-    assert store.offset(digest(MODEL)) == (1000, False)
+    assert store.offset(digest(MODEL), len(MODEL)) == (1000, False)
 
 
 def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> None:
@@ -131,7 +132,7 @@ def test_bytes_behind_the_announced_size_are_refused(store: ArtifactStore) -> No
     with pytest.raises(UsageError, match="10 bytes"):
         asyncio.run(upload.write(0, memoryview(b"x" * 11)))
     upload.close()
-    assert store.offset(digest(MODEL)) == (0, False)
+    assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
 
 
 @pytest.mark.parametrize("offset_bytes", [-1, 1, 999, 2**60])
@@ -161,7 +162,7 @@ def test_model_that_is_damaged_on_disk_is_noticed_before_it_runs(store: Artifact
     path.write_bytes(MODEL[:-1])
     with pytest.raises(ModelRefused, match="damaged on disk"):
         store.verified_path(digest(MODEL))
-    assert store.offset(digest(MODEL)) == (0, False)
+    assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
     with pytest.raises(ModelRefused, match="not on this device"):
         store.verified_path(digest(MODEL))
 
@@ -171,9 +172,18 @@ def test_model_that_is_damaged_on_disk_is_noticed_before_it_runs(store: Artifact
 )
 def test_name_that_is_no_digest_is_refused(store: ArtifactStore, name: str) -> None:
     """A path from the wire leaves the store."""
-    for call in (store.path, store.offset, store.verified_path):
+    for call in (store.path, partial(store.offset, size_bytes=1), store.verified_path):
         with pytest.raises(UsageError, match="not a sha256"):
             call(name)
+
+
+@pytest.mark.parametrize("left", [b"", MODEL[:4096], MODEL + b"more"])
+def test_model_of_another_size_is_fetched_again(store: ArtifactStore, left: bytes) -> None:
+    """Otherwise a file that a power cut emptied counts as complete, and the next run fails."""
+    path = store_model(store, MODEL)
+    path.write_bytes(left)
+    assert store.offset(digest(MODEL), len(MODEL)) == (0, False)
+    assert store_model(store, MODEL).read_bytes() == MODEL
 
 
 def test_model_over_the_quota_is_refused_and_costs_nothing(tmp_path: Path) -> None:
@@ -194,7 +204,7 @@ def test_least_recently_used_model_goes_first(tmp_path: Path) -> None:
         os.utime(store_model(store, data), ns=(stamp_ns, stamp_ns))
     store.verified_path(digest(models[0]))  # a use
     store_model(store, b"new" * 300)
-    here = [store.offset(digest(data))[1] for data in models]
+    here = [store.offset(digest(data), len(data))[1] for data in models]
     assert here == [True, False, True]
     assert store.usage()[1] <= 3000
 
@@ -210,7 +220,9 @@ def test_quota_holds_whatever_comes(
         data = bytes([i]) * size
         store_model(store, data)
         assert store.usage()[1] <= 1500
-        assert store.offset(digest(data)) == (size, True), "the newest model must be there"
+        assert store.offset(digest(data), len(data)) == (size, True), (
+            "the newest model must be there"
+        )
 
 
 def test_resumed_model_does_not_push_itself_out(tmp_path: Path) -> None:
@@ -235,7 +247,7 @@ def test_model_of_a_run_stays_while_another_seat_gets_one(tmp_path: Path) -> Non
     store.hold(digest(data))
     with pytest.raises(NoSpace, match="model of 500 B, quota 1000 B, 600 B in use"):
         store.begin(digest(MODEL), 500)
-    assert store.offset(digest(data))[1]
+    assert store.offset(digest(data), len(data))[1]
     store.let_go(digest(data))
     store.begin(digest(MODEL), 500).close()
-    assert not store.offset(digest(data))[1]
+    assert not store.offset(digest(data), len(data))[1]

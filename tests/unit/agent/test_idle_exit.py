@@ -8,6 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from support.denied import without_socket_files
 from websockets.asyncio.client import unix_connect
 from websockets.exceptions import WebSocketException
 
@@ -16,7 +17,7 @@ from edgebench.agent.agent import AgentSettings
 from edgebench.agent.server import Connections
 from edgebench.protocol.codec import decode, encode
 from edgebench.protocol.messages import PROTOCOL_VERSION, Hello, Welcome
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.system.control_address import ControlAddress
 
 LIMIT_S = 3.0
 TURNS = 12
@@ -51,13 +52,11 @@ async def turn(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def come_in(path: Path) -> socket.socket | None:
-    """Connect; None if there is no socket."""
-    client = socket.socket(socket.AF_UNIX)
+def come_in(address: ControlAddress) -> socket.socket | None:
+    """Connect; None if there is no agent."""
     try:
-        client.connect(str(path))
+        client = address.connect(0)
     except OSError:
-        client.close()
         return None
     client.setblocking(False)
     return client
@@ -67,7 +66,7 @@ async def started(state: Path, time: Time) -> asyncio.Task[None]:
     """An agent that waits for its first host."""
     settings = AgentSettings(config=state / "config", state=state, idle_exit_s=LIMIT_S)
     serving = asyncio.create_task(daemon._serve(settings, time))
-    while not (state / CONTROL_SOCKET).exists():
+    while not ControlAddress(state).is_there:
         assert not serving.done(), serving
         await asyncio.sleep(0)
     while time.look_count < TURNS:  # it looks for boards first, in a thread of its own
@@ -85,16 +84,16 @@ async def ended(serving: asyncio.Task[None], time: Time) -> None:
 
 async def visit(state: Path, turns: int) -> bool | None:
     """Come so many turns after the time is up, or before; None: no socket, False: dropped."""
-    time, path = Time(), state / CONTROL_SOCKET
+    time, address = Time(), ControlAddress(state)
     serving = await started(state, time)
     if turns < 0:
-        client = come_in(path)
+        client = come_in(address)
         await turn(-turns)
         time.now_s += LIMIT_S
     else:
         time.now_s += LIMIT_S
         await turn(turns)
-        client = come_in(path)
+        client = come_in(address)
     is_welcome = None
     if client is not None:
         try:
@@ -102,7 +101,7 @@ async def visit(state: Path, turns: int) -> bool | None:
         except (OSError, WebSocketException):
             is_welcome = False
     await ended(serving, time)
-    assert list(state.glob(f"{CONTROL_SOCKET}*")) == []
+    assert list(state.glob("agent.[sa]*")) == []
     return is_welcome
 
 
@@ -112,14 +111,23 @@ def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "IDLE_CHECK_S", 0.0)
 
 
-def test_host_that_comes_in_at_the_last_moment_is_served(tmp_path: Path) -> None:
-    """A command that follows another in the wrong moment ends in "connection lost"."""
+def visits(folder: Path) -> list[tuple[int, bool | None]]:
+    """Visits before and after the time is up: turns of the loop, and what came of it."""
     found: list[tuple[int, bool | None]] = []
     for i in range(VISITS):
         turns = i % (2 * TURNS) - TURNS
-        state = tmp_path / str(i)
+        state = folder / str(i)
         state.mkdir()
         found.append((turns, asyncio.run(asyncio.wait_for(visit(state, turns), 60))))
+    return found
+
+
+@pytest.mark.parametrize("has_socket_file", [True, False], ids=["file", "name"])
+def test_host_that_comes_in_at_the_last_moment_is_served(
+    tmp_path: Path, has_socket_file: bool
+) -> None:
+    """Otherwise a command that follows another in the wrong moment ends in "connection lost"."""
+    found = visits(tmp_path) if has_socket_file else without_socket_files(lambda: visits(tmp_path))
     outcomes = {outcome for _, outcome in found}
     assert False not in outcomes, found
     assert {True, None} == outcomes, "the agent was always there, or never"
@@ -131,7 +139,7 @@ def test_connection_counts_before_anything_is_said_on_it(tmp_path: Path) -> None
     async def wait_silently() -> bool:
         time = Time()
         serving = await started(tmp_path, time)
-        client = come_in(tmp_path / CONTROL_SOCKET)
+        client = come_in(ControlAddress(tmp_path))
         assert client is not None
         for _ in range(TURNS):
             await asyncio.sleep(0)

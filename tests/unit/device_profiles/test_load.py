@@ -195,7 +195,11 @@ LINES = {
         32,
         "thermal.zone[0].ignore_values_c[1]: must be a finite number, is nan",
     ),
-    "integer that is no float": (changed("88.0", "1" + "0" * 400), 43, "limits.abort_c: int too"),
+    "integer that is no float": (
+        changed("88.0", "1" + "0" * 400),
+        43,
+        "limits.abort_c: a number",
+    ),
     "unknown source of the clock": (
         changed("[cooldown]", '[freq]\ntruth = ["a"]\n[cooldown]'),
         40,

@@ -304,7 +304,17 @@ def test_laps_of_an_interface_board_are_not_those_of_the_board(name_line: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["Invoke failed", "error(th_infer): no interrupt", "fail to execute ret = 3"]
+    "text",
+    [
+        "Invoke failed",
+        "error(th_infer): no interrupt",
+        "fail to execute ret = 3",
+        "E (5120) tflite: Invoke() failed",
+        "E (5120) NN: Node CONV_2D (number 3f) failed to invoke with status 1",
+        "[00:00:05.120,000] <err> main: th_infer failed: -5",
+        "AllocateTensors() failed",
+        "Inference error -22",
+    ],
 )
 def test_inference_that_failed_is_refused(text: str) -> None:
     """The reference prints the results of the inference before, and a time that was too short."""
@@ -312,6 +322,48 @@ def test_inference_that_failed_is_refused(text: str) -> None:
     board.connect()
     board.load_input(INPUT)
     with pytest.raises(BoardRefusal, match=rf"failed, says the board: {re.escape(text)}$"):
+        board.window(1)
+
+
+LOG_LINES = [
+    # ESP-IDF, with the time since the start and with that of the day
+    "I (1234) wifi: disconnect reason, error code 0x0",
+    "W (5120) wifi: failed to connect, retry 3",
+    "E (14:02:11.120) esp-tls: [sock=48] delayed connect error: Connection reset by peer",
+    "E (812) spi_flash: Detected size(4096k) smaller than the size in the header. Probe failed.",
+    # arduino-esp32
+    "[  5120][E][WiFiGeneric.cpp:1040] _eventCallback(): Reason: 201 - failed",
+    # Zephyr
+    "[00:00:01.234,567] <err> net_dhcpv4: Cannot send, error -11",
+    "[00:00:05.120,000] <wrn> bt_hci_core: opcode 0x0c03 status 0x1f: failure",
+    "uart:~$ error",
+    # nRF5 SDK, Mbed, NuttX, FreeRTOS, RT-Thread
+    "<error> app: ERROR 4 [NRF_ERROR_NO_MEM] at main.c:120",
+    "[ERR ][wsni]: join failed, error 5",
+    "[    5.120000] nsh: mount: mount failed: 19",
+    "12 5120 [iot_thread] [ERROR] MQTT connect failed",
+    "[E/wlan.mgnt] F:rt_wlan_connect L:1029 not find ap! ap_name:x, error",
+]
+"""Lines of tasks beside the inference, in the formats of their systems' logs."""
+
+
+@pytest.mark.parametrize("text", LOG_LINES)
+def test_log_of_another_task_ends_no_run(text: str) -> None:
+    """A board whose radio loses its network for a moment cannot be measured."""
+    board = Board(line_to(BoardHabits(window_text=text)))
+    board.connect()
+    board.load_input(INPUT)
+    assert board.window(1).outputs is not None
+    assert Quirk.TEXT_IN_WINDOW in board.facts.quirks
+
+
+@pytest.mark.parametrize("text", LOG_LINES[:1])
+def test_error_without_a_result_is_refused(text: str) -> None:
+    """An inference that the board gave up has a time, and none of the runtime's words."""
+    board = Board(line_to(BoardHabits(window_text=text, has_results=False)))
+    board.connect()
+    board.load_input(INPUT)
+    with pytest.raises(BoardRefusal, match=r"has no result; the board printed: I \(1234\) wifi"):
         board.window(1)
 
 

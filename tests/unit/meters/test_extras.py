@@ -70,7 +70,7 @@ def test_extra_of_a_host_is_the_agents_of_the_same_name(extra: str) -> None:
     if extra in EXTRAS["edgebench-agent"]:
         assert EXTRAS["edgebench"][extra] == [f"edgebench-agent[{extra}]"]
     else:
-        assert extra in ("all", "dev", "jls", "labgrid", "cluster", "plot", "serve")
+        assert extra in ("all", "dev", "jls", "labgrid", "cluster", "plot", "serve", "kit", "phone")
 
 
 @pytest.mark.parametrize("name", DRIVERS)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ from edgebench.meters.base import AbsentMeter, Capability, Channel, Flag, Header
 from edgebench.meters.nvml import NvmlDecoder
 from edgebench.meters.registry import find_meter
 from edgebench.meters.uncertainty import Kind
+
+CAPTURE = Path(__file__).parents[2] / "fixtures/nvml/h200.csv.gz"
+PHASES_NS = (
+    *(34623655397, 42623765059, 54623810390, 62623968589),
+    *(74633124489, 82633229050, 94640649429, 99640775131),
+)
+"""Begins of its phases, and the end of the last one; see the README beside it."""
 
 
 @pytest.fixture
@@ -180,3 +188,25 @@ def test_machine_without_a_driver_says_so() -> None:
     if "GPUs are here" in said.stdout:
         pytest.skip("this machine has NVIDIA GPUs")
     assert said.stdout == "no NVIDIA driver on this machine: libnvidia-ml.so.1 is not found\n"
+
+
+def test_counter_of_a_real_gpu_is_the_integral_of_its_power() -> None:
+    """Otherwise the decoder takes the counter of an H200 for another unit, or loses an interval.
+
+    Within 2 %: over a phase of 5 to 12 s the two readings differ by up to 0.7 %, and the counter
+    changes ten times a second.
+    """
+    rows = np.genfromtxt(CAPTURE, delimiter=",", names=True)
+    times_ns, counter_mj = rows["time_ns"].astype(np.int64), rows["energy_mj"].astype(np.int64)
+    polled = np.searchsorted(times_ns, np.arange(times_ns[0], times_ns[-1], 5 * 10**8))
+    found = counted(*((int(times_ns[row]), b"%d" % counter_mj[row]) for row in polled))
+    assert not found.flags.any()
+    energies_j = found.power_w * (found.time_ns - found.begin_ns) / 1e9
+    assert energies_j.sum() == pytest.approx((counter_mj[polled[-1]] - counter_mj[0]) / 1e3)
+    for begin_ns, end_ns in pairwise(PHASES_NS):
+        inside = (begin_ns <= found.begin_ns) & (found.time_ns <= end_ns)
+        first_ns, last_ns = found.begin_ns[inside][0], found.time_ns[inside][-1]
+        phase = (first_ns <= times_ns) & (times_ns <= last_ns)
+        powers_mw = rows["power_instant_mw"][phase]
+        reported_j = np.diff(times_ns[phase]) @ (powers_mw[1:] + powers_mw[:-1]) / 2e12
+        assert energies_j[inside].sum() == pytest.approx(reported_j, rel=0.02)

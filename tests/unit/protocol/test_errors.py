@@ -75,6 +75,8 @@ def test_codes_are_never_renumbered() -> None:
         "DATASET_TOO_SLOW": 24,
         "TARGET_DRIVER_MISSING": 25,
         "DELEGATE_REFUSED": 26,
+        "SIGNATURE_REFUSED": 28,
+        "EXTERNAL_DATA_REFUSED": 29,
     }
 
 
@@ -115,7 +117,9 @@ def test_text_from_the_other_side_becomes_one_printable_line(text: str) -> None:
 def test_only_the_link_and_a_held_lease_are_worth_another_try() -> None:
     """A campaign repeats what can never work, or gives up what would."""
     retryable = {kind.__name__ for kind in all_errors() if kind.retryable}
-    assert retryable == {"TransportError", "Unreachable", "LinkLost", "LinkTimeout", "LeaseHeld"}
+    links = {"TransportError", "Unreachable", "AgentBusy", "LinkLost", "LinkTimeout"}
+    phones = {"PhoneUnavailable", "AgentNotStarted"}  # unplugged, locked, or restarted
+    assert retryable == links | phones | {"LeaseHeld"}
 
 
 def test_no_error_shadows_a_builtin() -> None:

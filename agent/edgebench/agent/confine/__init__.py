@@ -6,7 +6,10 @@ worker knows any byte of a model it therefore gives up what no inference needs:
 
     rights          none by set-user-ID programs, no capabilities
     system calls    `seccomp`: no sockets, no programs, no processes, no access to others
-    files           `landlock`: reads the model, libraries, /proc and /sys; writes its directory
+    files           reads the model, libraries, /proc and /sys; writes its directory:
+                    `view`: nothing else is there, in a mount namespace of its own
+                    `user`: a worker of root is another user
+                    `landlock`: nothing else may be opened
     network         a namespace of its own, without any interface
     threads         as many as a runtime may need
 
@@ -15,8 +18,8 @@ of the run's record. Nothing here needs root. It must happen while the process h
 later ones inherit it, earlier ones would not.
 """
 
-from edgebench.agent.confine.apply import Permissions, confine
+from edgebench.agent.confine.apply import ConfinementResult, Permissions, confine
 from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.landlock import AllowedPaths
 
-__all__ = ["AllowedPaths", "Kernel", "Permissions", "confine"]
+__all__ = ["AllowedPaths", "ConfinementResult", "Kernel", "Permissions", "confine"]

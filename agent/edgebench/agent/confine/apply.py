@@ -7,15 +7,22 @@ import resource
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from glob import glob
 from pathlib import Path
 
 from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.landlock import AllowedPaths, restrict
-from edgebench.agent.confine.paths import PLAIN_DEVICES, readable_paths
+from edgebench.agent.confine.paths import (
+    CUDA_DEVICE,
+    CUDA_WRITABLE,
+    PLAIN_DEVICES,
+    readable_paths,
+)
 from edgebench.agent.confine.seccomp import build_filter, install_filter
 from edgebench.agent.confine.syscalls import find_architecture
+from edgebench.agent.confine.user import READ_ALL, WRITE_ALL, become_stranger, hold
+from edgebench.agent.confine.view import enter_view
 from edgebench.agent.telemetry.source import read_text
 from edgebench.protocol.record import Confinement, Safeguard
 
@@ -23,15 +30,13 @@ MAX_THREADS = 512
 """Threads of a worker: those of a runtime on the largest board, several times."""
 MAX_FILES = 1024
 """Open files of a worker. A runtime opens some ten; a file that is deleted while it is open takes
-space that nobody sees."""
+space without a name."""
 GRACE_S = 5
 """CPU time between the signal that it is over and the end."""
 _PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CLEAR_ALL = 38, 24, 47, 4
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 """Source: prctl(2), include/uapi/linux/prctl.h."""
-_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
-_USER_NAMESPACE = "/proc/self/ns/user"
-_FILE_RIGHTS = 1 << 1 | 1 << 2
-"""CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH: root's right to bypass file permissions."""
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _CAPABILITY_COUNT = 64
 
 
@@ -44,10 +49,24 @@ class Permissions:
     """CPU time after which the kernel ends it."""
 
 
-def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confinement:
+@dataclass(frozen=True, slots=True)
+class ConfinementResult:
+    """Result of a confinement."""
+
+    record: Confinement
+    moved: dict[str, str]
+    """New name of each path of the run that is out of reach by its own."""
+
+    def path(self, name: str) -> str:
+        """Name that reaches a file of the run."""
+        return self.moved.get(name, name)
+
+
+def confine(permissions: Permissions, kernel: Kernel | None = None) -> ConfinementResult:
     """Confine this process, as far as its kernel can, for the rest of its life.
 
-    It must have one thread only, and no byte of the model may have been read.
+    It must have one thread only, and no byte of the model may have been read. Its parent's death
+    ends it, as before.
     """
     kernel = kernel or Kernel()
     paths = permissions.paths
@@ -56,29 +75,57 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
         readable=(*readable_paths(), *paths.readable),
         devices=(*PLAIN_DEVICES, *(file for name in paths.devices for file in glob(name))),
     )
+    has_cuda = CUDA_DEVICE in paths.devices
+    for_cuda = CUDA_WRITABLE if has_cuda else ()  # never handed to another user: the kernel's
+    is_root, parent, death_signal = os.geteuid() == 0, os.getppid(), kernel.death_signal()
     _limit(resource.RLIMIT_CPU, int(permissions.cpu_s) + 1)
     _limit(resource.RLIMIT_NOFILE, MAX_FILES)
-    namespace_before = os.stat(_USER_NAMESPACE).st_ino if os.path.exists(_USER_NAMESPACE) else 0
-    network = _attempt(
-        lambda: _enter_empty_network(kernel), "the worker is in the device's network"
+
+    # namespaces: an empty network, and mounts for a view of the files
+    user_namespace, mounts = _namespace("user"), _namespace("mnt")
+    network = _attempt(lambda: _enter_namespaces(kernel), "the worker is in the device's network")
+    has_own_user_namespace = _namespace("user") != user_namespace
+    shown = _with_writable(paths, for_cuda)
+    view = _attempt(
+        # Never without mounts of its own: it would be the root of the whole system.
+        lambda: _enter_view(kernel, shown, has_own_mounts=_namespace("mnt") != mounts),
+        "all files are in sight",
+        rehearse=lambda: _rehearse_view(kernel, shown),
     )
-    has_own_user_namespace = namespace_before != 0 and (
-        os.stat(_USER_NAMESPACE).st_ino != namespace_before
+
+    # user and rights; with a view, every file of the run is reached by its name
+    given = permissions.paths if not view.is_applied else AllowedPaths()
+    change = _Change()
+    user = _attempt(
+        lambda: _change_user(kernel, paths, given, change), "the worker has the agent's user"
     )
-    threads = _limit_threads(has_own_user_namespace=has_own_user_namespace)
-    capabilities = _drop_capabilities(kernel, permissions.paths)
+    paths = change.renamed(paths)
+    threads = _limit_threads(is_alone=has_own_user_namespace or user.is_applied)
+    capabilities = _drop_capabilities(kernel, change, permissions.paths)
     privileges = _attempt(
         lambda: _set_no_new_privs(kernel), "set-user-ID programs keep their rights"
     )
-    files = _attempt(
-        lambda: f"Landlock, version {restrict(kernel, paths)}",
+    _die_with(kernel, parent, death_signal)
+
+    # files and system calls, which need no_new_privs
+    landlock = _attempt(
+        lambda: f"Landlock, version {restrict(kernel, _with_writable(paths, for_cuda))}",
         "the worker can open every file that its user can, keys among them",
     )
     calls = _attempt(
-        lambda: _filter_calls(kernel), "the worker can start programs, and signal processes"
+        lambda: _filter_calls(kernel, has_cuda=has_cuda),
+        "the worker can start programs, and signal processes",
     )
-    return Confinement(
-        is_root=os.geteuid() == 0,
+
+    # With a right to pass permissions, another user has all files; and only the filter keeps it
+    # from leaving a view by open_by_handle_at(2).
+    is_shut = change.rights == 0 or calls.is_applied
+    details = [landlock.detail] if landlock.is_applied else []
+    details += [view.detail] if view.is_applied and is_shut else []
+    details += [user.detail] if user.is_applied and change.rights == 0 else []
+    files = Safeguard(is_applied=True, detail="; ".join(details)) if details else landlock
+    record = Confinement(
+        is_root=is_root,
         privileges=privileges,
         capabilities=capabilities,
         calls=calls,
@@ -86,20 +133,70 @@ def confine(permissions: Permissions, kernel: Kernel | None = None) -> Confineme
         network=network,
         threads=threads,
     )
+    return ConfinementResult(record, change.moved)
 
 
-def _attempt(apply: Callable[[], str], consequence: str) -> Safeguard:
-    """Apply a mechanism, whose function returns what was applied."""
+def _die_with(kernel: Kernel, parent: int, death_signal: int) -> None:
+    """Set the signal of the parent's death again, after a change of user or rights.
+
+    That change takes away the signal, and also the right of this process, and of the user's other
+    ones, to read its files in /proc.
+    """
+    with suppress(OSError):
+        kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+        kernel.prctl(_PR_SET_PDEATHSIG, death_signal, 0, 0, 0)
+    if death_signal and os.getppid() != parent:  # the parent has died meanwhile
+        os.kill(os.getpid(), death_signal)
+
+
+@dataclass(slots=True)
+class _Change:
+    """Consequences of a change of the user."""
+
+    rights: int = 0
+    """Rights of root that the worker has to keep, as a mask of capabilities."""
+    moved: dict[str, str] = field(default_factory=dict[str, str])
+    """New names of paths, as in `ConfinementResult`."""
+
+    def renamed(self, paths: AllowedPaths) -> AllowedPaths:
+        """Paths by the names that reach them."""
+        return replace(
+            paths,
+            readable=tuple(self.moved.get(path, path) for path in paths.readable),
+            writable=tuple(self.moved.get(path, path) for path in paths.writable),
+        )
+
+
+def _with_writable(paths: AllowedPaths, more: tuple[str, ...]) -> AllowedPaths:
+    return replace(paths, writable=(*paths.writable, *more))
+
+
+def _namespace(kind: str) -> int:
+    """Number of a namespace of this process; 0 where the kernel has none of this kind."""
+    path = f"/proc/self/ns/{kind}"
+    return os.stat(path).st_ino if os.path.exists(path) else 0
+
+
+def _attempt(
+    apply: Callable[[], str], consequence: str, *, rehearse: Callable[[], str] | None = None
+) -> Safeguard:
+    """Apply a mechanism, whose function returns what was applied.
+
+    Args:
+        apply: The mechanism.
+        consequence: What the worker can do without it.
+        rehearse: The mechanism in a child, where that is another function.
+    """
     try:
         if _is_filtered():
-            _try_in_child(apply)
+            _try_in_child(rehearse or apply)
         return Safeguard(is_applied=True, detail=apply())
     except OSError as exc:
         return Safeguard(is_applied=False, detail=f"{exc.strerror or exc}: {consequence}")
 
 
 def _is_filtered() -> bool:
-    """Whether somebody else filters this process: Android kills apps for calls unknown to it."""
+    """Whether this process has a filter already: Android kills apps for calls unknown to it."""
     return "\nSeccomp:\t2\n" in read_text(Path("/proc/self/status"))
 
 
@@ -107,7 +204,7 @@ def _try_in_child(apply: Callable[[], str]) -> None:
     """Apply a mechanism in a child, which may be killed for it.
 
     Raises:
-        OSError: it was.
+        OSError: the child was killed.
     """
     child = os.fork()
     if child == 0:
@@ -124,35 +221,70 @@ def _set_no_new_privs(kernel: Kernel) -> str:
     return "no_new_privs"
 
 
-def _filter_calls(kernel: Kernel) -> str:
+def _filter_calls(kernel: Kernel, *, has_cuda: bool) -> str:
     architecture = find_architecture()
     if architecture is None:
         raise OSError(f"no table of system calls for {os.uname().machine}")
-    install_filter(kernel, architecture, build_filter(architecture, os.getpid()))
+    program = build_filter(architecture, os.getpid(), has_cuda=has_cuda)
+    install_filter(kernel, architecture, program)
     return f"seccomp, {architecture.name}"
 
 
-def _enter_empty_network(kernel: Kernel) -> str:
-    """Enter an empty network; for all but root that takes a user namespace, too."""
+def _enter_namespaces(kernel: Kernel) -> str:
+    """Enter an empty network, and mounts of its own; for all but root with a user namespace."""
     user, group = os.geteuid(), os.getegid()
     try:
-        kernel.unshare(_CLONE_NEWNET)
+        kernel.unshare(_CLONE_NEWNET | _CLONE_NEWNS)
         return "network namespace"
     except OSError:
-        kernel.unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
-    # Else this user has no name in its own namespace, and its files seem to be another's.
-    with suppress(OSError):  # a name is a comfort, and the network is left already
+        kernel.unshare(_CLONE_NEWUSER | _CLONE_NEWNET | _CLONE_NEWNS)
+    # Else this user has no name in its own namespace, and can make no files in the view.
+    with suppress(OSError):  # the network is left already, and the view reports what it lacks
+        kernel.prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)  # else these files are root's
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
     return "network namespace, user namespace"
 
 
-def _limit_threads(*, has_own_user_namespace: bool) -> Safeguard:
-    """Limit the threads, which the kernel counts for each user: so where the count begins anew."""
+def _enter_view(kernel: Kernel, paths: AllowedPaths, *, has_own_mounts: bool) -> str:
+    if not has_own_mounts:
+        raise OSError("no mount namespace")
+    enter_view(kernel, paths)
+    return "a view of its own"
+
+
+def _rehearse_view(kernel: Kernel, paths: AllowedPaths) -> str:
+    """Enter the view in a child, whose mounts are its parent's unless it takes its own."""
+    mounts = _namespace("mnt")
+    kernel.unshare(_CLONE_NEWNS)
+    return _enter_view(kernel, paths, has_own_mounts=_namespace("mnt") != mounts)
+
+
+def _change_user(kernel: Kernel, paths: AllowedPaths, given: AllowedPaths, change: _Change) -> str:
+    """Become another user; only root can. Its rights are dropped later.
+
+    Args:
+        kernel: The kernel.
+        paths: Everything that the worker may open.
+        given: Paths among them that may be in directories which are closed to another user.
+        change: Filled in: rights that the worker has to keep, and new names of paths.
+    """
+    if os.geteuid() != 0:
+        raise OSError("only root can change its user")
+    # This needs a right of root's.
+    _drop_bounding_set(kernel)
+    held = hold(given)
+    change.rights = become_stranger(kernel, paths, held)
+    change.moved = {path: name for path, name in held.items() if not os.access(path, os.R_OK)}
+    return f"user {os.geteuid()}"
+
+
+def _limit_threads(*, is_alone: bool) -> Safeguard:
+    """Limit the threads where the worker's are counted alone: the kernel counts those of a user."""
     if os.geteuid() == 0:
         return Safeguard(is_applied=False, detail="the kernel sets root no limit of threads")
-    if not has_own_user_namespace:
+    if not is_alone:
         return Safeguard(
             is_applied=False, detail="without a user namespace all threads of the user count"
         )
@@ -160,35 +292,41 @@ def _limit_threads(*, has_own_user_namespace: bool) -> Safeguard:
     return Safeguard(is_applied=True, detail=f"{MAX_THREADS} threads")
 
 
-def _drop_capabilities(kernel: Kernel, paths: AllowedPaths) -> Safeguard:
-    """Drop capabilities, of root or of a user namespace; Landlock narrows what may be kept.
+def _drop_bounding_set(kernel: Kernel) -> None:
+    for number in range(_CAPABILITY_COUNT):
+        try:
+            kernel.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
+        except OSError:  # no right to, so it has none to drop; or beyond the last one
+            break
+
+
+def _drop_capabilities(kernel: Kernel, change: _Change, paths: AllowedPaths) -> Safeguard:
+    """Drop capabilities, of root or of a user namespace, but those that the run needs.
 
     An agent that root runs out of a user's home, by sudo, needs root's right to enter it.
     """
 
     def drop() -> str:
-        for number in range(_CAPABILITY_COUNT):
-            try:
-                kernel.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
-            except OSError:  # no right to, so it has none to drop; or beyond the last one
-                break
+        _drop_bounding_set(kernel)
         with suppress(OSError):  # before Linux 4.3 there are none
             kernel.prctl(_PR_CAP_AMBIENT, _CLEAR_ALL, 0, 0, 0)
-        if os.geteuid() != 0:
-            kernel.drop_capabilities(0, 0)
-            return "none"
-        kernel.drop_capabilities(_FILE_RIGHTS, 0)
-        if _can_work(paths):
-            kernel.drop_capabilities(0, 0)
-            return "none"
-        kernel.drop_capabilities(_FILE_RIGHTS, _FILE_RIGHTS)
-        return "only to bypass file permissions: the agent's are in a directory of another user"
+        if os.geteuid() == 0:  # root still, where it could not become another user
+            kernel.drop_capabilities(READ_ALL | WRITE_ALL, 0)
+            change.rights = 0 if _can_work(paths) else READ_ALL | WRITE_ALL
+        kernel.drop_capabilities(change.rights, change.rights)
+        if os.geteuid() == 0 and change.rights:
+            return "only to bypass file permissions: the agent's are in a directory of another user"
+        if change.rights & WRITE_ALL:
+            return "only to bypass file permissions: a device of the run is for root alone"
+        if change.rights:
+            return "only to read all files: Python or the agent's files are where others may not go"
+        return "none"
 
     return _attempt(drop, "the worker has all rights of the agent")
 
 
 def _can_work(paths: AllowedPaths) -> bool:
-    """Whether the files of the run are within reach; access(2) would not ask for capabilities."""
+    """Whether the files of the run are within reach; access(2) counts what root could take back."""
     try:
         for path in (os.__file__, __file__, *paths.readable):
             with suppress(FileNotFoundError):

@@ -7,8 +7,17 @@ import errno
 import os
 from typing import Any
 
-from edgebench.agent.confine.syscalls import LANDLOCK_ADD, LANDLOCK_CREATE, LANDLOCK_RESTRICT
+from edgebench.agent.bpf import Program
+from edgebench.agent.confine.syscalls import (
+    LANDLOCK_ADD,
+    LANDLOCK_CREATE,
+    LANDLOCK_RESTRICT,
+    REFUSED,
+    find_architecture,
+)
 
+_PR_GET_PDEATHSIG = 2
+"""Source: include/uapi/linux/prctl.h."""
 _CAPABILITY_VERSION = 0x20080522
 """`_LINUX_CAPABILITY_VERSION_3`, capget(2): sets of 64 bits."""
 
@@ -36,12 +45,48 @@ class Kernel:
         """
         return self._checked(self._function("prctl")(option, *map(_long, arguments)))
 
+    def death_signal(self) -> int:
+        """Signal that this process gets when its parent dies; 0: none."""
+        number = ctypes.c_int(0)
+        self._library.prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+        return number.value
+
     def unshare(self, flags: int) -> None:
         """Enter namespaces of its own.
 
         Source: unshare(2).
         """
         self._checked(self._function("unshare")(flags))
+
+    def mount(
+        self, source: str | None, target: str, kind: str | None, flags: int, options: str = ""
+    ) -> None:
+        """Mount a file system, or change a mount.
+
+        Source: mount(2).
+        """
+        texts = [None if text is None else os.fsencode(text) for text in (source, target, kind)]
+        self._checked(
+            self._function("mount")(*texts, ctypes.c_ulong(flags), os.fsencode(options) or None)
+        )
+
+    def umount(self, target: str, flags: int) -> None:
+        """Unmount.
+
+        Source: umount2(2).
+        """
+        self._checked(self._function("umount2")(os.fsencode(target), flags))
+
+    def pivot_root(self, new: str, old: str) -> None:
+        """Make a mount the root, and move the old root.
+
+        Source: pivot_root(2).
+        """
+        architecture = find_architecture()
+        number = REFUSED["pivot_root"][architecture.column] if architecture else None
+        if number is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        self._syscall(number, os.fsencode(new), os.fsencode(old))
 
     def drop_capabilities(self, kept: int, effective: int) -> None:
         """Keep at most these capabilities, of which those take effect.
@@ -73,9 +118,9 @@ class Kernel:
         """Restrict this thread, and those that it starts from now on."""
         self._syscall(LANDLOCK_RESTRICT, ruleset, 0)
 
-    def seccomp(self, number: int, flags: int, program: ctypes.Array[ctypes.c_char]) -> None:
+    def seccomp(self, number: int, flags: int, program: Program) -> None:
         """Install a filter of system calls, by the number that this call has here."""
-        self._syscall(number, 1, flags, program)
+        self._syscall(number, 1, flags, ctypes.byref(program))
 
     def _syscall(self, number: int, *arguments: Any) -> int:
         return self._checked(

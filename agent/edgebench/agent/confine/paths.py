@@ -17,11 +17,15 @@ _LIBRARIES = (
     *("/usr", "/lib", "/lib32", "/lib64"),
     *("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew"),
     *("/system", "/vendor", "/apex"),
+    # Links to drivers of GPUs, on NixOS.
+    "/run/opengl-driver",
 )
 """Directories of libraries: Linux, package managers with a place of their own, Android."""
 _ETC = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "os-release"),
     *("nsswitch.conf", "passwd", "group", "OpenCL", "vulkan", "nvidia"),
+    # Links by which Debian chooses between libraries, of which BLAS is one.
+    "alternatives",
 )
 """Files of /etc that libraries read: where libraries are, names of users, drivers of GPUs."""
 _PROC = (
@@ -44,6 +48,13 @@ ACCELERATOR_DEVICES = (
     "/dev/bus/usb",
 )
 """Devices of accelerators that any machine may have, for runs that ask for a delegate."""
+CUDA_DEVICE = "/dev/nvidiactl"
+"""Device that CUDA opens first."""
+CUDA_WRITABLE = ("/proc/self/task",)
+"""Files that CUDA writes: it names its threads there, and does not start where it cannot.
+
+Seen with driver 580 on an H200. A worker may then also undo that it is the first one to end when
+memory runs out."""
 
 
 def readable_paths() -> tuple[str, ...]:
@@ -87,6 +98,6 @@ def _without_homes(paths: Iterable[str]) -> list[str]:
         is_home = os.path.exists(real / ".ssh") or any(
             real in (home, *home.parents) for home in homes
         )
-        if not is_home:
-            kept.append(str(real))
+        if not is_home:  # by its own name as well, where that leads over links
+            kept += [str(real), os.path.abspath(path)]
     return list(dict.fromkeys(kept))

@@ -6,6 +6,10 @@ searches the number of the call among segments, by halves, so that a call costs 
 Linux 5.11 the kernel also remembers the calls that are allowed whatever their arguments, and does
 not run the program for them.
 
+Where a call acts by an argument (a command, a flag, the number of a process), the program checks
+that argument. A filter cannot follow a pointer; calls that act by what is behind one are refused as
+unknown.
+
 It is a list of refusals. A list of permissions would be stricter, but runtimes are C++ of others,
 with any C library on four architectures, and a permission that is missing ends a measurement on
 somebody's board. What a runtime may try without need (a socket for a name service, a program
@@ -17,11 +21,21 @@ Source: Documentation/userspace-api/seccomp_filter.rst; include/uapi/linux/{secc
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import struct
 from collections.abc import Sequence
 
+from edgebench.agent.bpf import (
+    AND,
+    JUMP,
+    JUMP_BITS,
+    JUMP_EQUAL,
+    JUMP_FROM,
+    LOAD,
+    RETURN,
+    SHIFT_RIGHT,
+    Instruction,
+    Program,
+)
 from edgebench.agent.confine.kernel import Kernel
 from edgebench.agent.confine.syscalls import (
     ARM_PRIVATE,
@@ -36,47 +50,103 @@ _SPEC_ALLOW = 1 << 2
 """SECCOMP_FILTER_FLAG_SPEC_ALLOW: before Linux 5.16 a filter else switches speculative stores off,
 which makes every inference slower (Documentation/admin-guide/hw-vuln/spectre.rst). There is no
 secret in the worker that it would have to keep from itself."""
-_PR_SET_PDEATHSIG = 1
-_CLONE_THREAD = 0x00010000
-_LOAD, _JUMP_EQUAL, _JUMP_ABOVE, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-"""Instructions: load a word; jump if equal, if greater or equal, if a bit is set; return."""
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in `struct seccomp_data`; of the first argument the lower half, on little endian."""
-_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE = 1, 4, 35, 62
+"""Options of prctl(2) that are refused: to outlive the daemon; to hide /proc/PID/io, by which the
+daemon counts what is written; to look like another process; to share a core by a number.
 
-Instruction = tuple[int, int, int, int]
-"""Code, instructions to skip where the condition holds, and where it does not, operand."""
+Source: include/uapi/linux/prctl.h."""
+_CLONE_THREAD = 0x00010000
+_F_SETFL, _O_ASYNC = 4, 0o20000
+_F_REFUSED = (8, 10, 15, 1024, 1026)
+"""F_SETOWN, F_SETSIG, F_SETOWN_EX: with O_ASYNC the kernel sends a signal of choice to a process of
+choice. F_SETLEASE, F_NOTIFY: others wait for a lease when they open the file.
+
+Source: include/uapi/{asm-generic/fcntl.h,linux/fcntl.h}; the numbers are those of all four
+architectures."""
+_F_NEWEST = 1038
+"""F_SET_FILE_RW_HINT, the highest command that was examined."""
+_IOCTL_REFUSED = (
+    # TIOCSCTTY, TIOCSPGRP, TIOCSTI, TIOCSWINSZ, TIOCLINUX, TIOCCONS, TIOCNOTTY, TIOCSETD,
+    # TIOCVHANGUP, TIOCSIG: input and signals to the owners of a terminal.
+    *(0x540E, 0x5410, 0x5412, 0x5414, 0x541C, 0x541D, 0x5422, 0x5423, 0x5437, 0x40045436),
+    # FIOASYNC: as O_ASYNC.
+    0x5452,
+)
+"""Source: include/uapi/asm-generic/ioctls.h."""
+_IOCTL_TYPES_REFUSED = (0x89, 0x58, 0x66, 0x94)
+"""Types of commands that are refused: sockets (FIOSETOWN, SIOCSPGRP), file systems ('X': space as
+by fallocate(2); 'f': attributes), Btrfs (subvolumes).
+
+Source: Documentation/userspace-api/ioctl/ioctl-number.rst."""
+_O_ACCMODE, _O_TRUNC, _TMPFILE = 0o3, 0o1000, 0o20000000
+"""The last is `__O_TMPFILE`, the bit of O_TMPFILE that O_DIRECTORY has not.
+
+Source: include/uapi/asm-generic/fcntl.h; arch/arm and arch/arm64 change others only."""
+_AF_UNIX, _SOCK_TYPE_MASK, _SOCK_STREAM, _SOCK_SEQPACKET = 1, 0xF, 1, 5
+"""Source: include/linux/socket.h, include/linux/net.h."""
+_PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
+"""Source: setpriority(2), ioprio_set(2)."""
+_NUMBER, _ARCHITECTURE = 0, 4
+"""Offsets in `struct seccomp_data`."""
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
 def _return(action: int) -> list[Instruction]:
-    return [(_RETURN, 0, 0, action)]
+    return [(RETURN, 0, 0, action)]
 
 
 _ALLOWED = _return(_ALLOW)
 _REFUSED = _return(_ERRNO | errno.EPERM)
 _UNKNOWN = _return(_ERRNO | errno.ENOSYS)
-_FIRST = (_LOAD, 0, 0, _FIRST_ARGUMENT)
+_UNKNOWN_COMMAND = _return(_ERRNO | errno.EINVAL)
+_UNSUPPORTED = _return(_ERRNO | errno.EOPNOTSUPP)
+"""Error of a file system without the feature: posix_fallocate(3) then writes, tempfile names its
+files."""
 
 
-def build_filter(architecture: Architecture, pid: int) -> list[Instruction]:
-    """The program for a process of this architecture with this number."""
-    own = [_FIRST, (_JUMP_EQUAL, 0, 1, pid), *_ALLOWED, *_REFUSED]
-    leaves = {
-        "kill": own,
-        "tgkill": own,
-        "rt_sigqueueinfo": own,
-        "rt_tgsigqueueinfo": own,
-        "prlimit64": [
-            *(_FIRST, (_JUMP_EQUAL, 1, 0, 0), (_JUMP_EQUAL, 0, 1, pid)),
-            *(*_ALLOWED, *_REFUSED),
-        ],
-        "prctl": [_FIRST, (_JUMP_EQUAL, 0, 1, _PR_SET_PDEATHSIG), *_REFUSED, *_ALLOWED],
-        "clone": [_FIRST, (_JUMP_BITS, 0, 1, _CLONE_THREAD), *_ALLOWED, *_REFUSED],
-        "clone3": _UNKNOWN,
-    }
+def _argument(index: int) -> Instruction:
+    """Load an argument: the lower half of its 64 bits, on little endian.
+
+    The kernel takes all arguments that are checked here as int, unsigned int or pid_t, and the
+    flags of clone(2) by their lower half, so the upper half changes nothing there either.
+    """
+    return (LOAD, 0, 0, 16 + 8 * index)
+
+
+def _unless(values: Sequence[int], leaf: list[Instruction]) -> list[Instruction]:
+    """End with this leaf where the loaded word is one of these values; else go on behind it."""
+    checks = [(JUMP_EQUAL, len(values) - 1 - place, 0, value) for place, value in enumerate(values)]
+    # The last check jumps to the leaf, which is next, or over it.
+    checks[-1] = (JUMP_EQUAL, 0, len(leaf), values[-1])
+    return [*checks, *leaf]
+
+
+# A socket of datagrams could send to the names of others.
+_LOCAL_SOCKET = [
+    *(_argument(0), (JUMP_EQUAL, 1, 0, _AF_UNIX), *_REFUSED),
+    *(_argument(1), (AND, 0, 0, _SOCK_TYPE_MASK)),
+    *(*_unless((_SOCK_STREAM, _SOCK_SEQPACKET), _ALLOWED), *_REFUSED),
+]
+
+
+def build_filter(
+    architecture: Architecture, pid: int, *, has_cuda: bool = False
+) -> list[Instruction]:
+    """The program for a process.
+
+    Args:
+        architecture: Its architecture.
+        pid: Its number.
+        has_cuda: Whether it may use a GPU by CUDA, which does not start unless it can make a local
+            socket that listens. Such a socket sends nothing: it can neither connect nor accept.
+    """
+    leaves = _leaves(pid)
+    for_cuda = {"socket": _LOCAL_SOCKET, "bind": _ALLOWED, "listen": _ALLOWED} if has_cuda else {}
     column = architecture.column
     by_number = {
-        number: _REFUSED for numbers in REFUSED.values() if (number := numbers[column]) is not None
+        number: for_cuda.get(name, _REFUSED)
+        for name, numbers in REFUSED.items()
+        if (number := numbers[column]) is not None
     } | {
         number: leaves[name]
         for name, numbers in CONDITIONAL.items()
@@ -96,11 +166,75 @@ def build_filter(architecture: Architecture, pid: int) -> list[Instruction]:
         first, last = ARM_PRIVATE
         segments += [(first, _ALLOWED), (last + 1, _UNKNOWN)]
     return [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_JUMP_EQUAL, 1, 0, architecture.audit),
+        (LOAD, 0, 0, _ARCHITECTURE),
+        (JUMP_EQUAL, 1, 0, architecture.audit),
         *_REFUSED,
-        (_LOAD, 0, 0, _NUMBER),
+        (LOAD, 0, 0, _NUMBER),
         *_search(segments),
+    ]
+
+
+def _leaves(pid: int) -> dict[str, list[Instruction]]:
+    """Instructions for each call of `CONDITIONAL`, in a process with this number."""
+    by_this = [_argument(0), *_unless((pid,), _ALLOWED), *_REFUSED]
+    by_this_or_0 = [_argument(0), *_unless((0, pid), _ALLOWED), *_REFUSED]
+
+    def of_kind(kind: int) -> list[Instruction]:
+        """Allow this process as the second argument, if the first argument is of this kind."""
+        leaf = [_argument(1), *_unless((0, pid), _ALLOWED), *_REFUSED]
+        return [_argument(0), *_unless((kind,), leaf), *_REFUSED]
+
+    control = [
+        _argument(1),
+        *_unless(_F_REFUSED, _REFUSED),
+        (JUMP_FROM, 0, 1, _F_NEWEST + 1),
+        *_UNKNOWN_COMMAND,
+        (JUMP_EQUAL, 1, 0, _F_SETFL),
+        *_ALLOWED,
+        _argument(2),
+        (JUMP_BITS, 0, 1, _O_ASYNC),
+        *_REFUSED,
+        *_ALLOWED,
+    ]
+    return {
+        "kill": by_this,
+        "tgkill": by_this,
+        "rt_sigqueueinfo": by_this,
+        "rt_tgsigqueueinfo": by_this,
+        "prlimit64": by_this_or_0,
+        "sched_setaffinity": by_this_or_0,
+        "sched_setparam": by_this_or_0,
+        "sched_setscheduler": by_this_or_0,
+        "sched_setattr": by_this_or_0,
+        "setpriority": of_kind(_PRIO_PROCESS),
+        "ioprio_set": of_kind(_IOPRIO_WHO_PROCESS),
+        "prctl": [
+            _argument(0),
+            *_unless((_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_MM, _PR_SCHED_CORE), _REFUSED),
+            *_ALLOWED,
+        ],
+        "clone": [_argument(0), (JUMP_BITS, 0, 1, _CLONE_THREAD), *_ALLOWED, *_REFUSED],
+        "fcntl": control,
+        "fcntl64": control,
+        "ioctl": [
+            *(_argument(1), *_unless(_IOCTL_REFUSED, _REFUSED)),
+            *((SHIFT_RIGHT, 0, 0, 8), (AND, 0, 0, 0xFF)),
+            *(*_unless(_IOCTL_TYPES_REFUSED, _REFUSED), *_ALLOWED),
+        ],
+        "open": _opening(_argument(1)),
+        "openat": _opening(_argument(2)),
+        "fallocate": _UNSUPPORTED,
+        "clone3": _UNKNOWN,
+        "openat2": _UNKNOWN,
+    }
+
+
+def _opening(flags: Instruction) -> list[Instruction]:
+    """Refuse files without a name, and to truncate a file that is opened for reading only."""
+    return [
+        *(flags, (JUMP_BITS, 0, 1, _TMPFILE), *_UNSUPPORTED),
+        *((JUMP_BITS, 1, 0, _O_TRUNC), *_ALLOWED),
+        *((JUMP_BITS, 0, 1, _O_ACCMODE), *_ALLOWED, *_REFUSED),
     ]
 
 
@@ -110,8 +244,11 @@ def _search(segments: Sequence[tuple[int, list[Instruction]]]) -> list[Instructi
         return segments[0][1]
     middle = len(segments) // 2
     low, high = _search(segments[:middle]), _search(segments[middle:])
-    assert len(low) < 256, "a jump skips 255 instructions at most"
-    return [(_JUMP_ABOVE, len(low), 0, segments[middle][0]), *low, *high]
+    first = segments[middle][0]
+    if len(low) < 256:
+        return [(JUMP_FROM, len(low), 0, first), *low, *high]
+    # A condition skips 255 instructions at most, a jump any number.
+    return [(JUMP_FROM, 0, 1, first), (JUMP, 0, 0, len(low)), *low, *high]
 
 
 def install_filter(
@@ -124,14 +261,10 @@ def install_filter(
     Raises:
         OSError: the kernel has no filters.
     """
-    code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    # struct sock_fprog: a count of 16 bits and a pointer, which is aligned.
-    header = struct.pack("HP", len(program), ctypes.addressof(buffer))
-    pointer = ctypes.create_string_buffer(header, len(header))
+    packed = Program.of(program)
     try:
-        kernel.seccomp(SECCOMP[architecture.column], _SPEC_ALLOW, pointer)
+        kernel.seccomp(SECCOMP[architecture.column], _SPEC_ALLOW, packed)
     except OSError as exc:
         if exc.errno != errno.EINVAL:
             raise
-        kernel.seccomp(SECCOMP[architecture.column], 0, pointer)  # before Linux 4.17
+        kernel.seccomp(SECCOMP[architecture.column], 0, packed)  # before Linux 4.17

@@ -98,8 +98,19 @@ REFUSED: dict[str, Numbers] = {
     "tkill": (200, 130, 238),
     "migrate_pages": (256, 238, 400),
     "move_pages": (279, 239, 344),
-    # Files that the daemon would follow, or wait for, and rights on files, which Landlock leaves
-    # alone.
+    # Files that the daemon would follow, or wait for, and what Landlock leaves alone, or leaves
+    # alone in its first versions: rights and times of files, their size by name, their watches.
+    "mkdir": (83, None, 39),
+    "mkdirat": (258, 34, 323),
+    "truncate": (76, 45, 92),
+    "truncate64": (None, None, 193),
+    "utime": (132, None, None),
+    "utimes": (235, None, 269),
+    "futimesat": (261, None, 326),
+    "utimensat": (280, 88, 348),
+    "utimensat_time64": (None, None, 412),
+    "inotify_init": (253, None, 316),
+    "inotify_init1": (294, 26, 360),
     "symlink": (88, None, 83),
     "symlinkat": (266, 36, 331),
     "link": (86, None, 9),
@@ -125,11 +136,21 @@ REFUSED: dict[str, Numbers] = {
     "fremovexattr": (199, 16, 237),
     "name_to_handle_at": (303, 264, 370),
     "open_by_handle_at": (304, 265, 371),
-    # Memory that would outlive the worker.
+    # Memory and queues that would outlive the worker, and those of others, by their numbers.
     "shmget": (29, 194, 307),
+    "shmat": (30, 196, 305),
+    "shmctl": (31, 195, 308),
     "semget": (64, 190, 299),
+    "semop": (65, 193, 298),
+    "semctl": (66, 191, 300),
+    "semtimedop": (220, 192, 312),
+    "semtimedop_time64": (None, None, 420),
     "msgget": (68, 186, 303),
+    "msgsnd": (69, 189, 301),
+    "msgrcv": (70, 188, 302),
+    "msgctl": (71, 187, 304),
     "mq_open": (240, 180, 274),
+    "mq_unlink": (241, 181, 275),
     # Parts of the kernel that no inference needs, and that many of its faults were in.
     "bpf": (321, 280, 386),
     "perf_event_open": (298, 241, 364),
@@ -189,12 +210,27 @@ CONDITIONAL: dict[str, Numbers] = {
     "rt_sigqueueinfo": (129, 138, 178),
     "rt_tgsigqueueinfo": (297, 240, 363),
     "prlimit64": (302, 261, 369),
-    # Not to outlive the daemon.
+    "sched_setaffinity": (203, 122, 241),
+    "sched_setparam": (142, 118, 154),
+    "sched_setscheduler": (144, 119, 156),
+    "sched_setattr": (314, 274, 380),
+    "setpriority": (141, 140, 97),
+    "ioprio_set": (251, 30, 314),
+    # Not to outlive the daemon, nor to hide what it writes.
     "prctl": (157, 167, 172),
+    # Not to have the kernel signal others, by the owner of a descriptor.
+    "fcntl": (72, 25, 55),
+    "fcntl64": (None, None, 221),
+    "ioctl": (16, 29, 54),
+    # Not to take space that no counter counts, nor to cut files that it may read.
+    "open": (2, None, 5),
+    "openat": (257, 56, 322),
+    "fallocate": (285, 47, 352),
     # Threads only.
     "clone": (56, 220, 120),
-    # Its flags are in memory, where no filter sees them. C libraries then call clone(2).
+    # Their flags are in memory, where no filter sees them; C libraries call the older ones then.
     "clone3": (435, 435, 435),
+    "openat2": (437, 437, 437),
 }
-"""Calls that depend on their first argument."""
+"""Calls that depend on their arguments, or fail in another way."""
 # fmt: on

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError
 
+from edgebench.agent.runtimes.library import distribution_of, has_module
 from edgebench.agent.runtimes.text import library_line
 from edgebench.protocol.runtime import MissingRuntime
 
@@ -29,28 +29,39 @@ Which = Callable[[str], "str | None"]
 
 
 def why_absent(
-    package: str, error: ImportError | OSError, install: str | None, *, which: Which = shutil.which
+    package: str,
+    error: ImportError | OSError,
+    install: str | None,
+    *,
+    module: str,
+    which: Which = shutil.which,
 ) -> MissingRuntime:
     """Reason and remedy of a failed import.
 
     Args:
-        package: The distribution.
+        package: The distribution that `install` installs.
         error: What importing it raised; an OSError, where the package loads a library by ctypes.
         install: The command that installs it, if there is one.
+        module: Module that was imported. If it is there in another package, as that of a vendor,
+            nothing is to be installed over it.
         which: Finds commands; stands for `shutil.which` in tests.
     """
+    top = module.partition(".")[0]
+    if isinstance(error, ModuleNotFoundError) and error.name == top:
+        return MissingRuntime(f"{package} is not installed", install)
+    if has_module(top) and (distribution := distribution_of(top)) != package:
+        package, install = distribution or top, None
     text = str(error)
     if file := _MISSING_FILE.search(text) or _MISSING_FILE_MUSL.search(text):
         reason = f"{package} needs the system library {file[1]}, which is not there"
         return MissingRuntime(reason, _system_command(file[1], which))
     if old := _OLD_LIBRARY.search(text):
         return MissingRuntime(f"{package} needs {old[1]}, newer than this system's", None)
-    if isinstance(error, PackageNotFoundError):
-        return MissingRuntime(f"{package} is not installed", install)
     if isinstance(error, ModuleNotFoundError) and error.name:
         module = error.name.partition(".")[0]
         return MissingRuntime(f"{package} needs the module {module}, which is not there", install)
-    return MissingRuntime(f"{package} fails to import: {library_line(error)}", install)
+    detail = library_line(error) or f"{type(error).__name__} without a text"
+    return MissingRuntime(f"{package} fails to import: {detail}", install)
 
 
 def _system_command(library: str, which: Which) -> str | None:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from edgebench.agent.runtimes.interpreter_graph import Graph, signature_names
 from edgebench.agent.runtimes.interpreter_placement import place, read_nodes
 from edgebench.agent.runtimes.litert_profile import ModelTensors
 from edgebench.agent.runtimes.tflite_file import TfliteFacts, inspect_tflite
+from edgebench.protocol.errors import ModelRefused
 from edgebench.protocol.record import (
     OperatorPlacement,
     OperatorTime,
@@ -32,23 +34,30 @@ class InterpreterModel:
     """
 
     def __init__(
-        self, interpreter: Any, path: str, delegate_nodes: Mapping[int, str], profiler: Profiler
+        self,
+        interpreter: Any,
+        graph: Graph,
+        path: str,
+        delegate_nodes: Mapping[int, str],
+        profiler: Profiler,
     ) -> None:
         """Wrap an interpreter with allocated tensors.
 
         Args:
             interpreter: The library's `Interpreter`.
+            graph: The graph of the file that is run.
             path: The model file.
             delegate_nodes: The nodes that stand for a part of the graph that a delegate took
                 over, and which delegate it was.
             profiler: Runs the model file on tensors, as often as asked, and times the operators.
         """
         self._interpreter = interpreter
+        self._graph = graph
         self._path = path
         self._profiler = profiler
         self._delegate_nodes = delegate_nodes
-        self._input_details = interpreter.get_input_details()
-        self._output_details = interpreter.get_output_details()
+        self._input_details = graph.read_inputs(interpreter)
+        self._output_details = graph.read_outputs(interpreter)
         self.inputs = tuple(_tensor_spec(detail) for detail in self._input_details)
         self.outputs = tuple(_tensor_spec(detail) for detail in self._output_details)
         self.delegates_used = tuple(dict.fromkeys(delegate_nodes.values()))
@@ -65,12 +74,23 @@ class InterpreterModel:
 
     @cached_property
     def _facts(self) -> TfliteFacts:
-        return inspect_tflite(self._path)
+        others = self._graph.graphs_of_others(self._interpreter)
+        return inspect_tflite(self._path, without=others)
+
+    @property
+    def signature(self) -> str | None:
+        """Signature of the graph that runs."""
+        return self._graph.name(self._interpreter)
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """Every signature of the file."""
+        return signature_names(self._interpreter)
 
     def set_inputs(self, values: Sequence[Tensor]) -> None:
         """Copy the inputs into the interpreter."""
         for detail, value in zip(self._input_details, values, strict=True):
-            self._interpreter.set_tensor(detail["index"], value)
+            self._interpreter._interpreter.SetTensor(detail["index"], value, *self._graph.argument)
 
     def prepare(self, samples: Sequence[Sequence[Tensor]]) -> list[Callable[[], Any]]:
         """One native call for a sample of one input, a loop over the inputs for more."""
@@ -78,20 +98,23 @@ class InterpreterModel:
 
     def invoker(self) -> Callable[[], Any]:
         """The native call itself."""
-        invoke: Callable[[], Any] = self._interpreter._interpreter.Invoke
-        return invoke
+        invoke: Callable[..., Any] = self._interpreter._interpreter.Invoke
+        return partial(invoke, *self._graph.argument) if self._graph.argument else invoke
 
     def reader(self) -> Callable[[], Any]:
         """One native call for one output, a loop over the outputs for more."""
         get = self._interpreter._interpreter.GetTensor
         indices = [detail["index"] for detail in self._output_details]
+        graph = self._graph.argument
         if len(indices) == 1:
-            return partial(get, indices[0])
+            return partial(get, indices[0], *graph)
+        if graph:
+            return lambda: [get(index, *graph) for index in indices]
         return lambda: [get(index) for index in indices]
 
     def read_outputs(self) -> list[Tensor]:
         """Copies of the outputs."""
-        return [self._interpreter.get_tensor(detail["index"]) for detail in self._output_details]
+        return list(self._values(self._output_details).values())
 
     def reset(self) -> None:
         """Zero the variable tensors; the state of random operators stays."""
@@ -99,12 +122,16 @@ class InterpreterModel:
 
     def placement(self) -> tuple[OperatorPlacement, ...]:
         """Places found from the nodes and their tensors; see `interpreter_placement`."""
+        if not self._graph.is_first:
+            return ()
         nodes = read_nodes(self._interpreter._interpreter)
         wanted = [int(detail["index"]) for detail in self._output_details]
         return place(nodes, self._delegate_nodes, wanted)
 
     def profile(self, run_count: int) -> tuple[OperatorTime, ...]:
         """Times by the library's profiler: the interpreter itself has none."""
+        if not self._graph.is_first:
+            raise ModelRefused("only the first graph of a file is profiled, not another signature")
         inputs, outputs = self._values(self._input_details), self._values(self._output_details)
         return self._profiler(ModelTensors(inputs, outputs), run_count)
 
@@ -118,20 +145,21 @@ class InterpreterModel:
 
     def _values(self, details: Sequence[Any]) -> dict[int, Tensor]:
         indices = [int(detail["index"]) for detail in details]
-        return {index: self._interpreter.get_tensor(index) for index in indices}
+        get = self._interpreter.get_tensor
+        return {index: get(index, *self._graph.argument) for index in indices}
 
     def _setter(self, sample: Sequence[Tensor]) -> Callable[[], Any]:
         set_tensor = self._interpreter._interpreter.SetTensor
         indices = [detail["index"] for detail in self._input_details]
         # A tensor that is not contiguous would be gathered again in every timed call.
         values = [value if value.flags.c_contiguous else value.copy() for value in sample]
-        pairs = list(zip(indices, values, strict=True))
+        pairs = [(*pair, *self._graph.argument) for pair in zip(indices, values, strict=True)]
         if len(pairs) == 1:
             return partial(set_tensor, *pairs[0])
 
         def set_each() -> None:
-            for index, value in pairs:
-                set_tensor(index, value)
+            for pair in pairs:
+                set_tensor(*pair)
 
         return set_each
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
-from importlib.metadata import version
 from typing import Any
 
 from edgebench.agent.runtimes.absent import why_absent
+from edgebench.agent.runtimes.library import library_facts, library_version
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
 from edgebench.agent.runtimes.onnx_model import PROVIDER_SUFFIX, OnnxModel, short_provider
 from edgebench.agent.runtimes.onnx_profile import FILE_PREFIX
@@ -36,26 +36,28 @@ class OnnxRuntime:
     name = "onnx"
     formats = ("onnx",)
     no_profiler = None
+    module = "onnxruntime"
 
     def probe(self) -> UsableRuntime | MissingRuntime:
         """Import the library."""
         try:
-            installed = version("onnxruntime")
-            library = importlib.import_module("onnxruntime")
+            library = importlib.import_module(self.module)
             providers = tuple(map(short_provider, library.get_available_providers()))
-            return UsableRuntime(installed, providers)
+            facts = library_facts(self.module)
         except ImportError as exc:
-            return why_absent("onnxruntime", exc, INSTALL)
+            return why_absent("onnxruntime", exc, INSTALL, module=self.module)
         except Exception as exc:  # a broken binary may raise anything
-            return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}", INSTALL)
+            return MissingRuntime(f"onnxruntime fails to import: {library_line(exc)}")
+        return UsableRuntime(facts.version, providers, facts.distribution, facts.path)
 
     def import_library(self) -> str:
         """Import the library; its version."""
         try:
-            importlib.import_module("onnxruntime")
-            return version("onnxruntime")
+            importlib.import_module(self.module)
+            return library_version(self.module)
         except ImportError as exc:
-            raise RuntimeUnavailable(why_absent("onnxruntime", exc, INSTALL).reason) from exc
+            absent = why_absent("onnxruntime", exc, INSTALL, module=self.module)
+            raise RuntimeUnavailable(absent.reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> OnnxModel:
         """Build a session."""

@@ -22,7 +22,8 @@ from math import prod
 from pathlib import Path
 
 from edgebench.agent.runtimes.arithmetic import arithmetic_name, bits_of, precision_of
-from edgebench.protocol.errors import ModelRefused
+from edgebench.agent.runtimes.text import library_line
+from edgebench.protocol.errors import ExternalDataRefused, ModelRefused
 from edgebench.protocol.record import QuantizedOperands
 
 MAX_GRAPH_DEPTH = 16
@@ -44,6 +45,9 @@ _TENSOR_SIZES, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_RAW, _TENSOR_EXTERNAL, _TENSO
     14,
 )
 _LOCATION_EXTERNAL = 1
+_ENTRY_KEY, _ENTRY_VALUE = 1, 2
+MAX_LOCATION_CHARS = 80
+"""Longest part of the name of another file that an error quotes."""
 _QUANTIZED = {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"}
 _DYNAMIC = {
     "ConvInteger",
@@ -148,7 +152,8 @@ def inspect_onnx(path: str) -> OnnxFacts:
     """Read a model file.
 
     Raises:
-        ModelRefused: it refers to other files, nests too deep, or has 4-bit weights.
+        ExternalDataRefused: it refers to other files.
+        ModelRefused: it nests too deep, or has 4-bit weights.
     """
     facts = OnnxFacts()
     if Path(path).stat().st_size > MAX_INSPECTED_BYTES:
@@ -180,6 +185,9 @@ class _Tensor:
     type: int = 0
     raw: memoryview = field(default_factory=lambda: memoryview(b""))
     sizes: list[int] = field(default_factory=list[int])
+    is_external: bool = False
+    location: str = ""
+    """File that has its values."""
 
 
 @dataclass(slots=True)
@@ -266,12 +274,27 @@ def _read_tensor(message: memoryview) -> _Tensor:
             tensor.raw = value
         elif number == _TENSOR_SIZES and len(tensor.sizes) < MAX_RANK:
             tensor.sizes += [value] if isinstance(value, int) else _varints(value, MAX_RANK)
-        is_external = number == _TENSOR_LOCATION and value == _LOCATION_EXTERNAL
-        if is_external or number == _TENSOR_EXTERNAL:
-            raise ModelRefused(
-                "weights are in another file (external data); only a single file can be measured"
-            )
+        elif number == _TENSOR_LOCATION and value == _LOCATION_EXTERNAL:
+            tensor.is_external = True
+        elif number == _TENSOR_EXTERNAL and isinstance(value, memoryview):
+            tensor.is_external = True
+            tensor.location = _location(value) or tensor.location
+    if tensor.is_external:
+        where = f", {tensor.location}" if tensor.location else ""
+        raise ExternalDataRefused(
+            f"weights are in another file (external data{where}); "
+            "only a single file can be measured"
+        )
     return tensor
+
+
+def _location(entry: memoryview) -> str:
+    """Name of the file in an entry of the external data; empty in the other entries."""
+    words = dict(_fields(entry))
+    key, value = words.get(_ENTRY_KEY), words.get(_ENTRY_VALUE)
+    if not isinstance(key, memoryview) or not isinstance(value, memoryview):
+        return ""
+    return library_line(_string(value))[:MAX_LOCATION_CHARS] if _string(key) == "location" else ""
 
 
 _Makers = Mapping[str, _Node]

@@ -6,21 +6,35 @@ Ours are listed below; others register under the entry-point group `edgebench.ru
 from __future__ import annotations
 
 import json
+import os
+import site
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from edgebench.agent.confine import AllowedPaths, Permissions, confine
+from edgebench.agent.confine.paths import ACCELERATOR_DEVICES, READABLE_VARIABLE
+from edgebench.agent.runtimes.kept_reports import keep_reports, read_reports
+from edgebench.agent.runtimes.library import LibraryRuntime, has_module
 from edgebench.agent.runtimes.onnx import OnnxRuntime
 from edgebench.agent.runtimes.tflite import LiteRt, TfliteRuntime
+from edgebench.agent.runtimes.trial import why_it_fails
 from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import RuntimeUnavailable
-from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.protocol.errors import RemoteProtocolError, RuntimeUnavailable
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.runtime import Runtime, UsableRuntime
+from edgebench.system.python_report import read_report
+from edgebench.system.python_start import python_command
+from edgebench.system.variables import worker_environment
 
 ENTRY_POINT_GROUP = "edgebench.runtimes"
 PROBE_TIMEOUT_S = 60.0
+_OPEN = "open"
+"""Argument of a probe that is not confined."""
 BUILT_IN: tuple[type[Runtime], ...] = (LiteRt, TfliteRuntime, OnnxRuntime)
 """Built-in drivers, in order of preference for a format."""
 
@@ -46,17 +60,33 @@ def find_runtime(name: str) -> Runtime:
 
 def probe_all() -> tuple[RuntimeReport, ...]:
     """Probe every driver, each in a throw-away process: some break by crashing."""
-    return tuple(_probe_apart(driver) for driver in known_runtimes().values())
+    kept = read_reports()
+    reports: list[RuntimeReport] = []
+    lasting: list[RuntimeReport] = []
+    for name, driver in known_runtimes().items():
+        report = kept.get(name)
+        if report is None or not _is_lasting(driver, report):
+            report = probe(driver)
+        reports.append(report)
+        if _is_lasting(driver, report):
+            lasting.append(report)
+    if lasting != list(kept.values()):
+        keep_reports(lasting)
+    return tuple(reports)
 
 
-def installed_state() -> tuple[float, ...]:
-    """When packages and system libraries last changed; a probe from before says nothing."""
-    times = []
-    packages = (place for place in sys.path if place.endswith("-packages"))
-    for place in (*packages, "/etc/ld.so.cache", "/lib", "/usr/lib"):
-        with suppress(OSError):
-            times.append(Path(place).stat().st_mtime)
-    return tuple(times)
+def _is_lasting(driver: Runtime, report: RuntimeReport) -> bool:
+    """Whether a report holds until packages change: of a library in one, or of none.
+
+    A build tree and a driver of others may change without a trace, and a library that fails may
+    work the next time.
+    """
+    if type(driver) not in BUILT_IN or not isinstance(driver, LibraryRuntime):
+        return False
+    if report.is_usable:
+        place = Path(report.library or "").parent
+        return place.name.endswith("-packages")
+    return not has_module(driver.module)
 
 
 def probe_here(name: str) -> RuntimeReport:
@@ -64,25 +94,77 @@ def probe_here(name: str) -> RuntimeReport:
     driver = find_runtime(name)
     probed = driver.probe()
     if isinstance(probed, UsableRuntime):
-        return RuntimeReport(name, driver.formats, probed.version, delegates=probed.delegates)
+        # A third party's driver may run models of some kinds only, and has its own trial.
+        library = f"{probed.distribution or name} {probed.version}"
+        is_ours = isinstance(driver, BUILT_IN)
+        reason = why_it_fails(driver, library) if is_ours else None
+        return RuntimeReport(
+            name,
+            driver.formats,
+            version=probed.version if reason is None else None,
+            reason=reason,  # without a command: an installed library is not to be replaced
+            delegates=probed.delegates,
+            distribution=probed.distribution,
+            library=probed.library,
+        )
     return RuntimeReport(name, driver.formats, reason=probed.reason, install=probed.install)
 
 
-def _probe_apart(driver: Runtime) -> RuntimeReport:
-    command = [sys.executable, "-m", "edgebench.agent.runtimes.registry", driver.name]
+def probe(driver: Runtime) -> RuntimeReport:
+    """Probe a driver in a throw-away process, confined as a worker is."""
+    report = _probe_apart(driver)
+    has_library = isinstance(driver, LibraryRuntime) and has_module(driver.module)
+    if report.is_usable or not has_library or not _probe_apart(driver, is_confined=False).is_usable:
+        return report
+    reason = (
+        f"{report.reason}; it works where it is not confined: name the directories of its "
+        f"libraries to the agent, in {READABLE_VARIABLE}"
+    )
+    return replace(report, reason=reason, install=None)
+
+
+def _probe_apart(driver: Runtime, *, is_confined: bool = True) -> RuntimeReport:
     try:
-        result = subprocess.run(
-            command, capture_output=True, timeout=PROBE_TIMEOUT_S, check=True, text=True
-        )
-        return from_plain(json.loads(result.stdout.splitlines()[-1]), RuntimeReport)
+        with TemporaryDirectory(prefix="edgebench-probe-") as directory:
+            python = python_command(
+                *("edgebench.agent.runtimes.registry", driver.name, directory),
+                *(() if is_confined else (_OPEN,)),
+                directory=directory,
+                environment=worker_environment(os.environ, Path(directory)),
+            )
+            return read_report(python, RuntimeReport, timeout_s=PROBE_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        reason = f"its import did not end within {PROBE_TIMEOUT_S:.0f} s"
+        reason = f"its import and its first model did not end within {PROBE_TIMEOUT_S:.0f} s"
     except subprocess.CalledProcessError as exc:
-        reason = f"its import ended the process with status {exc.returncode}"
-    except (IndexError, ValueError) as exc:
-        reason = f"its probe said nothing readable: {exc}"
+        reason = f"its import or its first model ended the process with status {exc.returncode}"
+    except RemoteProtocolError as exc:
+        reason = f"its probe returned malformed output: {exc}"
+    except OSError as exc:
+        reason = f"its probe did not start: {exc.strerror or exc}"
     return RuntimeReport(driver.name, driver.formats, reason=reason)
 
 
+def _confine(directory: str) -> None:
+    """Confine this process as a worker is, which may write to this directory."""
+    cpu_s = PROBE_TIMEOUT_S * (os.cpu_count() or 1)
+    paths = AllowedPaths(readable=(), writable=(directory,), devices=ACCELERATOR_DEVICES)
+    # A kernel without the mechanisms makes no runtime unusable: a worker goes on without them, too.
+    with suppress(Exception):
+        confine(Permissions(paths, cpu_s=cpu_s))
+
+
+def _leave_home(directory: str) -> None:
+    """Make a directory the home: a vendor's library writes an id of the device where it finds one.
+
+    Not before the process is confined, as the real home decides what a worker may read. Packages
+    that were installed for its user are still found.
+    """
+    os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())
+    os.environ["HOME"] = directory
+
+
 if __name__ == "__main__":
+    if _OPEN not in sys.argv:
+        _confine(sys.argv[2])
+    _leave_home(sys.argv[2])
     print(json.dumps(to_plain(probe_here(sys.argv[1]))))

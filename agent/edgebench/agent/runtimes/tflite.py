@@ -9,15 +9,17 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from edgebench.agent.runtimes.absent import why_absent
+from edgebench.agent.runtimes.interpreter_graph import Graph
 from edgebench.agent.runtimes.interpreter_model import InterpreterModel, Profiler
+from edgebench.agent.runtimes.library import has_module, library_facts, library_version
 from edgebench.agent.runtimes.litert_profile import ModelTensors, profile_model
 from edgebench.agent.runtimes.shapes import Dimension, Shape, open_dimension, resolve_shapes
 from edgebench.agent.runtimes.text import library_line
+from edgebench.agent.runtimes.trial import is_for_old_numpy, needs_old_numpy
 from edgebench.protocol.distributions import install_command
 from edgebench.protocol.errors import DelegateRefused, ModelRefused, RuntimeUnavailable
 from edgebench.protocol.record import OperatorTime
@@ -40,51 +42,50 @@ class InterpreterRuntime:
     def __init__(self, *, name: str, package: str, module: str) -> None:
         self.name = name
         self._package = package
-        self._module = module
+        self.module = module
         self._install = install_command(name)
 
     def probe(self) -> UsableRuntime | MissingRuntime:
-        """Import the library and see whether its interpreter can be built at all."""
+        """Import the library."""
         try:
-            installed = version(self._package)
-            library = importlib.import_module(self._module)
+            importlib.import_module(self.module)
+            facts = library_facts(self.module)
         except (ImportError, OSError) as exc:
             return self._why_absent(exc)
         except Exception as exc:  # a broken binary may raise anything
-            return MissingRuntime(
-                f"{self._package} fails to import: {library_line(exc)}", self._install
-            )
-        try:
-            library.Interpreter(model_content=b"not a model")
-        except ValueError:
-            pass  # the expected refusal: it works
-        except Exception:  # seen: SystemError, AttributeError about _ARRAY_API
-            reason = f"{self._package} {installed} needs numpy<2, found {version('numpy')}"
-            return MissingRuntime(reason, self._install)
-        return UsableRuntime(installed, (XNNPACK, NO_DELEGATE))
+            return MissingRuntime(f"{self._package} fails to import: {library_line(exc)}")
+        delegates = (XNNPACK, NO_DELEGATE)
+        return UsableRuntime(facts.version, delegates, facts.distribution, facts.path)
 
     def import_library(self) -> str:
         """Import the library; its version."""
         try:
-            importlib.import_module(self._module)
-            return version(self._package)
+            importlib.import_module(self.module)
+            return library_version(self.module)
         except (ImportError, OSError) as exc:
             raise RuntimeUnavailable(self._why_absent(exc).reason) from exc
 
     def load(self, path: str, options: LoadOptions) -> InterpreterModel:
         """Build the interpreter and allocate its tensors."""
-        library = importlib.import_module(self._module)
+        library = importlib.import_module(self.module)
         arguments = _arguments(library, path, options)
         try:
             interpreter = library.Interpreter(model_path=path, **arguments)
+            graph = Graph.of(interpreter, options.signature)
             if options.shapes:
-                _resize(interpreter, options.shapes)
-            delegated = _take_over(interpreter, options)
-            return InterpreterModel(interpreter, path, delegated, self.profiler(path, options))
+                _resize(interpreter, graph, options.shapes)
+            delegated = _take_over(interpreter, graph, options)
+            profiler = self.profiler(path, options)
+            return InterpreterModel(interpreter, graph, path, delegated, profiler)
         except (ValueError, RuntimeError, UnicodeDecodeError) as exc:
             # LiteRT raises a RuntimeError without a text when an allocation fails.
             text = library_line(exc) or "the library gave no reason; it may be out of memory"
             raise ModelRefused(f"{self.name} refused the model: {text}") from exc
+        except SystemError as exc:
+            if not is_for_old_numpy(exc):
+                raise
+            version = library_version(self.module)
+            raise RuntimeUnavailable(needs_old_numpy(f"{self._package} {version}")) from exc
 
     def profiler(self, path: str, options: LoadOptions) -> Profiler:
         """The function that profiles this model file."""
@@ -97,11 +98,12 @@ class InterpreterRuntime:
         return refuse
 
     def _why_absent(self, error: ImportError | OSError) -> MissingRuntime:
-        if self.name == "tflite" and sys.version_info >= _OLD_TFLITE_PYTHON:
+        is_too_new = sys.version_info >= _OLD_TFLITE_PYTHON
+        if self.name == "tflite" and is_too_new and not has_module(self.module):
             python = ".".join(map(str, sys.version_info[:2]))
             reason = f"{self._package} has no wheel for Python {python}"
             return MissingRuntime(f"{reason}; litert runs the same files", None)
-        return why_absent(self._package, error, self._install)
+        return why_absent(self._package, error, self._install, module=self.module)
 
 
 class TfliteRuntime(InterpreterRuntime):
@@ -133,7 +135,7 @@ class LiteRt(InterpreterRuntime):
                 tensors,
                 run_count,
                 path=path,
-                version=version("ai-edge-litert"),
+                version=library_version(self.module),
                 threads=options.threads,
                 kernels=_kernels(options),
                 delegate=XNNPACK,
@@ -183,9 +185,9 @@ def _delegate_arguments(library: Any, delegate: str | None, models: Path) -> dic
         raise DelegateRefused(f"delegate not loaded: {library_line(exc)}: {delegate}") from exc
 
 
-def _resize(interpreter: Any, wanted: Mapping[str, Shape]) -> None:
+def _resize(interpreter: Any, graph: Graph, wanted: Mapping[str, Shape]) -> None:
     """Give open dimensions their sizes."""
-    details = interpreter.get_input_details()
+    details = graph.read_inputs(interpreter)
     declared: dict[str, list[Dimension]] = {
         str(detail["name"]): [
             int(size) if size >= 0 else open_dimension(str(detail["name"]), number)
@@ -196,12 +198,13 @@ def _resize(interpreter: Any, wanted: Mapping[str, Shape]) -> None:
     shapes = resolve_shapes(declared, wanted)
     for detail in details:
         if any(size < 0 for size in detail["shape_signature"]):
-            shape = shapes[str(detail["name"])]
-            interpreter.resize_tensor_input(detail["index"], shape, strict=True)
+            graph.resize(interpreter, detail["index"], shapes[str(detail["name"])])
 
 
-def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:
+def _take_over(interpreter: Any, graph: Graph, options: LoadOptions) -> dict[int, str]:
     """Allocate the tensors; the nodes that delegates put in, with the name of the delegate.
+
+    Nodes are listed of the first graph only; of another one, what delegates took is not known.
 
     A delegate that was passed in takes its part when the interpreter is built. XNNPACK takes its
     own when the tensors are allocated, and silently drops out on a CPU that it does not support; so
@@ -209,7 +212,9 @@ def _take_over(interpreter: Any, options: LoadOptions) -> dict[int, str]:
     """
     is_library = "/" in (options.delegate or "") and not options.is_reference
     first = _delegate_nodes(interpreter, options.delegate or "") if is_library else {}
-    interpreter.allocate_tensors()
+    graph.allocate(interpreter)
+    if not graph.is_first:
+        return {}
     return _delegate_nodes(interpreter, XNNPACK) | first
 
 

@@ -7,8 +7,8 @@ Theory of operation. A .tflite file is one FlatBuffer:
           ─▶ graphs ─▶ tensors (shape, type, number of a buffer)
                     ─▶ operators (number of a code, inputs, outputs: numbers of tensors)
 
-Looked at are the operators that multiply by weights, in all graphs. Between constants and such an
-operator there may be one that unpacks them or makes them floats.
+Operators that multiply by weights are inspected, in all graphs but those of signatures that do not
+run. Between constants and such an operator there may be one that unpacks them or makes them floats.
 
 The file is read after the measurement, when the runtime has accepted it. A file that cannot be
 followed all the same tells nothing.
@@ -19,7 +19,7 @@ Source: tensorflow/lite/schema/schema.fbs (order of the fields, codes, types).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from mmap import ACCESS_READ, mmap
@@ -89,11 +89,16 @@ class TfliteFacts:
         )
 
 
-def inspect_tflite(path: str) -> TfliteFacts:
-    """Read a model file; no facts where it cannot be followed."""
+def inspect_tflite(path: str, *, without: Collection[int] = ()) -> TfliteFacts:
+    """Read a model file; no facts where it cannot be followed.
+
+    Args:
+        path: The file.
+        without: Numbers of graphs to leave out: those of signatures that do not run.
+    """
     try:
         with Path(path).open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            return _read_model(data)
+            return _read_model(data, without)
     except (OSError, ValueError, IndexError, FlatbufferError):
         return TfliteFacts()
 
@@ -121,14 +126,16 @@ class _Operator:
     outputs: tuple[int, ...]
 
 
-def _read_model(data: mmap) -> TfliteFacts:
+def _read_model(data: mmap, without: Collection[int]) -> TfliteFacts:
     model = FlatFile(data, flatbuffer.MAX_ITEMS).root()
     codes = [
         max(one.number(_CODE_OLD, "<b"), one.number(_CODE)) for one in model.tables(_MODEL_CODES)
     ]
     buffers = [one.vector(_BUFFER_DATA) for one in model.tables(_MODEL_BUFFERS)]
     facts = TfliteFacts()
-    for graph in model.tables(_MODEL_GRAPHS):
+    for number, graph in enumerate(model.tables(_MODEL_GRAPHS)):
+        if number in without:
+            continue
         tensors = [
             _Tensor(
                 _TYPES.get(one.number(_TENSOR_TYPE, "<b")),

@@ -40,7 +40,8 @@ class LiveClock:
         read = {index: values[index] for index in self._indices}
         if self._source == _CYCLES:
             read = self._mean_hz(time_ns, read)
-        now_hz = max((hz for hz in read.values() if not math.isnan(hz)), default=None)
+        # A mean of 0 Hz while this runs is a counter that stands still.
+        now_hz = max((hz for hz in read.values() if hz > 0), default=None)
         self._age = 0 if now_hz is not None else self._age + 1
         if now_hz is not None or self._age >= KEPT_LOOKS:
             self._last_hz = now_hz
@@ -51,7 +52,7 @@ class LiveClock:
         if self._source == _CYCLES:
             return None
         read = (values[index] for index in self._indices)
-        return max((hz for hz in read if not math.isnan(hz)), default=None)
+        return max((hz for hz in read if hz > 0), default=None)
 
     def _mean_hz(self, time_ns: int, cycles: dict[int, float]) -> dict[int, float]:
         """Mean frequencies since the last look."""

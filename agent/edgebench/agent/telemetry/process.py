@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.telemetry import AbsentSensor, TelemetryFacts
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import TELEMETRY_FILE
+from edgebench.system.python_start import python_command
 
 logger = logging.getLogger(__name__)
 
@@ -67,11 +67,15 @@ class SamplerProcess:
 
     async def start(self, job: SamplerJob, on_message: OnMessage) -> None:
         """Start the process and wait until it is ready; a failure is a message, too."""
+        directory = self._directory.absolute()
+        python = python_command("edgebench.agent.telemetry.sampler", directory, directory=directory)
         try:
             (self._directory / JOB_FILE).write_text(json.dumps(to_plain(job)))
             with (self._directory / LOG_FILE).open("wb") as log:
                 self._process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "edgebench.agent.telemetry.sampler", self._directory),
+                    *python.words,
+                    cwd=python.directory,
+                    env=python.environment,
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=log,

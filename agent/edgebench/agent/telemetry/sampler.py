@@ -29,7 +29,7 @@ from pathlib import Path
 from edgebench.agent.telemetry.job import FACTS_FILE, JOB_FILE, READY, WATCHED, SamplerJob
 from edgebench.agent.telemetry.live import LIVE_PERIOD_S, Observer
 from edgebench.agent.telemetry.source import SLOW_HZ, NoData, Reader, TelemetrySource
-from edgebench.agent.telemetry.sources import SOURCES
+from edgebench.agent.telemetry.sources import sources_under
 from edgebench.agent.telemetry.trace import TelemetryColumns
 from edgebench.protocol.telemetry import AbsentSensor, TelemetryFacts
 from edgebench.protocol.text import one_line
@@ -90,14 +90,14 @@ def main(arguments: list[str]) -> int:
 
 
 def open_sources(
-    root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] = SOURCES
+    root: Path, job: SamplerJob, kinds: Sequence[type[TelemetrySource]] | None = None
 ) -> tuple[list[OpenedSource], TelemetryFacts]:
     """The sources that work here, and why the others do not."""
     opened: list[OpenedSource] = []
     sensors: list[str] = []
     constants: dict[str, float] = {}
     absent: list[AbsentSensor] = []
-    for kind in kinds:
+    for kind in sources_under(root) if kinds is None else kinds:
         source = kind()
         try:
             reader = source.open(root, job.worker_pid)

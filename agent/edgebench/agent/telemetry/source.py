@@ -151,11 +151,18 @@ class FileSensors:
         """All numbers; NaN for a file that has none now."""
         return [_parsed(file, parse) for file, parse in self._files]
 
-    def or_no_data(self, reason: str) -> FileSensors | NoData:
-        """Itself when there is anything to read."""
+    def or_no_data(self, reason: str, folder: Path | None = None) -> FileSensors | NoData:
+        """Itself when there is anything to read.
+
+        Args:
+            reason: Why there is nothing.
+            folder: Directory whose entries were read; where it is denied, that is the reason.
+        """
         if self._names:
             return self
+        denied = denial(folder) if folder is not None else None
         reasons = [f"{name}: {why}" for name, why in self.absent.items()]
+        reasons += [denied] if denied else []
         return NoData("; ".join(reasons) or reason)
 
 
@@ -164,6 +171,15 @@ def _parsed(file: KeptFile, parse: Parse) -> float:
         return parse(file.read())
     except (OSError, ValueError, LookupError):  # a sensor that is powered off answers EAGAIN
         return math.nan
+
+
+def denial(path: Path) -> str | None:
+    """Why a file or directory may not be read; None: it may, or there is none."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as exc:
+        return None if exc.errno in (errno.ENOENT, errno.ENOTDIR) else f"{path}: {exc.strerror}"
+    return None
 
 
 def read_text(path: Path) -> str:

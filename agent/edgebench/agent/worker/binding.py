@@ -17,15 +17,14 @@ figures. A child process would do that, too, but a confined worker starts none.
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterable
 
 from edgebench.agent.runtimes.c_calls import NotExported, c_call, nothing
-from edgebench.agent.runtimes.trivial_models import TRIVIAL_MODELS
+from edgebench.agent.runtimes.trial import load_trivial
 from edgebench.agent.worker.loop import Calls, run_closed
 from edgebench.protocol.record import BindingFacts, TensorSpec
-from edgebench.protocol.runtime import LoadOptions, Runtime
+from edgebench.protocol.runtime import Runtime
 
 ROUNDS = 5
 ROUND_INVOCATIONS = 400
@@ -54,19 +53,11 @@ def measure_binding(runtime: Runtime, tensors: Iterable[TensorSpec]) -> BindingF
 
 
 def _measure(runtime: Runtime) -> BindingFacts:
-    import numpy as np
 
-    content = next(
-        (TRIVIAL_MODELS[name] for name in runtime.formats if name in TRIVIAL_MODELS), b""
-    )
-    if not content:
+    loaded = load_trivial(runtime, threads=_THREADS)
+    if loaded is None:
         return BindingFacts(reason="no trivial model in the formats of this runtime")
-    # A file without a name: nothing is left of it, however the worker ends.
-    file = os.memfd_create("trivial")
-    os.write(file, content)
-    path = f"/proc/self/fd/{file}"
-    model = runtime.load(path, LoadOptions(_THREADS))
-    sample = [np.ones(spec.shape, spec.dtype) for spec in model.inputs]
+    model, path, sample = loaded
     model.set_inputs(sample)
     model.invoker()()
     expected = model.read_outputs()[0].tobytes()

@@ -185,6 +185,7 @@ def reference_outputs(
     model_path: str,
     samples: Sequence[Sequence[Tensor]],
     shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+    signature: str | None = None,
 ) -> list[list[Tensor]]:
     """Outputs of the reference kernels for the samples, or for as many as there is time for.
 
@@ -193,12 +194,14 @@ def reference_outputs(
         model_path: File of the model.
         samples: One tensor per input each.
         shapes: Shapes of inputs by name, for a model that leaves dimensions open.
+        signature: Signature whose graph is run; None: the first graph.
 
     Raises:
         ModelRefused: they do not load the model.
     """
     deadline_s = time.monotonic() + REFERENCE_BUDGET_S
-    model = runtime.load(model_path, LoadOptions(threads=1, is_reference=True, shapes=shapes))
+    options = LoadOptions(threads=1, signature=signature, is_reference=True, shapes=shapes)
+    model = runtime.load(model_path, options)
     outputs: list[list[Tensor]] = []
     for sample in samples:
         outputs.append(_infer(model, sample))
@@ -215,6 +218,7 @@ def _run_reference(
         subject.model_path,
         subject.samples[: len(used)],
         subject.options.shapes,
+        subject.options.signature,
     )
     arrays.update(stack_outputs("used", used[: len(outputs)]) | stack_outputs("reference", outputs))
     samples = {digest_of(sample) for sample in subject.samples[: len(outputs)]}

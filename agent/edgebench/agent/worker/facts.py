@@ -8,14 +8,19 @@ import resource
 import time
 from pathlib import Path
 
+from edgebench.agent.cpu_quota import QuotaGroups
 from edgebench.agent.cpu_ticks import CpuTicks, own_cpus, read_cpu_ticks
 from edgebench.agent.telemetry.source import read_text
-from edgebench.protocol.record import CpuTime, Moment, Scheduling, ThreadTime
+from edgebench.protocol.record import AndroidGroups, CpuTime, Moment, Scheduling, ThreadTime
 from edgebench.protocol.spec import Priority, RunSpec
+from edgebench.system.android_commands import is_android
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 REALTIME_PRIORITY = 10
 """Priority from 1 to 99: above every normal process, below the kernel's own threads."""
+SUSPEND_TRIES = 3
+SUSPEND_READ_NS = 5_000_000
+"""Longest time between readings of two clocks whose difference counts."""
 _POLICIES = {
     os.SCHED_OTHER: "other",
     os.SCHED_FIFO: "fifo",
@@ -24,9 +29,10 @@ _POLICIES = {
     os.SCHED_IDLE: "idle",
     6: "deadline",
 }
+_NO_GROUPS = QuotaGroups()
 
 
-def read_moment(root: Path = Path("/")) -> Moment:
+def read_moment(root: Path = Path("/"), groups: QuotaGroups = _NO_GROUPS) -> Moment:
     """Counters and clocks now; the clocks last, so that reading the rest is not measured."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     ticks_by_cpu = read_cpu_ticks(root)
@@ -47,13 +53,35 @@ def read_moment(root: Path = Path("/")) -> Moment:
         cpu_stall_s=_stall_s(root, "cpu"),
         memory_stall_s=_stall_s(root, "memory"),
         io_stall_s=_stall_s(root, "io"),
-        freq_hz=tuple(int(khz) * 1000 for khz in frequencies if khz.isdecimal()),
+        freq_hz=tuple(int(khz) * 1000 for khz in frequencies if khz.isdecimal() and int(khz)),
         governors=tuple(dict.fromkeys(filter(None, governors))),
         cpus=_cpu_times(folder, cpus, ticks_by_cpu),
         threads=_thread_times(root),
+        quotas=groups.use(),
+        suspended_ns=_suspended_ns(),
         wall_ns=time.time_ns(),
         monotonic_ns=time.perf_counter_ns(),
     )
+
+
+def _suspended_ns() -> int | None:
+    """Time for which the system was suspended since boot: only one of two clocks counts it.
+
+    The two are read one after another. Of a few tries, the one with the least time between counts.
+
+    Source: clock_gettime(2), CLOCK_BOOTTIME, CLOCK_MONOTONIC.
+    """
+    best_ns, suspended_ns = SUSPEND_READ_NS + 1, None
+    for _ in range(SUSPEND_TRIES):
+        try:
+            begin_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            boot_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            passed_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - begin_ns
+        except (AttributeError, OSError):  # another system, or an old kernel
+            return None
+        if passed_ns < best_ns:
+            best_ns, suspended_ns = passed_ns, max(0, boot_ns - begin_ns)
+    return suspended_ns
 
 
 def _cpu_times(
@@ -106,19 +134,69 @@ def apply_scheduling(spec: RunSpec) -> tuple[str, ...]:
     return tuple(refused)
 
 
-def describe_scheduling(refused: tuple[str, ...]) -> Scheduling:
+def describe_scheduling(
+    refused: tuple[str, ...],
+    groups: QuotaGroups = _NO_GROUPS,
+    android: AndroidGroups | None = None,
+) -> Scheduling:
     """How this process is scheduled now."""
     return Scheduling(
         cpus=own_cpus(),
         policy=_POLICIES.get(os.sched_getscheduler(0), "unknown"),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
         refused=refused,
+        quotas=groups.quotas,
+        android=android,
     )
 
 
-def resident_bytes(field: str = "VmRSS") -> int:
-    """VmRSS now, or VmHWM, its peak; getrusage(2) would count the parent's memory too."""
-    return (_kib("/proc/self/status", field) or 0) * 1024
+def android_groups(root: Path = Path("/")) -> AndroidGroups | None:
+    """Groups by which Android schedules this process; None where the system is another one.
+
+    Source: https://source.android.com/docs/core/perf/cgroups; Linux,
+    Documentation/admin-guide/cgroup-v2.rst, cpu.uclamp.max: percent, or `max`.
+    """
+    if not is_android(root):
+        return None
+    lines = (line.split(":", 2) for line in read_text(root / "proc/self/cgroup").splitlines())
+    by_controller = {
+        controller: line[2] for line in lines if len(line) == 3 for controller in line[1].split(",")
+    }
+    clamps = _clamps(root / "dev/cpuctl", by_controller.get("cpu"))
+    return AndroidGroups(by_controller.get("cpuset"), *clamps)
+
+
+def _clamps(mount: Path, group: str | None) -> tuple[float | None, float | None]:
+    """Utilisation that a group gets at least and at most: the tightest of those around it."""
+    if group is None:
+        return None, None
+    folder = mount / group.strip("/")
+    around = [folder, *folder.parents][: len(folder.relative_to(mount).parts) + 1]
+    least = [_ratio(read_text(one / "cpu.uclamp.min")) for one in around]
+    most = [_ratio(read_text(one / "cpu.uclamp.max")) for one in around]
+    return (
+        least[0],
+        min((ratio for ratio in most if ratio is not None), default=None),
+    )
+
+
+def _ratio(text: str) -> float | None:
+    if text == "max":
+        return 1.0
+    try:
+        percent = float(text)
+    except ValueError:
+        return None
+    return percent / 100 if 0 <= percent <= 100 else None
+
+
+def resident_bytes(field: str = "VmRSS") -> int | None:
+    """VmRSS now, or VmHWM, its peak; None where the system does not report it.
+
+    getrusage(2) would count the parent's memory too.
+    """
+    kib = _kib("/proc/self/status", field)
+    return None if kib is None else kib * 1024
 
 
 def proportional_bytes() -> int | None:

@@ -6,8 +6,10 @@ import ctypes
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -59,26 +61,55 @@ def apply_limits(*, memory_bytes: int, max_query_count: int, daemon_pid: int) ->
     _prefer_as_victim()
 
 
+def free_bytes(directory: Path) -> int:
+    """Free space on the file system of a directory, bytes."""
+    return shutil.disk_usage(directory).free
+
+
 def largest_file_bytes(max_query_count: int) -> int:
     """Largest file that a worker may write."""
     return LOG_BYTES + max_query_count * COLUMN_BYTES * len(QUERY_COLUMNS)
 
 
-def written_bytes(pid: int, directory: Path) -> int:
-    """What a worker has written: as the kernel counts it, deleted files too, or as it lies there.
+class DiskUse:
+    """Disk space that one worker takes."""
 
-    Not every kernel counts, and none counts a file system in memory. More files than any run writes
-    count as more bytes than any limit.
-    """
-    counted = re.search(r"^write_bytes: (\d+)$", read_text(Path(f"/proc/{pid}/io")), re.MULTILINE)
-    present_bytes = 0
-    with suppress(FileNotFoundError), os.scandir(directory) as files:
-        for number, file in enumerate(files):
-            if number == MAX_FILES:
-                return sys.maxsize
-            with suppress(FileNotFoundError):  # it has just been removed
-                present_bytes += file.stat(follow_symlinks=False).st_size
-    return max(present_bytes, int(counted[1]) if counted else 0)
+    def __init__(self, directory: Path, free_bytes: Callable[[Path], int] = free_bytes) -> None:
+        """Begin with a worker that has written nothing yet.
+
+        Args:
+            directory: Its directory.
+            free_bytes: Free space on the file system of a directory, bytes.
+        """
+        self._directory = directory
+        self._free_bytes = free_bytes
+        self._free_before = free_bytes(directory)
+
+    def taken_bytes(self, pid: int, *, is_counted: bool) -> int:
+        """Space taken so far: by the kernel's count, deleted files too, or by the files present.
+
+        Not every kernel counts, and none counts a file system in memory. Without a count, and where
+        the worker may take space without writing, all space that the disk has lost meanwhile counts
+        as the worker's: that cannot be hidden. More files than any run writes count as more than
+        any limit.
+
+        Args:
+            pid: Its process.
+            is_counted: Whether the filter of system calls keeps it from taking space uncounted.
+        """
+        io = read_text(Path(f"/proc/{pid}/io"))
+        counted = re.search(r"^write_bytes: (\d+)$", io, re.MULTILINE)
+        present_bytes = 0
+        with suppress(FileNotFoundError), os.scandir(self._directory) as files:
+            for number, file in enumerate(files):
+                if number == MAX_FILES:
+                    return sys.maxsize
+                with suppress(FileNotFoundError):  # it has just been removed
+                    present_bytes += file.stat(follow_symlinks=False).st_size
+        if counted and is_counted:
+            return max(present_bytes, int(counted[1]))
+        lost_bytes = self._free_before - self._free_bytes(self._directory)
+        return max(present_bytes, int(counted[1]) if counted else 0, lost_bytes)
 
 
 def die_with(parent_pid: int) -> None:

@@ -12,11 +12,13 @@ import os
 import signal
 import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from edgebench.agent.confine import confine
+from edgebench.agent.cpu_quota import QuotaGroups, open_quota_groups
+from edgebench.agent.runtimes.library import LibraryRuntime, library_facts
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import COMPLETE, WAITING, WORKER_RECORD_FILE, Job, Pipe
 from edgebench.agent.worker.limits import apply_limits
@@ -28,7 +30,8 @@ from edgebench.agent.worker.measure import (
     prepare_model,
     typical_ns,
 )
-from edgebench.agent.worker.permissions import permissions_of
+from edgebench.agent.worker.permissions import confine_for
+from edgebench.agent.worker.record_file import write_record
 from edgebench.agent.worker.rehearsal import attempt, refuse_full_disk, refuse_outputs
 from edgebench.agent.worker.stop import STOP, StopRequested
 from edgebench.protocol.errors import EdgebenchError, ModelRefused, NoSpace, RunStopped
@@ -39,10 +42,11 @@ from edgebench.protocol.record import (
     HarnessFacts,
     Phase,
     RuntimeFacts,
+    Scheduling,
     SyncFacts,
-    TargetRecord,
     WorkerRecord,
 )
+from edgebench.protocol.runtime import SignedModel
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, QUERY_COLUMNS
 
@@ -66,11 +70,16 @@ def main(arguments: list[str]) -> int:
         )
         # Both before anything of the model is known: scheduling needs rights that go with it.
         refused = facts.apply_scheduling(job.spec)
+        groups = open_quota_groups(Path(job.root))
+        android = facts.android_groups(Path(job.root))
         # No runtime parses the model of a target here, and its driver needs ports and programs.
-        confinement = confine(permissions_of(job, directory)) if job.target is None else None
+        confinement = None
+        if job.target is None:
+            confinement, job, directory = confine_for(job, directory)
         pipe.send(**{WAITING: to_plain(confinement) if confinement else None})
         sys.stdin.read()  # until the daemon closes it: the sampler is running now
-        _execute(job, directory, pipe, refused)
+        describe = partial(facts.describe_scheduling, refused, groups, android)
+        _execute(job, directory, pipe, describe, groups)
     except (EdgebenchError, MemoryError, StopRequested, OSError) as exc:
         error = _named(exc, job)
         # Libraries name the file by its path in our store, which means nothing to a user.
@@ -96,12 +105,20 @@ def _named(exc: BaseException, job: Job) -> EdgebenchError:
     return NoSpace(f"results not written: {what}: {where}")
 
 
-def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) -> None:
+def _execute(
+    job: Job,
+    directory: Path,
+    pipe: Pipe,
+    describe_scheduling: Callable[[], Scheduling],
+    groups: QuotaGroups,
+) -> None:
     if job.target is not None:
         # Imported here: its driver is for those who have targets.
         from edgebench.agent.worker.target import measure_target
 
-        measure_target(job, pipe, directory, keep=partial(_write_record, directory))
+        measure_target(
+            job, pipe, directory, keep=partial(write_record, directory / WORKER_RECORD_FILE)
+        )
         return
     pipe.phase(Phase.LOADING)
     with STOP.armed():
@@ -115,17 +132,17 @@ def _execute(job: Job, directory: Path, pipe: Pipe, refused: tuple[str, ...]) ->
             size_bytes = refuse_outputs(prepared.first_outputs, sample_count)
             refuse_full_disk(directory, size_bytes)
         _try_writing(job, prepared, directory)
-    loop = measure(job, prepared, pipe, directory)
+    loop = measure(job, prepared, pipe, directory, groups)
     pipe.phase(Phase.SPOOLING)
     _write_queries(directory / QUERIES_FILE, [loop.warmup, loop.timed])
-    record = _record(job, prepared, loop, refused)
-    _write_record(directory, record)
+    record = _record(job, prepared, loop, describe_scheduling())
+    write_record(directory / WORKER_RECORD_FILE, record)
     if loop.is_interrupted:
         return
     record = _with_checks(job, prepared, loop, record, directory, pipe)
-    _write_record(directory, record)
+    write_record(directory / WORKER_RECORD_FILE, record)
     pipe.send(**{COMPLETE: True})
-    _write_record(directory, _with_binding(record, prepared))
+    write_record(directory / WORKER_RECORD_FILE, _with_binding(record, prepared))
 
 
 def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
@@ -141,10 +158,10 @@ def _try_writing(job: Job, prepared: PreparedModel, directory: Path) -> None:
     )
     record = attempt(
         f"{job.spec.runtime} does not describe the model or its outputs",
-        lambda: _record(job, prepared, nothing, ()),
+        lambda: _record(job, prepared, nothing, facts.describe_scheduling(())),
     )
     _write_queries(directory / QUERIES_FILE, [nothing.timed])
-    _write_record(directory, record)
+    write_record(directory / WORKER_RECORD_FILE, record)
     for name in (QUERIES_FILE, WORKER_RECORD_FILE):
         (directory / name).unlink()
 
@@ -161,18 +178,28 @@ def _with_binding(record: WorkerRecord, prepared: PreparedModel) -> WorkerRecord
 
 
 def _record(
-    job: Job, prepared: PreparedModel, loop: LoopRecord, refused: tuple[str, ...]
+    job: Job, prepared: PreparedModel, loop: LoopRecord, scheduling: Scheduling
 ) -> WorkerRecord:
     from edgebench.agent.worker.checks import output_facts
 
-    spec, model = job.spec, prepared.model
+    spec, model, library = job.spec, prepared.model, None
+    if isinstance(prepared.runtime, LibraryRuntime):
+        library = library_facts(prepared.runtime.module)
     return WorkerRecord(
-        model=replace(job.model, precision=model.precision, quantized=model.quantized),
+        model=replace(
+            job.model,
+            precision=model.precision,
+            quantized=model.quantized,
+            signature=model.signature if isinstance(model, SignedModel) else None,
+            signatures=model.signatures if isinstance(model, SignedModel) else (),
+        ),
         runtime=RuntimeFacts(
             name=spec.runtime,
             version=prepared.version,
             delegates_requested=(spec.delegate,) if spec.delegate else (),
             delegates_used=model.delegates_used,
+            distribution=library.distribution if library else None,
+            library=library.path if library else None,
         ),
         inputs=model.inputs,
         outputs=model.outputs,
@@ -185,7 +212,7 @@ def _record(
         is_interrupted=loop.is_interrupted,
         before=loop.before,
         after=loop.after,
-        scheduling=facts.describe_scheduling(refused),
+        scheduling=scheduling,
         sample_count=len(prepared.samples),
         inputs_clipped_ratio=prepared.inputs_clipped_ratio,
         placement=model.placement(),
@@ -234,14 +261,6 @@ def _write_queries(path: Path, parts: list[Times]) -> None:
                 if sys.byteorder == "big":
                     values.byteswap()
                 values.tofile(file)
-
-
-def _write_record(directory: Path, record: WorkerRecord | TargetRecord) -> None:
-    """Write it whole or not at all: the worker may die in the checks after the first one."""
-    path = directory / WORKER_RECORD_FILE
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(to_plain(record)))
-    part.replace(path)
 
 
 if __name__ == "__main__":

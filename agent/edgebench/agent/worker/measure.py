@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgebench.agent.cpu_quota import QuotaGroups
 from edgebench.agent.simulated import slowed
 from edgebench.agent.worker import facts
 from edgebench.agent.worker.job import Job, Pipe
@@ -16,7 +17,7 @@ from edgebench.agent.worker.loop import Calls, Times, new_times, run_closed
 from edgebench.agent.worker.marks import Marks
 from edgebench.agent.worker.rehearsal import refuse_full_disk, trace_bytes
 from edgebench.agent.worker.stop import StopRequested
-from edgebench.protocol.errors import InferenceFailed
+from edgebench.protocol.errors import InferenceFailed, SignatureRefused
 from edgebench.protocol.record import (
     ColdStart,
     HarnessFacts,
@@ -25,7 +26,7 @@ from edgebench.protocol.record import (
     Phase,
     SyncFacts,
 )
-from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime
+from edgebench.protocol.runtime import LoadedModel, LoadOptions, Runtime, SignedModel
 from edgebench.protocol.spec import Engine, RunSpec, samples_per_query
 
 if TYPE_CHECKING:
@@ -87,18 +88,25 @@ def prepare_model(job: Job) -> PreparedModel:
     options = LoadOptions(
         job.spec.threads,
         job.spec.delegate,
+        job.spec.signature,
         shapes={name: value.shape[1:] for name, value in arrays.items()} | job.spec.input_shapes,
     )
     before_bytes = facts.resident_bytes()
     load_ns, model = _timed(lambda: runtime.load(job.model_path, options))
+    _refuse_signature(job.spec, model)
     refuse_other_shapes(model.inputs, job.spec.input_shapes)
     (first,) = _samples(job, model, arrays, count=1)
     first_ns, first_outputs = _first_inference(job, model, first)
     # Read before our own samples and times take memory, which is not the model's.
+    peak_bytes, after_bytes = facts.resident_bytes("VmHWM"), facts.resident_bytes()
     memory = MemoryFacts(
-        peak_rss_bytes=facts.resident_bytes("VmHWM"),
-        model_bytes=max(0, facts.resident_bytes() - before_bytes),
-        steady_rss_bytes=facts.resident_bytes(),
+        peak_rss_bytes=peak_bytes,
+        model_bytes=(
+            None
+            if before_bytes is None or after_bytes is None
+            else max(0, after_bytes - before_bytes)
+        ),
+        steady_rss_bytes=after_bytes,
         steady_pss_bytes=facts.proportional_bytes(),
         arena_bytes=model.arena_bytes(),
     )
@@ -116,7 +124,16 @@ def prepare_model(job: Job) -> PreparedModel:
     )
 
 
-def measure(job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path) -> LoopRecord:
+def _refuse_signature(spec: RunSpec, model: object) -> None:
+    if spec.signature is not None and not isinstance(model, SignedModel):
+        raise SignatureRefused(
+            f"models of {spec.runtime} have no signatures, got {spec.signature!r}"
+        )
+
+
+def measure(
+    job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path, groups: QuotaGroups
+) -> LoopRecord:
     """Warm up and run the scenario, with marks for a meter around it if there is one."""
     from edgebench.agent.worker.scenarios import run_warmup
 
@@ -138,13 +155,13 @@ def measure(job: Job, prepared: PreparedModel, pipe: Pipe, directory: Path) -> L
         count = len(warmup) + _expected_inferences(spec, query_ns, expected_s)
         refuse_full_disk(directory, trace_bytes(count))
     pipe.phase(Phase.MEASURING, expected_s)
-    before = facts.read_moment(root)
+    before = facts.read_moment(root, groups)
     timed = new_times()
     if not warmup.is_interrupted:
         marks.pulse()
         timed = _run(calls, spec, query_ns, directory)
         marks.pulse()
-    after = facts.read_moment(root)
+    after = facts.read_moment(root, groups)
     if not (warmup.is_interrupted or timed.is_interrupted):
         marks.after_loop()
     marks.close()

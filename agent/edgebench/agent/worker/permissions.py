@@ -1,15 +1,16 @@
-"""What one job needs, and so what its worker may do."""
+"""Permissions of a worker: what its job needs, and nothing else."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from edgebench.agent.confine import AllowedPaths, Permissions
+from edgebench.agent.confine import AllowedPaths, Permissions, confine
 from edgebench.agent.confine.paths import ACCELERATOR_DEVICES, folders_of
 from edgebench.agent.worker.job import Job
-from edgebench.agent.worker.timeouts import BESIDE_MEASUREMENT_S, TIMEOUT_FACTOR
-from edgebench.protocol.spec import RunSpec, samples_per_query
+from edgebench.agent.worker.timeouts import STOP_GRACE_S, run_limit_s
+from edgebench.protocol.record import Confinement
 
 _CPU_DELEGATES = (None, "xnnpack", "none", "cpu")
 """Delegates that need no device."""
@@ -30,22 +31,31 @@ def permissions_of(job: Job, directory: Path) -> Permissions:
             writable=(str(directory), *((job.speed_path,) if job.speed_path else ())),
             devices=(*job.devices, *accelerators, *wire),
         ),
-        cpu_s=longest_s(job.spec) * (os.cpu_count() or 1),
+        # The daemon ends it long before, if it can.
+        cpu_s=(run_limit_s(job) + STOP_GRACE_S) * (os.cpu_count() or 1),
     )
 
 
-def longest_s(spec: RunSpec) -> float:
-    """Bound of the time that a worker may take, seconds.
+def confine_for(job: Job, directory: Path) -> tuple[Confinement, Job, Path]:
+    """Confine this process as the worker of a job.
 
-    The daemon ends a worker by the times of its phases, long before. This is for the worker whose
-    daemon cannot: its first inference ended within the time to load, and so bounds the others.
+    Returns:
+        The confinement, and the job and its directory by the names that reach its files from now
+        on: a worker that is another user may have no way to their paths.
     """
-    if spec.limits.measure_timeout_s is not None:
-        measure_s = 2 * spec.limits.measure_timeout_s
-    else:
-        count = spec.warmup_query_count + spec.min_query_count * samples_per_query(spec)
-        if spec.target_qps is not None:
-            count += int(spec.target_qps * spec.duration_s)
-        slowest_s = spec.limits.load_timeout_s * count
-        measure_s = TIMEOUT_FACTOR * (spec.warmup_duration_s + spec.duration_s + slowest_s)
-    return spec.limits.load_timeout_s + measure_s + BESIDE_MEASUREMENT_S
+    confined = confine(permissions_of(job, directory))
+    directory = Path(confined.path(str(directory)))
+    os.environ["TMPDIR"] = str(directory)
+
+    def path(name: str | None) -> str | None:
+        return None if name is None else confined.path(name)
+
+    renamed = replace(
+        job,
+        model_path=confined.path(job.model_path),
+        dataset_path=path(job.dataset_path),
+        inputs_path=path(job.inputs_path),
+        root=confined.path(job.root),
+        speed_path=path(job.speed_path),
+    )
+    return confined.record, renamed, directory

@@ -8,40 +8,25 @@ import json
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from edgebench.agent.files import disk_errors, keep_regular, last_line
 from edgebench.agent.runtimes.text import library_line
-from edgebench.agent.worker.job import COMPLETE, REACHED, WAITING, WORKER_RECORD_FILE, Job
+from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
 from edgebench.agent.worker.limits import (
     DISK_LIMIT_FILES,
     MAX_FILES,
+    DiskUse,
     largest_file_bytes,
-    written_bytes,
 )
-from edgebench.agent.worker.timeouts import (
-    CHECK_TIMEOUT_S,
-    COMPLETE_TIMEOUT_S,
-    SPOOL_TIMEOUT_S,
-    STOP_GRACE_S,
-    TIMEOUT_FACTOR,
-    TIMEOUT_MARGIN_S,
-    UPLOAD_BYTES_PER_S,
-)
-from edgebench.protocol.errors import (
-    EdgebenchError,
-    ModelRefused,
-    RemoteProtocolError,
-    WorkerDied,
-    WorkerTimeout,
-    error_from_code,
-)
-from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.agent.worker.record_file import read_record
+from edgebench.agent.worker.reports import MAX_LINE_BYTES, PhaseStart, WorkerReports
+from edgebench.agent.worker.timeouts import STOP_GRACE_S
+from edgebench.protocol.errors import EdgebenchError, ModelRefused, WorkerDied, WorkerTimeout
+from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import (
     CheckFacts,
     Confinement,
@@ -52,14 +37,14 @@ from edgebench.protocol.record import (
     WorkerRecord,
 )
 from edgebench.protocol.sizes import format_bytes
-from edgebench.protocol.spec import Limits
 from edgebench.protocol.traces import WORKER_LOG_FILE
+from edgebench.system.python_start import python_command
+from edgebench.system.variables import worker_environment
 
 SETTLE_TIMEOUT_S = 30.0
 """Time for the start of the interpreter, which takes a second or two on a small board."""
 DISK_PERIOD_S = 1.0
 """Interval of the checks of the disk usage; a check takes 30 µs."""
-MAX_LINE_BYTES = 16 * 1024
 _CHATTER = re.compile(r"\s*(?:INFO\b|VERBOSE\b|I\d{4} |.*\[[IV]:)")
 """Lines in the log of TensorFlow, glog and ONNX Runtime that do not explain a failure."""
 _DOING = {
@@ -73,33 +58,20 @@ _DOING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseStart:
-    """Begin of a phase of the worker."""
-
-    phase: Phase
-    expected_s: float | None
-    time_ns: int
-
-
 class WorkerProcess:
     """One worker, from start to end."""
 
-    def __init__(self, directory: Path, limits: Limits) -> None:
+    def __init__(self, directory: Path, job: Job) -> None:
         self.directory = directory
-        self._limits = limits
-        self._phase = Phase.STARTING
-        self._failure: EdgebenchError | None = None
+        self._job = job
+        self._reports = WorkerReports(job, time.monotonic())
+        self._ended_for: EdgebenchError | None = None
+        """Why the daemon ended it; None: it did not, or for its time only."""
         self._process: asyncio.subprocess.Process
         self._reader: asyncio.StreamReader
         self._held: bytes | None = None
         """A line that was read before `follow`."""
-        self._job: Job
-        self.confinement: Confinement | None = None
-        """Confinement, as the worker told it before it knew the model; None until then."""
         self.is_stopping = False
-        self._is_complete = False
-        """Whether its record stands, however it ends."""
         self._is_session_ended = False
         """Whether its session was ended after the process had."""
 
@@ -108,9 +80,9 @@ class WorkerProcess:
         """Process id."""
         return self._process.pid
 
-    async def start(self, job: Job) -> None:
+    async def start(self) -> None:
         """Start the process, which then waits for `go`."""
-        self._job = job
+        job = self._job
         with disk_errors("worker not started", self.directory):
             (self.directory / "job.json").write_text(json.dumps(to_plain(job)))
             log = (self.directory / WORKER_LOG_FILE).open("wb")
@@ -120,17 +92,21 @@ class WorkerProcess:
             lambda: asyncio.StreamReaderProtocol(self._reader),
             os.fdopen(read_end, "rb", buffering=0),
         )
+        directory = self.directory.absolute()
+        python = python_command(
+            *("edgebench.agent.worker.main", directory, str(write_end)),
+            directory=directory,
+            environment=worker_environment(os.environ, directory, is_target=job.target is not None),
+        )
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "edgebench.agent.worker.main"),
-                *(str(self.directory), str(write_end)),
+                *python.words,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
                 pass_fds=[write_end],
-                cwd=self.directory,
-                # Where a library needs a file for a moment, it finds a place that it may write to.
-                env=os.environ | {"TMPDIR": str(self.directory)},
+                cwd=python.directory,
+                env=python.environment,
                 start_new_session=True,
             )
         finally:
@@ -140,7 +116,12 @@ class WorkerProcess:
     @property
     def failure(self) -> EdgebenchError | None:
         """What went wrong until now, by the worker's own words or by what was seen of it."""
-        return self._failure
+        return self._ended_for or self._reports.failure
+
+    @property
+    def confinement(self) -> Confinement | None:
+        """Confinement, as the worker reported it before it knew the model; None until then."""
+        return self._reports.confinement
 
     @property
     def has_ended(self) -> bool:
@@ -183,62 +164,80 @@ class WorkerProcess:
     async def _watch_disk(self) -> None:
         """End a worker that writes more than any run does."""
         limit = DISK_LIMIT_FILES * largest_file_bytes(self._job.spec.max_query_count)
+        disk = DiskUse(self.directory)
         while not self.has_ended:
             await asyncio.sleep(DISK_PERIOD_S)
-            if written_bytes(self.pid, self.directory) > limit:
-                self._failure = ModelRefused(
-                    f"the model wrote more than {format_bytes(limit)} or {MAX_FILES} files to the "
-                    "disk"
+            is_counted = self.confinement is not None and self.confinement.calls.is_applied
+            if disk.taken_bytes(self.pid, is_counted=is_counted) > limit:
+                self._end_for(
+                    ModelRefused(
+                        f"the model wrote more than {format_bytes(limit)} or {MAX_FILES} files to "
+                        "the disk"
+                    )
                 )
-                self._end_session()
+
+    def _end_for(self, error: EdgebenchError) -> None:
+        """End the worker for a violation of its limits."""
+        self._ended_for = self._ended_for or error
+        self._end_session()
 
     async def _follow(
         self,
         on_phase: Callable[[PhaseStart], None],
         on_reached: Callable[[PhaseProgress], None],
     ) -> MeasuredRecord:
-        timeout_s = self._limits.load_timeout_s
+        reports = self._reports
+        reports.go(time.monotonic())
         try:
-            while line := await asyncio.wait_for(self._read_line(), timeout_s):
-                began = self._take(line)
-                if isinstance(began, PhaseProgress):  # its timeout begins anew
-                    on_reached(began)
-                elif began is not None:
-                    self._phase = began.phase
-                    timeout_s = self._timeout_s(began)
-                    on_phase(began)
-                elif self._is_complete:
-                    timeout_s = COMPLETE_TIMEOUT_S
+            while line := await self._next_line():
+                try:
+                    report = reports.take(line, time.monotonic())
+                except WorkerDied as exc:
+                    self._end_for(exc)
+                    break
+                if isinstance(report, PhaseProgress):
+                    on_reached(report)
+                elif report is not None:
+                    on_phase(report)
             code = await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
-            doing = _DOING[self._phase]
+            late = f"still {_DOING[reports.phase]} after {reports.limit_s:g} s"
             code = await self._end_overdue()
-            if self._is_complete:
+            if reports.is_complete:
                 return self._read_record()
             if self._has_record:
-                return self._unchecked(f"it was still {doing} after {timeout_s:g} s")
+                return self._unchecked(f"it was {late}")
             if code != 0:
-                raise WorkerTimeout(f"worker was still {doing} after {timeout_s:g} s") from None
+                raise WorkerTimeout(f"worker was {late}") from None
         finally:
             self._end_session()
             with disk_errors("run not spooled", self.directory):
                 keep_regular(self.directory)
-        if self._is_complete:
+        if reports.is_complete:
             return self._read_record()
-        if self._has_record and (self._failure or code != 0):
-            return self._unchecked(str(self._failure or self._obituary(code)))
-        if self._failure:
-            raise self._failure
+        if self._has_record and (self.failure or code != 0):
+            return self._unchecked(str(self.failure or self._obituary(code)))
+        if self.failure:
+            raise self.failure
         if code != 0:
             raise WorkerDied(self._obituary(code))
         return self._read_record()
+
+    async def _next_line(self) -> bytes:
+        """The next line; empty at the end.
+
+        Raises:
+            asyncio.TimeoutError: the time of the worker's phase, or of its run, is over.
+        """
+        left_s = self._reports.deadline_s - time.monotonic()
+        return await asyncio.wait_for(self._read_line(), max(0.0, left_s))
 
     @property
     def _has_record(self) -> bool:
         """Whether the measurement is on the disk: checks follow, or a target is let go of."""
         is_target = self._job.target is not None
         is_kept = is_target and (self.directory / WORKER_RECORD_FILE).exists()
-        return is_kept or self._phase is Phase.CHECKING
+        return is_kept or self._reports.phase is Phase.CHECKING
 
     def _unchecked(self, reason: str) -> MeasuredRecord:
         """The record from before the checks: the measurement is not lost with the worker."""
@@ -265,12 +264,13 @@ class WorkerProcess:
         try:
             await asyncio.wait_for(self._process.wait(), STOP_GRACE_S)
         except asyncio.TimeoutError:
-            if self._phase is not Phase.SPOOLING:  # a worker that writes its results may finish
+            # A worker that writes its results may finish.
+            if self._reports.phase is not Phase.SPOOLING:
                 await self.kill()
 
     async def _end_overdue(self) -> int:
         """End a worker that took too long; 0 when it could still write its measurement."""
-        if self._phase is Phase.MEASURING:
+        if self._reports.phase is Phase.MEASURING:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
             with contextlib.suppress(asyncio.TimeoutError):
@@ -298,47 +298,11 @@ class WorkerProcess:
         try:
             return await self._reader.readline()
         except ValueError:  # longer than the limit: not one of ours
+            self._end_for(WorkerDied(f"worker sent a line of more than {MAX_LINE_BYTES} bytes"))
             return b""
 
-    def _take(self, line: bytes) -> PhaseStart | PhaseProgress | None:
-        try:
-            fields: dict[str, Any] = json.loads(line)
-            if WAITING in fields and self.confinement is None:
-                if fields[WAITING] is not None:
-                    self.confinement = from_plain(fields[WAITING], Confinement)
-                return None
-            if COMPLETE in fields:
-                self._is_complete = True
-                return None
-            if "failed" in fields:
-                text = library_line(fields["failed"])
-                self._failure = error_from_code(int(fields["code"]), text)
-                return None
-            if REACHED in fields:
-                return from_plain(fields[REACHED], PhaseProgress)
-            expected_s = fields["expected_s"]
-            return PhaseStart(Phase(fields["phase"]), expected_s, int(fields["time_ns"]))
-        except (ValueError, KeyError, TypeError, RemoteProtocolError):
-            self._failure = WorkerDied("worker sent an unreadable message")
-            return None
-
-    def _timeout_s(self, began: PhaseStart) -> float:
-        expected_s = TIMEOUT_FACTOR * (began.expected_s or 0.0)
-        if began.phase is Phase.LOADING:
-            is_upload, size_bytes = self._job.target is not None, self._job.model.size_bytes or 0
-            upload_s = size_bytes / UPLOAD_BYTES_PER_S if is_upload else 0.0
-            return self._limits.load_timeout_s + upload_s
-        if began.phase is Phase.SPOOLING:
-            return SPOOL_TIMEOUT_S + expected_s
-        if began.phase is Phase.CHECKING:
-            return CHECK_TIMEOUT_S
-        # The limit is one of the measurement; marks for a meter are not part of it.
-        if began.phase is not Phase.SYNCING and self._limits.measure_timeout_s is not None:
-            return self._limits.measure_timeout_s
-        return expected_s + TIMEOUT_MARGIN_S
-
     def _obituary(self, code: int) -> str:
-        doing = _DOING[self._phase]
+        doing = _DOING[self._reports.phase]
         last = library_line(last_line(self.directory / WORKER_LOG_FILE, unlike=_CHATTER))
         detail = f": {last}" if last else ""
         if code > 0:
@@ -350,13 +314,10 @@ class WorkerProcess:
         return f"worker was killed by {name} while {doing}{cause}{detail}"
 
     def _read_record(self) -> MeasuredRecord:
-        try:
-            plain = json.loads((self.directory / WORKER_RECORD_FILE).read_bytes())
-            if self._job.target is not None:
-                return from_plain(plain, TargetRecord)
-            return from_plain(plain, WorkerRecord)
-        except (OSError, ValueError, RemoteProtocolError) as exc:
-            raise WorkerDied(f"worker left no readable record: {exc}") from exc
+        path = self.directory / WORKER_RECORD_FILE
+        if self._job.target is not None:
+            return read_record(path, TargetRecord)
+        return read_record(path, WorkerRecord)
 
 
 def monotonic_ns() -> int:

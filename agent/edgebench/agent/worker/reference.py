@@ -1,9 +1,8 @@
 """Reference kernels in a process of their own, for a model that a target runs.
 
-It is started as `python -m edgebench.agent.worker.reference DIRECTORY PARENT`, and confines itself
-before it reads the model of the job in this directory. It reads the samples and writes the outputs
-there. The last line that it prints is the runtime whose kernels they were; or, if it ends with
-status 1, the reason.
+Its arguments are DIRECTORY PARENT. It confines itself before it reads the model of the job in this
+directory. It reads the samples there, and writes the outputs. The last line that it prints is the
+runtime whose kernels were run; or, if it ends with status 1, the reason.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgebench.agent.confine import confine
 from edgebench.agent.runtimes.text import library_line
 from edgebench.agent.worker.job import Job
 from edgebench.agent.worker.limits import apply_limits, default_memory_bytes
-from edgebench.agent.worker.permissions import permissions_of
+from edgebench.agent.worker.permissions import confine_for
 from edgebench.protocol.errors import EdgebenchError, RuntimeUnavailable
 from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import RuntimeFacts
@@ -79,7 +77,7 @@ def main(arguments: list[str]) -> int:
         max_query_count=job.spec.max_query_count,
         daemon_pid=parent_pid,
     )
-    confine(permissions_of(job, directory))
+    _, job, directory = confine_for(job, directory)
     from edgebench.agent.worker.checks import reference_outputs
 
     try:

@@ -35,6 +35,7 @@ from edgebench.agent.worker.target_outputs import (
     run_dataset,
     sample_bytes,
 )
+from edgebench.agent.worker.timeouts import FIRST_INFERENCES_S, FIRST_SOUND_S, TARGET_WINDOWS
 from edgebench.protocol.errors import InferenceFailed, LineDamaged, TargetError, UsageError
 from edgebench.protocol.record import (
     CheckFacts,
@@ -50,8 +51,6 @@ from edgebench.protocol.target import OpenTarget
 if TYPE_CHECKING:
     from edgebench.protocol.runtime import Tensor
 
-WINDOWS = 5
-"""Source: MLPerf Tiny run rules: the median of five windows."""
 MAX_WARMUP_COUNT = 1000
 MAX_WINDOW_COUNT = 2**31 - 1
 """Inferences of one window. The specification's `max_query_count` bounds a trace with a row for
@@ -65,11 +64,6 @@ CLOCKS_MARGIN = 1.02
 """Windows are made longer by this, as the target's clock and the machine's differ."""
 UNTIMED_MARGIN = 1.1
 """Lines are late by some milliseconds at either end of the trial."""
-FIRST_INFERENCES_S = 60.0
-"""Time for the first inferences: nobody knows yet how long one takes."""
-FIRST_SOUND_S = 1200.0
-"""Time for the first window of streaming firmware: a file is played to its end, and MLPerf Tiny's
-has 20 minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +166,7 @@ def _measure(
     with STOP.armed():
         target.set_input(samples[0])
         plan = _plan_windows(target, job.spec, inputs.dataset)
-    pipe.phase(Phase.MEASURING, WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
+    pipe.phase(Phase.MEASURING, TARGET_WINDOWS * (plan.count + plan.warmup_count) * plan.each_s)
     series = RecordedWindows([], [], [])
     failure: TargetError | None = None
     try:
@@ -227,8 +221,8 @@ def _run_windows(
     Raises:
         LineDamaged: a window that only pulses can time was run twice.
     """
-    for number in range(WINDOWS):
-        pipe.reached(number, WINDOWS, ProgressUnit.WINDOWS)
+    for number in range(TARGET_WINDOWS):
+        pipe.reached(number, TARGET_WINDOWS, ProgressUnit.WINDOWS)
         target.set_input(samples[number % len(samples)])
         timed = target.window(plan.count, warmup_count=plan.warmup_count)
         # The last pulses are those of the windows, so more of them may come before those.
@@ -296,7 +290,7 @@ def _inputs(job: Job, target: OpenTarget) -> TargetInputs:
     samples = make_samples(
         target.inputs,
         given,
-        count=min(WINDOWS, spec.sample_count),
+        count=min(TARGET_WINDOWS, spec.sample_count),
         seed=spec.seed,
         memory_bytes=job.memory_bytes,
     )
@@ -312,7 +306,7 @@ def _untimed_trial(target: OpenTarget, spec: RunSpec, first: Window) -> Window:
 
     Lines may be late by milliseconds, so the trial grows until that is little beside it.
     """
-    enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / WINDOWS)
+    enough_s = max(TRIAL_S, UNTIMED_TRIAL_RATIO * spec.duration_s / TARGET_WINDOWS)
     trial = first
     while (passed_s := _passed_s(trial)) < enough_s and trial.count < MAX_WINDOW_COUNT:
         growth = max(2, min(10, math.ceil(1.2 * enough_s / max(passed_s, 1e-3))))
@@ -326,10 +320,10 @@ def _passed_s(window: Window) -> float:
 
 def _counts(spec: RunSpec, each_s: float, margin: float) -> tuple[int, int]:
     """Inferences of a window, and before it, where each takes so long."""
-    window_s = margin * spec.duration_s / WINDOWS
-    count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / WINDOWS))
+    window_s = margin * spec.duration_s / TARGET_WINDOWS
+    count = max(math.ceil(window_s / each_s), math.ceil(spec.min_query_count / TARGET_WINDOWS))
     if spec.max_duration_s is not None:
-        count = min(count, max(1, int(spec.max_duration_s / WINDOWS / each_s)))
+        count = min(count, max(1, int(spec.max_duration_s / TARGET_WINDOWS / each_s)))
     count = min(count, MAX_WINDOW_COUNT)
     warmup_count = max(spec.warmup_query_count, math.ceil(spec.warmup_duration_s / each_s))
     return count, min(warmup_count, MAX_WARMUP_COUNT)

@@ -6,10 +6,8 @@ kernels, which parse the model, run in a process of their own, which is confined
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,11 +36,13 @@ from edgebench.protocol.errors import (
     MeasurementError,
     RemoteProtocolError,
 )
-from edgebench.protocol.plain import from_plain
 from edgebench.protocol.record import CheckFacts, RuntimeFacts, TensorSpec
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.target import OpenTarget
 from edgebench.protocol.traces import ANSWERS_FILE, DATASET_INDEX
+from edgebench.system.python_report import read_report
+from edgebench.system.python_start import python_command
+from edgebench.system.variables import worker_environment
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -247,16 +247,18 @@ def _run_reference(directory: Path) -> RuntimeFacts:
     Raises:
         MeasurementError: they do not run.
     """
-    command = [sys.executable, "-m", "edgebench.agent.worker.reference", directory, os.getpid()]
+    python = python_command(
+        *("edgebench.agent.worker.reference", directory, str(os.getpid())),
+        directory=directory,
+        environment=worker_environment(os.environ, directory),
+    )
     try:
-        ran = subprocess.run(
-            list(map(str, command)), stdout=subprocess.PIPE, timeout=TIMEOUT_S, check=True
-        )
-        return from_plain(json.loads(ran.stdout.splitlines()[-1]), RuntimeFacts)
+        # Its standard error is the worker's log.
+        return read_report(python, RuntimeFacts, timeout_s=TIMEOUT_S, stderr=None)
     except subprocess.TimeoutExpired as exc:
         raise MeasurementError(f"reference kernels were not done after {TIMEOUT_S:g} s") from exc
     except subprocess.CalledProcessError as exc:
         text = library_line(exc.stdout.decode("utf-8", "replace")) or f"status {exc.returncode}"
         raise MeasurementError(f"reference kernels did not run: {text}") from exc
-    except (IndexError, ValueError, RemoteProtocolError) as exc:
-        raise MeasurementError(f"reference kernels said nothing readable: {exc}") from exc
+    except RemoteProtocolError as exc:
+        raise MeasurementError(f"reference kernels returned malformed output: {exc}") from exc

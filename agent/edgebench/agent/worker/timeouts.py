@@ -1,25 +1,112 @@
-"""Timeouts of a worker's phases: what the daemon ends it by, and what bounds its CPU time."""
+"""Time limits of a worker, by which the daemon ends it: all follow from its job alone.
+
+Theory of operation. A worker may be hostile, so no report of it extends these times. Its phases
+come in one order, each once; each has a limit, and so has the run. The duration that a worker
+expects of a phase makes its limit shorter, never longer than the specification allows.
+
+An honest run may take long for a count of queries, as the time of a query is unknown before. The
+first inference ended within the time to load, so no other is expected to take longer, and all of
+them together no longer than `COUNTED_LIMIT_S`.
+"""
 
 from __future__ import annotations
 
+from edgebench.agent.worker.job import Job
+from edgebench.agent.worker.load_code import code_s
+from edgebench.protocol.record import Phase
+from edgebench.protocol.spec import RunSpec, samples_per_query
+
 TIMEOUT_FACTOR, TIMEOUT_MARGIN_S = 3.0, 30.0
-"""Timeout of a phase: so many times its expected duration, and so much more."""
+"""Timeout of a phase: a multiple of its expected duration, and a margin."""
+COUNTED_LIMIT_S = 4 * 3600.0
+"""Longest expected time of a count of inferences: 14 s for each of the 1024 of the default."""
 UPLOAD_BYTES_PER_S = 2000.0
 """Slowest upload of a model to a target: a fifth of 115200 baud, as on a line that loses frames."""
+MARKS_S = 1.0
+"""Bound of the pulses on a sync line and of the idle time around them."""
+FIRST_INFERENCES_S = 60.0
+"""Time for the first inferences of a target, whose duration is still unknown."""
+FIRST_SOUND_S = 1200.0
+"""Time for the first window of streaming firmware: a file is played to its end, and MLPerf Tiny's
+has 20 minutes."""
+TARGET_WINDOWS = 5
+"""Windows of a target, with warm-up before each. Source: MLPerf Tiny run rules: the median of
+five windows."""
 SPOOL_TIMEOUT_S = 120.0
 CHECK_TIMEOUT_S = 600.0
-"""Timeout of the checks: reference kernels are slow, and a data set may be large."""
+"""Timeout of the checks: reference kernels are slow, and a data set may be large. A target that
+runs a data set has as long for each line of progress."""
 COMPLETE_TIMEOUT_S = 20.0
 """Timeout of what a worker does after its record stands, which its kernel ends long before."""
 STOP_GRACE_S = 20.0
-"""Time to stop in: a stop takes effect when the current inference has ended."""
-MARGIN_COUNT = 4
-"""Phases with a margin: the warm-up, the timed loop, and the marks for a meter around it."""
-BESIDE_MEASUREMENT_S = (
-    SPOOL_TIMEOUT_S
-    + CHECK_TIMEOUT_S
-    + COMPLETE_TIMEOUT_S
-    + STOP_GRACE_S
-    + MARGIN_COUNT * TIMEOUT_MARGIN_S
+"""Time to stop: a stop takes effect when the current inference has ended."""
+
+PHASES = (
+    *(Phase.STARTING, Phase.LOADING, Phase.SYNCING, Phase.WARMING_UP, Phase.MEASURING),
+    *(Phase.SYNCING, Phase.SPOOLING, Phase.CHECKING, Phase.SPOOLING, Phase.CHECKING),
 )
-"""Longest time of a worker beside load and measurement: results, checks, margins."""
+"""Phases of a worker in their order; it leaves some out. That of a target runs a data set, releases
+the target, and compares its outputs."""
+
+
+def phase_limit_s(job: Job, phase: Phase, expected_s: float | None = None) -> float:
+    """Time after which a worker is ended in this phase, seconds.
+
+    Args:
+        job: Its job.
+        phase: The phase.
+        expected_s: Duration that the worker expects; None: the longest that its job allows.
+    """
+    spec = job.spec
+    if phase in (Phase.STARTING, Phase.LOADING):
+        is_upload, size_bytes = job.target is not None, job.model.size_bytes or 0
+        upload_s = size_bytes / UPLOAD_BYTES_PER_S if is_upload else 0.0
+        return spec.limits.load_timeout_s + (upload_s if phase is Phase.LOADING else 0.0)
+    longest_s = _longest_expected_s(job, phase)
+    expected_s = longest_s if expected_s is None else min(expected_s, longest_s)
+    if phase is Phase.SPOOLING:
+        return SPOOL_TIMEOUT_S + TIMEOUT_FACTOR * expected_s
+    if phase is Phase.CHECKING:
+        return CHECK_TIMEOUT_S + TIMEOUT_FACTOR * expected_s
+    # The limit is one of the measurement; marks for a meter are not part of it.
+    if phase is not Phase.SYNCING and spec.limits.measure_timeout_s is not None:
+        return spec.limits.measure_timeout_s
+    return TIMEOUT_FACTOR * expected_s + TIMEOUT_MARGIN_S
+
+
+def run_limit_s(job: Job) -> float:
+    """Time after which a worker is ended, whatever it reports, seconds; `STOP_GRACE_S` follows."""
+    return sum(phase_limit_s(job, phase) for phase in PHASES) + COMPLETE_TIMEOUT_S
+
+
+def _longest_expected_s(job: Job, phase: Phase) -> float:
+    """Longest duration of a phase that its worker may expect."""
+    spec, is_target = job.spec, job.target is not None
+    if phase is Phase.SYNCING:
+        return MARKS_S + (code_s(spec.load_code_chip_s) if spec.load_code_chip_s else 0.0)
+    if phase is Phase.WARMING_UP:
+        first_s = max(FIRST_INFERENCES_S, FIRST_SOUND_S) if is_target else 0.0
+        return max(first_s, spec.warmup_duration_s, _counted_s(spec, spec.warmup_query_count))
+    if phase is Phase.MEASURING:
+        return _measured_s(spec, is_target=is_target)
+    if phase is Phase.SPOOLING and is_target:  # a window in progress goes on to its end
+        return _measured_s(spec, is_target=True)
+    if phase is Phase.CHECKING and is_target and job.dataset_path is not None:
+        return spec.dataset_limit_s
+    return 0.0
+
+
+def _measured_s(spec: RunSpec, *, is_target: bool) -> float:
+    if is_target:
+        before_s = TARGET_WINDOWS * spec.warmup_duration_s
+        count = spec.min_query_count + TARGET_WINDOWS * (spec.warmup_query_count + 1)
+        return max(2 * spec.duration_s, FIRST_SOUND_S, _counted_s(spec, count)) + before_s
+    count = spec.min_query_count * samples_per_query(spec)
+    if spec.target_qps is not None:
+        count = max(count, int(spec.target_qps * spec.duration_s))
+    longest_s = max(spec.duration_s, _counted_s(spec, count))
+    return longest_s if spec.max_duration_s is None else min(longest_s, spec.max_duration_s)
+
+
+def _counted_s(spec: RunSpec, count: int) -> float:
+    return min(count * spec.limits.load_timeout_s, COUNTED_LIMIT_S)

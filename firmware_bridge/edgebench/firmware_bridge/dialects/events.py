@@ -155,6 +155,16 @@ class InputMismatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ComplaintText:
+    """Line of the maker's own about an error, which need not be one of the inference.
+
+    A log of the radio or the file system is printed between the lines of a reply.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class FailureText:
     """Line of the maker's own that tells of a failure; nothing in the protocol says so.
 
@@ -293,6 +303,7 @@ BoardEvent = (
     | ModelOutputs
     | ErrorReply
     | InputMismatch
+    | ComplaintText
     | FailureText
     | CommandEcho
     | InfoItem

@@ -51,6 +51,16 @@ _NUMBER = r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|(?i:nan|inf))"
 NUMBERS = rf"\s*{_NUMBER}(?:\s*,\s*{_NUMBER})*\s*,?\s*"
 """Pattern of a list of decimal numbers."""
 
+_FAILURES = (
+    r"\b(?:invoke|allocatetensors)(?:\(\))? failed\b|\bfailed to (?:invoke|prepare)\b|"
+    r"\bth_infer\b.{0,80}\b(?:error|fail(?:ed|ure)?)\b|\binference (?:error|failed|failure)\b|"
+    r"^(?:error|fail(?:ed|ure)?|fehler)\b"
+)
+"""Pattern of failed inferences: words of a runtime, wherever they are, or a line that begins with
+an error, as th_infer prints it. Tasks of an operating system print errors of their own meanwhile,
+behind a time, a level or a name: `I (1234) wifi: disconnect reason, error code 0x0` (ESP-IDF),
+`[00:00:01.234,567] <err> net_dhcpv4: failed` (Zephyr)."""
+_COMPLAINT = r"\b(?:error|fail(?:ed|ure)?|fehler)\b"
 _NO_FAILURE = r"\b(?:no|squared?|absolute) errors?\b|\berrors?\s*[:=]\s*(?:0(?!\.)|none|ok)\b"
 """Pattern of texts about errors that tell of none: a status, or the mean squared error of ad01."""
 
@@ -109,11 +119,18 @@ MLPERF_TINY: tuple[LinePattern, ...] = (
         lambda m, _: events.FrameModeReply(int(m[1]), int(m[2])),
     ),
     line_pattern(
-        r".*[Ii]nterface [Bb]oard.*", lambda m, _: events.InterfaceName(m[0]), has_prefix=False
+        r"[\w ]*[Ii]nterface [Bb]oard[^:<>\[\]]*",
+        lambda m, _: events.InterfaceName(m[0]),
+        has_prefix=False,
     ),
     line_pattern(
-        rf"(?i)(?!m-)(?!.*(?:{_NO_FAILURE})).*\b(?:error|fail(?:ed|ure)?|fehler)\b.*",
+        rf"(?i)(?!m-)(?!.*(?:{_NO_FAILURE}))(?=.*?(?:{_FAILURES})).*",
         lambda m, _: events.FailureText(m[0]),
+        has_prefix=False,
+    ),
+    line_pattern(
+        rf"(?i)(?!m-)(?!.*(?:{_NO_FAILURE})).*{_COMPLAINT}.*",
+        lambda m, _: events.ComplaintText(m[0]),
         has_prefix=False,
     ),
 )

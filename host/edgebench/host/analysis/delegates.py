@@ -13,6 +13,10 @@ libneutron_delegate.so (NXP), libhexagon_delegate.so (TensorFlow Lite).
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Collection
+
+from edgebench.protocol.record import WorkerRecord
 
 _CPU = frozenset({"cpu", "builtin", "none", "xnnpack", "dnnl", "acl"})
 _ACCELERATORS = {
@@ -55,3 +59,24 @@ def accelerator_kinds(delegate: str) -> set[str]:
     file_name = plain_name(delegate).rpartition("/")[2].partition(".")[0].lower()
     words = set(re.split(r"[^a-z0-9]+", file_name.removeprefix("lib")))
     return {kind for kind, names in _ACCELERATORS.items() if names & words}
+
+
+def operator_places(worker: WorkerRecord) -> Counter[str]:
+    """Number of operators in each place; empty where the runtime does not report that.
+
+    Those of the profile, where the runtime reports no others, as older onnxruntimes: it has the
+    operators after fusion.
+    """
+    counts: Counter[str] = Counter()
+    for part in worker.placement:
+        counts[part.place] += part.count
+    return counts or Counter(operator.place for operator in worker.check.operators)
+
+
+def delegated_count(worker: WorkerRecord, delegates: Collection[str]) -> tuple[int, int] | None:
+    """Operators on these delegates, by their plain names, and of all; None where unknown."""
+    places = operator_places(worker)
+    if not places:
+        return None
+    delegated = sum(count for place, count in places.items() if plain_name(place) in delegates)
+    return delegated, sum(places.values())

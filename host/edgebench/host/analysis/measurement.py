@@ -17,6 +17,7 @@ from edgebench.host.analysis.latency.stability import comes_back, find_levels, s
 from edgebench.host.analysis.latency.summary import summarize
 from edgebench.host.analysis.latency.warmup import SteadyClass, SteadyState, find_steady_state
 from edgebench.host.analysis.outputs import OutputQuality, Outputs, judge_outputs
+from edgebench.host.analysis.phone import PhoneConditions, phone_conditions
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.thermal.throttling import find_throttling
 from edgebench.host.analysis.thermal.timeline import Timeline
@@ -83,6 +84,8 @@ class Measurement:
     loadgen: LoadgenResult | None = None
     throttling: ThermalResult | None = None
     """Judgement of heat; None where the run has no timeline of its own."""
+    phone: PhoneConditions = field(default_factory=PhoneConditions)
+    """State of a phone; nothing of it is known of any other device."""
 
     @property
     def query_count(self) -> int:
@@ -142,6 +145,9 @@ def measure_traces(record: RunRecord, worker: WorkerRecord, traces: Traces) -> M
             record.expected,
             threads=max(1, spec.threads),
             placement=worker.placement,
+        ),
+        phone=phone_conditions(
+            traces.telemetry, worker.before.monotonic_ns, worker.after.monotonic_ns
         ),
     )
 

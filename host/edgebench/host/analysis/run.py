@@ -6,8 +6,11 @@ a stored one was changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
+from edgebench.host.analysis.arithmetic import strict_arithmetic
 from edgebench.host.analysis.energy.pulses import find_pulsed_energy
 from edgebench.host.analysis.energy.run import find_energy
 from edgebench.host.analysis.energy.windows import TimedQueries
@@ -18,6 +21,7 @@ from edgebench.host.analysis.measurement import (
     measure_traces,
 )
 from edgebench.host.analysis.outputs import OutputQuality, judge_outputs
+from edgebench.host.analysis.settings import find_settings
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge, judge_failure, judge_target
 from edgebench.host.analysis.verdict.machine import background_busy_ratio
@@ -44,7 +48,7 @@ from edgebench.host.result.run import (
 )
 from edgebench.host.result.windows import TargetMemoryBytes
 from edgebench.protocol.clock import ClockModel, ClockProbe, fit
-from edgebench.protocol.errors import ErrorCode, MeasurementError
+from edgebench.protocol.errors import EdgebenchError, ErrorCode, MeasurementError
 from edgebench.protocol.record import (
     BindingFacts,
     CheckFacts,
@@ -58,6 +62,23 @@ from edgebench.protocol.runtime import RUNTIME_PACKAGES
 from edgebench.protocol.spec import RunSpec
 
 
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """End an analysis in a result or in one named error, whatever a device has sent.
+
+    Raises:
+        MeasurementError: the analysis raised an exception that has no name of ours.
+    """
+    try:
+        with strict_arithmetic():
+            yield
+    except (EdgebenchError, OSError):
+        raise
+    except Exception as exc:  # MemoryError and RecursionError among them
+        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+
+
+@_named_errors()
 def analyse_run(
     record: RunRecord, traces: Traces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
@@ -70,15 +91,9 @@ def analyse_run(
     if worker is None:
         raise MeasurementError("the run measured nothing")
     facts = traces.facts
-    try:
-        measured = measure_traces(record, worker, traces)
-        energy = _energy(record, worker, traces, measured, clock)
-        verdict = judge(Evidence(record, worker, measured, facts, energy))
-    except MeasurementError:
-        raise
-    except (ArithmeticError, LookupError, ValueError, TypeError, RecursionError) as exc:
-        # Whatever a device sends: what cannot be computed is not stored, and blocks nobody.
-        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+    measured = measure_traces(record, worker, traces)
+    energy = _energy(record, worker, traces, measured, clock)
+    verdict = judge(Evidence(record, worker, measured, facts, energy))
     runtime = worker.runtime
     return Run(
         schema_version=SCHEMA_VERSION,
@@ -97,6 +112,8 @@ def analyse_run(
             version=runtime.version,
             delegates_requested=runtime.delegates_requested,
             delegates_used=runtime.delegates_used,
+            distribution=runtime.distribution,
+            library=runtime.library,
             placement=worker.placement,
         ),
         metrics=_metrics(record.spec, worker, measured, facts, energy),
@@ -106,6 +123,7 @@ def analyse_run(
     )
 
 
+@_named_errors()
 def analyse_target(
     record: RunRecord, traces: TargetTraces, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
@@ -118,21 +136,16 @@ def analyse_target(
     if target is None:
         raise MeasurementError("the device did not time itself")
     facts = traces.facts
-    try:
-        request = _energy_request(record, facts)
-        energy = find_pulsed_energy(record, target, traces.power, request) if request else None
-        edges = energy.edge_windows if energy else ()
-        measured = replace(
-            measure_windows(target, [one.duration_s for one in edges] or None),
-            quality=judge_outputs(
-                target.check, target.outputs, traces.outputs, traces.labels, facts.metric
-            ),
-        )
-        verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
-    except MeasurementError:
-        raise
-    except (ArithmeticError, LookupError, ValueError, TypeError) as exc:
-        raise MeasurementError(f"record makes no sense: {type(exc).__name__}: {exc}") from exc
+    request = _energy_request(record, facts)
+    energy = find_pulsed_energy(record, target, traces.power, request) if request else None
+    edges = energy.edge_windows if energy else ()
+    measured = replace(
+        measure_windows(target, [window.duration_s for window in edges] or None),
+        quality=judge_outputs(
+            target.check, target.outputs, traces.outputs, traces.labels, facts.metric
+        ),
+    )
+    verdict = judge_target(TargetEvidence(record, target, measured, facts, energy))
     return Run(
         schema_version=SCHEMA_VERSION,
         run_id=record.run_id,
@@ -190,6 +203,7 @@ NO_METRICS = Metrics(
 _PHASES = {phase.value: phase for phase in Phase}
 
 
+@_named_errors()
 def analyse_failure(
     record: RunRecord, facts: HostFacts, *, created_utc: str, clock: ClockModel | None
 ) -> Run:
@@ -232,6 +246,7 @@ def analyse_failure(
     )
 
 
+@_named_errors()
 def fit_clock(probes: list[list[ClockProbe]], record: RunRecord) -> ClockModel | None:
     """The clock model of a run; None when no probe was taken (the host was away)."""
     if not any(probes):
@@ -289,10 +304,10 @@ def _metrics(
         ),
         cold_start_ns=ColdStartNs(start.import_ns, start.load_ns, start.first_inference_ns),
         memory_bytes=MemoryBytes(
-            peak_rss=memory.peak_rss_bytes,
+            peak_rss=memory.peak_rss_bytes or None,  # older agents: 0 where it was not reported
             steady_rss=memory.steady_rss_bytes,
             steady_pss=memory.steady_pss_bytes,
-            model=memory.model_bytes,
+            model=memory.model_bytes if memory.peak_rss_bytes else None,
             arena=memory.arena_bytes,
         ),
         harness_ns=HarnessNs(
@@ -359,6 +374,7 @@ def _conditions(
         before=worker.before if worker else None,
         after=worker.after if worker else None,
         scheduling=worker.scheduling if worker else None,
+        settings=find_settings(record.spec, worker) if worker else None,
         confinement=record.confinement,
         background_busy_ratio=(
             background_busy_ratio(worker, record.spec.threads) if worker else None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgebench.host.bench.model import Model, model_on_device, open_model
 from edgebench.protocol.errors import UsageError, with_meant
-from edgebench.protocol.paths import MODEL_SUFFIXES
+from edgebench.system.paths import MODEL_SUFFIXES
 
 IN_FIRMWARE = "firmware"
 """Word for the model that a board came with, where a name has to be given."""

@@ -21,6 +21,15 @@ from edgebench.host.store.incomplete import (
 )
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import RAW_DIRECTORY, Store
+from edgebench.host.store.set_aside import (
+    copy_back,
+    known_error,
+    remove_set_aside,
+    runs_set_aside,
+    set_aside,
+    set_aside_error,
+)
+from edgebench.host.this_host import software
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -28,12 +37,14 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
     RunDamaged,
     RunNotStored,
+    RunSetAside,
     StoreError,
     TransportError,
     error_from_code,
 )
 from edgebench.protocol.messages import MAX_LISTED_RUNS
 from edgebench.protocol.record import RUN_ID
+from edgebench.system.unforeseen import named_error
 
 OnProblem = Callable[[str, EdgebenchError], None]
 """Called with a run's id and what is wrong with it."""
@@ -62,11 +73,15 @@ def collect(
     The device forgets the run only after it is safe here, or keeps it until somebody else has it.
 
     Raises:
+        RunSetAside: the run cannot be analysed; its files are here, and no longer on the device.
         RunNotStored: the store cannot be written.
         RemoteProtocolError: the device calls a run what no host of ours would.
     """
     try:
         run = _store(client, store, run_id, beside, finish)
+    except RunSetAside:
+        client.acknowledge(run_id)  # of another host's runs as well: no host can analyse it
+        raise
     except RunDamaged:
         raise  # the store is all right, what the device sent is not
     except StoreError as exc:
@@ -91,9 +106,9 @@ def collect_waiting(
     Where not all are wanted, the others stay there; and so do all, where the device is to keep
     what is stored, until somebody else has it.
 
-    A run whose traces make no sense, or that the device cannot read any more, stays where it is,
-    and `on_doubt` hears of it: it must not keep anybody from measuring. Of a run that failed,
-    `on_failure` hears why, before the device forgets it.
+    No run blocks measurements. One that cannot be analysed is set aside, and the device
+    forgets it; one that the device can no longer read stays there; `on_doubt` is called with
+    both. Of a run that failed, `on_failure` gets the reason, before the device forgets it.
 
     Raises:
         TransportError: the link failed.
@@ -112,8 +127,35 @@ def collect_waiting(
                 client.acknowledge(run_id)
         except TransportError:
             raise
+        except RunSetAside as exc:
+            client.acknowledge(run_id)
+            on_doubt(run_id, exc)
         except EdgebenchError as exc:
             on_doubt(run_id, exc)
+    return runs
+
+
+def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = finish) -> list[Run]:
+    """Analyse the runs again that were set aside; the runs that are stored now, failed ones too.
+
+    Raises:
+        StoreError: the store cannot be read or written.
+    """
+    runs: list[Run] = []
+    for kept in runs_set_aside(store):
+        try:
+            with store.incoming(kept.run_id) as directory, claimed(directory):
+                copy_back(kept, directory)  # the evidence stays as it is until there is a run
+                run = _analysed(kept.run_id, directory, None, finish)
+        except EdgebenchError as exc:
+            store.forget_expected(kept.run_id)
+            if isinstance(exc, StoreError) and not isinstance(exc, RunDamaged):
+                raise
+            on_doubt(kept.run_id, set_aside_error(store, kept.run_id, str(exc)))
+            continue
+        note_run(store, kept.run_id, run)
+        remove_set_aside(store, [kept.run_id])
+        runs.append(run)
     return runs
 
 
@@ -160,13 +202,43 @@ def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish
     if not RUN_ID.fullmatch(run_id):
         raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
     if store.has(run_id):  # the process that stored it was killed before it said so
+        store.settle()
         return store.run(run_id)
+    if (error := known_error(store, run_id)) is not None:  # or set it aside, as this one would
+        raise error
     with store.incoming(run_id) as directory, claimed(directory):
         client.fetch_run(run_id, directory / RAW_DIRECTORY)
-        unpack_facts(directory)
         write_clock(directory, beside.probes or left_probes(directory))
-        run = finish(directory, beside.meter_trouble)
-        if run.run_id != run_id:
-            raise RemoteProtocolError(f"device sent run {run.run_id[:80]!r} as {run_id}")
+        run = _finished(store, run_id, directory, beside.meter_trouble, finish)
     note_run(store, run_id, run)
+    return run
+
+
+def _finished(
+    store: Store, run_id: str, directory: Path, meter_trouble: str | None, finish: Finish
+) -> Run:
+    """Analyse a run whose files are all here, or set it aside.
+
+    Raises:
+        RunSetAside: the run cannot be analysed.
+        RunDamaged: the run cannot be analysed, and too many are set aside already.
+        StoreError: the store cannot be written, which is no fault of the run.
+        OSError: a file cannot be read or written, which is no fault of the run.
+    """
+    try:
+        return _analysed(run_id, directory, meter_trouble, finish)
+    except OSError:
+        raise
+    except Exception as exc:  # whatever it is, the next command must not fetch the run again
+        error = named_error(exc, "analysis")
+        if isinstance(error, StoreError) and not isinstance(error, RunDamaged):
+            raise
+        raise set_aside(store, run_id, error, software()) from exc
+
+
+def _analysed(run_id: str, directory: Path, meter_trouble: str | None, finish: Finish) -> Run:
+    unpack_facts(directory)
+    run = finish(directory, meter_trouble)
+    if run.run_id != run_id:
+        raise RunDamaged(f"its record is that of run {run.run_id[:80]!r}")
     return run

@@ -8,11 +8,10 @@ energy, nothing is stored, and the run stays as it was.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from edgebench.host.result.energy import SyncMethod
 from edgebench.host.result.facts import EnergyRequest, HostFacts, ImportOptions, TraceRequest
 from edgebench.host.result.run import Run
 from edgebench.host.show.sentences import described
+from edgebench.host.store.change import changed_run
 from edgebench.host.store.files import (
     file_digests,
     read_clock,
@@ -61,6 +61,7 @@ from edgebench.protocol.errors import (
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
+from edgebench.system.whole_files import make_directory, whole_file, write_whole
 
 NEIGHBOURS = 100
 """Runs before and after this one whose load codes may be in the same file."""
@@ -126,10 +127,14 @@ def add_energy(store: Store, run_id: str, path: Path, options: TraceOptions) -> 
         if energy.refused is not None:
             raise TraceRefused(f"{request.name}: {energy.refused}")
         file.check_unchanged()
-        with _all_or_nothing(directory, scratch):
-            _keep(directory, path, scratch, request, facts)
-            run = replace(run, files=file_digests(directory))
-            _replace(directory / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
+        try:
+            copy = scratch / run_id
+            with changed_run(store, run_id, copy):
+                _keep(copy, path, scratch, request, facts)
+                run = replace(run, files=file_digests(copy))
+                write_whole(copy / RUN_FILE, json.dumps(to_document(run), indent=1) + "\n")
+        except OSError as exc:
+            raise StoreError(f"energy not stored: {exc.strerror}: {directory}") from exc
     note_run(store, run_id)
     return run
 
@@ -252,60 +257,17 @@ def _refuse_taken(request: TraceRequest, around: Sequence[_OtherRun]) -> None:
 def _keep(
     directory: Path, path: Path, scratch: Path, request: TraceRequest, facts: HostFacts
 ) -> None:
-    """Put the file, its samples and the request into the run; its document comes last."""
+    """Put the file, its samples and the request into the directory of a run."""
     kept = kept_path(directory, request)
-    kept.parent.mkdir(exist_ok=True)
+    make_directory(kept.parent)
     if not kept.exists():
-        part = kept.with_name(f".{kept.name}.part")
-        shutil.copyfile(path, part)
-        _sync(part)
-        with part.open("rb") as file:
-            if sha256_of(file).hexdigest() != request.sha256:
+        with whole_file(kept) as copy:
+            with path.open("rb") as file:
+                shutil.copyfileobj(file, copy)
+            copy.seek(0)
+            if sha256_of(copy).hexdigest() != request.sha256:
                 raise FileRefused(f"{path}: the file changed while it was read")
-        part.replace(kept)
-    samples = directory / f".{POWER_FILE}.new"
-    shutil.copyfile(scratch / POWER_FILE, samples)
-    _sync(samples)
-    samples.replace(directory / POWER_FILE)
+    with whole_file(directory / POWER_FILE) as samples, (scratch / POWER_FILE).open("rb") as file:
+        shutil.copyfileobj(file, samples)
     plain = json.dumps(to_plain(facts), indent=1) + "\n"
-    _replace(directory / RAW_DIRECTORY / HOST_FACTS_FILE, plain)
-
-
-@contextmanager
-def _all_or_nothing(directory: Path, scratch: Path) -> Iterator[None]:
-    """Leave a run as it was when the block fails."""
-    facts_path = directory / RAW_DIRECTORY / HOST_FACTS_FILE
-    before = facts_path.read_text() if facts_path.exists() else None
-    power_path = directory / POWER_FILE
-    earlier = scratch / f"earlier-{POWER_FILE}"
-    known = set(directory.rglob("*"))
-    try:
-        if power_path.exists():
-            shutil.copyfile(power_path, earlier)
-        yield
-    except BaseException as exc:  # Ctrl-C as well: the run stays as it was
-        with suppress(OSError):
-            for path in sorted(set(directory.rglob("*")) - known, reverse=True):
-                path.rmdir() if path.is_dir() else path.unlink()
-            if earlier.exists():
-                earlier.replace(power_path)
-            if before is not None:
-                facts_path.write_text(before)
-        if isinstance(exc, OSError):
-            raise StoreError(f"energy not stored: {exc.strerror}: {directory}") from exc
-        raise
-
-
-def _replace(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.new")
-    part.write_text(text)
-    _sync(part)
-    part.replace(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_whole(directory / RAW_DIRECTORY / HOST_FACTS_FILE, plain)

@@ -15,6 +15,7 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     NoSuchRun,
     RunNotStored,
+    RunSetAside,
     SeatLeft,
     TransportError,
 )
@@ -82,6 +83,9 @@ def _fetched(lane: DeviceLane, device: str, run_id: str) -> list[Run]:
         raise
     except NoSuchRun:  # it was in progress, and its own command is there
         lane.watcher.run_stored_elsewhere(device, run_id)
+        return []
+    except RunSetAside as exc:  # there is nothing left to do about it on the device
+        lane.watcher.earlier_run_rejected(run_id, exc)
         return []
     except EdgebenchError as exc:
         if exc.run_id != run_id:

@@ -20,8 +20,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
+from edgebench.host.analysis.arithmetic import strict_arithmetic
 from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
-from edgebench.host.result.document import created_utc, from_document
+from edgebench.host.result.document import created_utc, from_document, to_document
 from edgebench.host.result.run import Run
 from edgebench.host.show.sentences import described
 from edgebench.host.store.files import (
@@ -37,7 +38,7 @@ from edgebench.host.store.files import (
     write_events,
     write_run,
 )
-from edgebench.host.store.layout import RAW_DIRECTORY, RUN_FILE
+from edgebench.host.store.layout import CLOCK_FILE, RAW_DIRECTORY, RUN_FILE
 from edgebench.host.store.power import remove_power
 from edgebench.host.store.recording import open_recording, write_power
 from edgebench.meters.base import Recording
@@ -47,34 +48,52 @@ from edgebench.protocol.errors import (
     MeasurementError,
     RunDamaged,
     StoreError,
+    Unforeseen,
     error_from_code,
 )
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.traces import METER_FILE
+from edgebench.system.command_process import report_strays
+from edgebench.system.python_start import python_command
+from edgebench.system.unforeseen import named_error
 
 Finish = Callable[[Path, "str | None"], Run]
 """Finishes a run in a directory; see `finish`."""
 END_TIMEOUT_S = 2.0
 """Time to end by itself; a run that it is busy with stays on its device, and is fetched again."""
 TRIES = 2
-_HOST_ERRORS = {kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError)}
+_HOST_ERRORS = {
+    kind.__name__: kind for kind in (MeasurementError, RunDamaged, StoreError, Unforeseen)
+}
 """Errors of files, which have no code: no agent sends them."""
 
 
 def finish(directory: Path, trouble: str | None = None) -> Run:
     """Compute the result of a run from the files in its directory, and write run.json.
 
+    Total: any files of a device end in a result, or in one of these errors.
+
     Args:
         directory: The agent's files under raw/, clock probes, and what the host recorded.
         trouble: Why the host's own meter ended early.
 
     Raises:
-        RunDamaged: a file makes no sense.
+        RunDamaged: a file is malformed, or an unforeseen exception ended the analysis.
+        MeasurementError: the numbers contradict each other.
         OSError: a file cannot be read or written.
     """
+    try:
+        with strict_arithmetic():
+            return _finished(directory, trouble)
+    except (EdgebenchError, OSError):
+        raise
+    except Exception as exc:  # MemoryError and RecursionError among them
+        raise RunDamaged(str(named_error(exc, "analysis"))) from exc
+
+
+def _finished(directory: Path, trouble: str | None) -> Run:
     record = read_record(directory)
     probes = _kept_probes(directory)
-    write_clock(directory, probes)
     remove_power(directory)
     write_events(directory, record.events)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -97,16 +116,21 @@ def finish(directory: Path, trouble: str | None = None) -> Run:
         traces = read_traces(directory, record, queries)
         run = analyse_run(record, traces, created_utc=made_utc, clock=clock)
     run = replace(run, files=file_digests(directory), verdict=described(run.verdict))
+    from_document(to_document(run))  # a run that could not be read again is not stored
     write_run(directory, run)
     return run
 
 
 def _kept_probes(directory: Path) -> list[list[ClockProbe]]:
-    """Clock probes beside the run; none where a machine lost power while it wrote them."""
-    try:
-        return read_clock(directory)
-    except RunDamaged:
-        return []
+    """Clock probes beside the run; an empty file of them is written where none are readable.
+
+    They are not where a machine lost power while an earlier version wrote them.
+    """
+    with suppress(RunDamaged):
+        if (directory / CLOCK_FILE).exists():
+            return read_clock(directory)
+    write_clock(directory, [])
+    return []
 
 
 def _recording(directory: Path, record: RunRecord, trouble: str | None) -> Recording | None:
@@ -124,7 +148,7 @@ class FinishingProcess:
     """Finishes runs in another process, one at a time, for several threads.
 
     One that dies is followed by a new one, which tries once more: somebody may have killed it. A
-    run that ends that one too, as by its size, stays on its device. It ends with this process.
+    run that ends that one too, as by its size, is an error. It ends with this process.
     """
 
     def __init__(self) -> None:
@@ -143,7 +167,7 @@ class FinishingProcess:
         Raises:
             MeasurementError: the process ended meanwhile, twice.
         """
-        request = json.dumps({"directory": str(directory), "trouble": trouble}) + "\n"
+        request = json.dumps({"directory": str(directory.absolute()), "trouble": trouble}) + "\n"
         with self._lock:
             answer, status = b"", 0
             for _ in range(TRIES):
@@ -168,8 +192,11 @@ class FinishingProcess:
 
 
 def _started() -> subprocess.Popen[bytes]:
+    python = python_command(__name__)
     return subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        python.words,
+        cwd=python.directory,
+        env=python.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C ends a measurement, not its analysis
@@ -228,11 +255,15 @@ def _answer(line: bytes) -> FinishReply:
         return FinishReply(code=int(exc.code), kind=type(exc).__name__, text=str(exc))
     except OSError as exc:
         return FinishReply(errno=exc.errno or 0, path=exc.filename)
+    except Exception as exc:
+        error = named_error(exc)
+        return FinishReply(code=int(error.code), kind=type(error).__name__, text=str(error))
     return FinishReply()
 
 
 def main() -> None:
     """Answer one request a line until there are no more."""
+    report_strays()
     lines: SimpleQueue[bytes] = SimpleQueue()
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library may print something

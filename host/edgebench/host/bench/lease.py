@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.watcher import Watcher
@@ -32,6 +33,39 @@ def check_wait(wait_s: float) -> None:
         raise UsageError(f"wait must be 0 to {MAX_LENGTH_S:g} s (7 days), got {wait_s:.10g} s")
 
 
+def open_when_free(
+    open_client: Callable[[], Client],
+    device: str,
+    wait_s: float,
+    watcher: Watcher,
+    cancellation: Cancellation,
+) -> Client:
+    """Connect to a device; wait while a command of another environment uses its agent.
+
+    Args:
+        open_client: Connects.
+        device: Its name.
+        wait_s: Longest wait; 0: none.
+        watcher: As for `take_lease`.
+        cancellation: As for `take_lease`.
+
+    Raises:
+        Interrupted: the command was cancelled.
+        LeaseHeld: the agent is still in use after the wait.
+    """
+    clients: list[Client] = []
+
+    def attempt(_: float) -> LeaseHeld | None:
+        try:
+            clients.append(open_client())
+        except LeaseHeld as exc:
+            return exc
+        return None
+
+    _wait_until_free(attempt, device, wait_s, watcher, cancellation)
+    return clients[0]
+
+
 def take_lease(
     client: Client,
     device: str,
@@ -56,16 +90,30 @@ def take_lease(
         Interrupted: the command was cancelled.
         LeaseHeld: it is still held after the wait.
     """
+    attempt = partial(_try_acquire, client, device)
+    _wait_until_free(attempt, device, wait_s, watcher, cancellation, check=check)
+
+
+def _wait_until_free(
+    attempt: Callable[[float], LeaseHeld | None],
+    device: str,
+    wait_s: float,
+    watcher: Watcher,
+    cancellation: Cancellation,
+    *,
+    check: Callable[[], None] | None = None,
+) -> None:
+    """Call `attempt` with the time for which it may wait, until it is not refused any more."""
     cancellation.check()
     begin_s = time.monotonic()
-    refusal = _try_acquire(client, device, 0.0)
+    refusal = attempt(0.0)
     if refusal is not None and check is not None:
         check()
     if refusal is not None and wait_s > 0:
         watcher.device_busy(device, refusal, wait_s)
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
-        refusal = _try_acquire(client, device, interval_s)
+        refusal = attempt(interval_s)
         if refusal is not None:
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))

@@ -257,6 +257,8 @@ def _steps_on(
     """The runs that this device is able to make, which is ours from now on."""
     client.acquire()
     system = client.describe()
+    if system.open_files is not None:
+        watcher.files_open(client.device.name, system.open_files)
     request = request.on_system(system)
     for report in system.runtimes:
         if request.runtime == ALL_RUNTIMES and not report.is_usable:

@@ -195,8 +195,8 @@ class BenchRequest:
             raise UsageError(f"--against compares one model with another, got {len(self.models)}")
         if self.accuracy or self.spec.is_profiled:
             raise UsageError(_ONLY_LATENCIES)
-        if against.pair_count < 1:
-            raise UsageError(f"pairs must be >= 1, got {against.pair_count}")
+        if not 1 <= against.pair_count <= MAX_RUN_COUNT:
+            raise UsageError(f"pairs must be 1..{MAX_RUN_COUNT}, got {against.pair_count}")
         check_keys(against.allowed)
         check_metrics(
             against.metrics,

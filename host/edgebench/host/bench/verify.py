@@ -11,7 +11,7 @@ from typing import Any
 
 from edgebench.host.analysis.run import analyse_failure, analyse_run, analyse_target, fit_clock
 from edgebench.host.power.trace import trace_trouble
-from edgebench.host.result.document import Document, created_utc, to_document
+from edgebench.host.result.document import Document, created_utc, to_document, version_of
 from edgebench.host.result.migrations import CHECKSUMMED_SINCE, promised
 from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.show.sentences import described
@@ -33,7 +33,7 @@ from edgebench.host.store.files import (
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY, Store
 from edgebench.host.store.power import RowGroup
 from edgebench.host.store.power_file import read_power_facts
-from edgebench.protocol.errors import MeasurementError, RunDamaged, RunNewer, UsageError
+from edgebench.protocol.errors import MeasurementError, RunDamaged, UsageError
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import RunRecord
 from edgebench.protocol.text import printable
@@ -61,7 +61,8 @@ def verify(store: Store, run_id: str) -> list[Difference]:
     Raises:
         StoreError: a file is missing or unreadable, or of a newer schema.
     """
-    document, version = _document(store, run_id)
+    document = store.document(run_id)
+    version = version_of(document)
     directory = store.directory(run_id)
     record = read_record(directory)
     if record.run_id != run_id:
@@ -118,21 +119,10 @@ def rejudge(store: Store, run_id: str) -> Run:
         StoreError: a file is missing or unreadable, or of a newer schema.
         MeasurementError: the raw files cannot be true.
     """
-    document, _ = _document(store, run_id)
+    document = store.document(run_id)
     directory = store.directory(run_id)
     made_utc = created_utc(run_id) or _made_utc(document)
     return _recomputed(directory, read_record(directory), made_utc)
-
-
-def _document(store: Store, run_id: str) -> tuple[Document, int]:
-    """The stored document, and its version."""
-    document = store.document(run_id)
-    version = document.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise RunDamaged(f"run {run_id} is damaged: its schema version is {version!r}")
-    if version > SCHEMA_VERSION:
-        raise RunNewer(f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}")
-    return document, version
 
 
 def _made_utc(document: Document) -> str:

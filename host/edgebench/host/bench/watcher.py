@@ -73,6 +73,9 @@ class Watcher:
     def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
         """The device cannot be measured now; more attempts follow, for up to `limit_s`."""
 
+    def files_open(self, device: str, reason: str) -> None:
+        """A device does not keep the code of a model from the files of its agent's user."""
+
     def runtime_unavailable(self, report: RuntimeReport) -> None:
         """A runtime cannot be used on the device."""
 
@@ -114,7 +117,7 @@ class Watcher:
         """The run is fetched and stored, with the reason if it failed."""
 
     def fetch_failed(self, run_id: str, error: EdgebenchError) -> None:
-        """The run cannot be stored; the others are fetched."""
+        """The run stays on the device, as it cannot be stored; the others are fetched."""
         del run_id
         raise error
 
@@ -125,7 +128,10 @@ class Watcher:
         """A run in progress is not waited for, and nothing is fetched from its device."""
 
     def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
-        """A run of an earlier command cannot be stored; it stays on the device."""
+        """A run of an earlier command cannot be stored.
+
+        It stays on the device, or is set aside if the error is `RunSetAside`.
+        """
 
     def run_lost(self, run: IncompleteRun) -> None:
         """A run of an earlier command is not on its device any more."""

@@ -41,6 +41,7 @@ from edgebench.protocol.errors import (
     MeterLost,
     NoSpace,
     RunDamaged,
+    RunSetAside,
     SeatLeft,
     StoreError,
     TooLarge,
@@ -168,8 +169,6 @@ class PairedDevice:
     def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
         """Follow what runs there, take the lease, and store what waits there."""
         host, lane, watcher = self._host, self._lane, self._lane.watcher
-        self._follow_running(kept)
-        take_lease(lane.client, self._target.device.name, host.wait_s, watcher, lane.cancellation)
 
         def doubted(run_id: str, error: EdgebenchError) -> None:
             if may_pass(error):
@@ -177,6 +176,8 @@ class PairedDevice:
             watcher.earlier_run_rejected(run_id, error)
             refused(run_id, error)
 
+        self._follow_running(kept, doubted)
+        take_lease(lane.client, self._target.device.name, host.wait_s, watcher, lane.cancellation)
         for run in collect_waiting(
             lane.client,
             lane.store,
@@ -202,6 +203,8 @@ class PairedDevice:
             system = self.client.describe()
             if self._meter is not None:
                 self._meter.require_served(system, self._target.device.name)
+            if system.open_files is not None:
+                self._lane.watcher.files_open(self._target.device.name, system.open_files)
             self._system = system
         return self._system
 
@@ -209,13 +212,15 @@ class PairedDevice:
         name = attempt_name(run_id)
         return name is not None and name.campaign == self._host.campaign
 
-    def _follow_running(self, kept: Callable[[Run], None]) -> None:
+    def _follow_running(self, kept: Callable[[Run], None], doubted: OnProblem) -> None:
         """Follow a run of this campaign that a host before us has started, to its end."""
         run_id = self.client.list_runs().running
         if run_id is None or not self._is_ours(run_id):
             return
         try:
             kept(follow(self._lane, run_id))
+        except RunSetAside as exc:
+            doubted(run_id, exc)
         except EdgebenchError as exc:
             if may_pass(exc):
                 raise

@@ -37,6 +37,12 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line, printable
+from edgebench.system.whole_files import (
+    append_whole,
+    make_directory,
+    sync_directory,
+    write_whole,
+)
 
 LAST = "last"
 
@@ -209,11 +215,9 @@ class Journal:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         line = json.dumps({"at_utc": now, **entry}).encode()
         try:
-            with self._lock, self.path.open("ab") as file:
+            with self._lock:
                 # Begins a line of its own behind one that was left half written.
-                file.write(b"\n" + line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+                append_whole(self.path, b"\n" + line + b"\n")
         except OSError as exc:
             raise StoreError(f"campaign not writable: {exc.strerror}: {self.path}") from exc
 
@@ -269,15 +273,11 @@ def begin_journal(store: Store, plan: CampaignPlan) -> Journal:
         StoreError: the store cannot be written.
     """
     directory = store.root / CAMPAIGNS_DIRECTORY / plan.id
-    path = directory / PLAN_FILE
     try:
-        directory.mkdir(parents=True)
-        beside = directory / f".{PLAN_FILE}"
-        with beside.open("w", encoding="utf-8") as file:
-            json.dump(to_plain(plan), file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
+        make_directory(directory.parent)
+        directory.mkdir()
+        sync_directory(directory.parent)
+        write_whole(directory / PLAN_FILE, json.dumps(to_plain(plan), indent=1))
     except OSError as exc:
         raise StoreError(f"campaign not written: {exc.strerror}: {directory}") from exc
     return Journal(directory)

@@ -9,17 +9,22 @@ from __future__ import annotations
 import random
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
+from functools import reduce
 from itertools import product
+from math import prod
+from operator import and_, getitem
 from pathlib import Path
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.campaign.spec import (
     MAX_CELLS,
+    MAX_COMBINATIONS,
     MAX_REPEATS,
+    MAX_RUNS,
     Addition,
     CampaignSpec,
     Pattern,
@@ -168,9 +173,12 @@ def new_plan(
         UsageError: a model cannot be read, or no cell or too many are left.
         NoSuchDevice: a word chooses no device.
     """
-    cells = _cells(spec, file.parent, choose)
+    cells = _cells(spec, file, choose)
     if not 1 <= len(cells) <= MAX_CELLS:
         raise UsageError(f"campaign has {len(cells)} cells, must have 1..{MAX_CELLS}: {file}")
+    if (count := len(cells) * spec.repeats) > MAX_RUNS:
+        what = f"{count} runs ({len(cells)} cells × {spec.repeats} repeats)"
+        raise UsageError(f"campaign has {what}, must have 1..{MAX_RUNS}: {file}")
     names = dict.fromkeys(cell.model for cell in cells)
     moment = now or datetime.now(timezone.utc)
     return CampaignPlan(
@@ -186,40 +194,58 @@ def new_plan(
     )
 
 
-def _cells(spec: CampaignSpec, folder: Path, choose: ChooseDevices) -> list[Cell]:
-    """Cells of the axes without those that are excluded, then the added ones; each once."""
+def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
+    """Cells of the axes without those that are excluded, then the added ones; each once.
+
+    Raises:
+        UsageError: there are more combinations, or more cells, than a campaign may have.
+    """
     axes = spec.axes
-    devices = [name for word in axes.device for name in choose(word)]
-    combinations: Iterator[tuple[str, str, str | None, int | None, str | None, str | None]]
-    combinations = product(
+    devices = dict.fromkeys(name for word in axes.device for name in choose(word))
+    levels = (
         axes.model,
-        dict.fromkeys(devices),
+        tuple(devices),
         axes.runtime or (None,),
         axes.threads or (None,),
         axes.delegate or (None,),
         axes.scenario or (None,),
     )
+    names = [axis.name for axis in fields(axes)]
+    # Counted before a combination is made: a small file may request 10^9.
+    count = prod(map(len, levels))
+    limit = MAX_COMBINATIONS if spec.exclude else MAX_CELLS
+    if count > limit:
+        axis_levels = zip(names, levels, strict=True)
+        sizes = " × ".join(f"{len(axis)} {name}" for name, axis in axis_levels if len(axis) > 1)
+        what = "combinations" if spec.exclude else "cells"
+        raise UsageError(f"campaign has {count} {what} ({sizes}), must have 1..{limit}: {file}")
+
+    masks = [
+        {level: _matching(spec.exclude, name, level) for level in axis}
+        for name, axis in zip(names, levels, strict=True)
+    ]
+    paths = {name: _path_of(name, file.parent) for name in axes.model}
     cells: dict[tuple[object, ...], Cell] = {}
-
-    def add(cell: Cell) -> None:
-        if len(cells) <= MAX_CELLS:
-            cells.setdefault(tuple(cell.factors.values()), replace(cell, number=len(cells)))
-
-    for model, device, runtime, threads, delegate, scenario in combinations:
+    for combination in product(*levels):
+        if reduce(and_, map(getitem, masks, combination)):
+            continue  # an exclusion matches each level
+        model, device, runtime, threads, delegate, scenario = combination
         cell = Cell(
-            number=0,
-            model=model,
+            number=len(cells),
+            model=paths[model],
             device=device,
             runtime=runtime,
             threads=threads,
             delegate=delegate,
             scenario=scenario,
         )
-        if not any(_matches(pattern, cell) for pattern in spec.exclude):
-            add(replace(cell, model=_path_of(model, folder)))
+        cells.setdefault(tuple(cell.factors.values()), cell)
     for addition in spec.include:
         for device in choose(addition.device):
-            add(_added(addition, device, folder))
+            cell = replace(_added(addition, device, file.parent), number=len(cells))
+            cells.setdefault(tuple(cell.factors.values()), cell)
+            if len(cells) > MAX_CELLS:
+                raise UsageError(f"campaign has more than {MAX_CELLS} cells: {file}")
     return list(cells.values())
 
 
@@ -235,11 +261,17 @@ def _added(addition: Addition, device: str, folder: Path) -> Cell:
     )
 
 
-def _matches(pattern: Pattern, cell: Cell) -> bool:
-    """Whether a cell has all that a pattern names; one that names nothing matches nothing."""
-    wanted = {one.name: getattr(pattern, one.name) for one in fields(pattern)}
-    named = {name: value for name, value in wanted.items() if value is not None}
-    return bool(named) and all(_fits(value, getattr(cell, name)) for name, value in named.items())
+def _matching(patterns: Sequence[Pattern], axis: str, level: str | int | None) -> int:
+    """Patterns that match a level of an axis, a bit for each.
+
+    A pattern that does not name the axis matches any level; an empty one matches none.
+    """
+    mask = 0
+    for bit, pattern in enumerate(patterns):
+        text = getattr(pattern, axis)
+        if pattern != Pattern() and (text is None or _fits(text, level)):
+            mask |= 1 << bit
+    return mask
 
 
 def _fits(wanted: str | int, level: str | int | None) -> bool:

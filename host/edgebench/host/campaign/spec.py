@@ -45,6 +45,12 @@ SCHEMA_VERSION = 1
 MAX_SIZE_BYTES = 2**20
 MAX_CELLS = 10_000
 """Their number has four digits in the id of a run."""
+MAX_COMBINATIONS = 100_000
+"""Combinations of the levels before exclusions; at most one in ten is a cell."""
+MAX_COMPARISONS = 1_000_000
+"""Levels of the axes times exclusions: each level is compared with each pattern."""
+MAX_RUNS = 100_000
+"""Cells times repeats; a farm of 50 boards that makes a run a minute takes a day and a half."""
 MAX_REPEATS = 999
 MAX_RETRIES = 9
 INVALID = "invalid"
@@ -92,6 +98,7 @@ class Settings:
     min_query_count: int | None = None
     warmup_query_count: int | None = None
     samples_per_query: int | None = None
+    signature: str | None = None
     target_qps: float | None = None
     target_latency_s: float | None = None
     seed: int | None = None
@@ -226,6 +233,13 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         complaints.append(Complaint(("axes", "model"), "must name a model"))
     if not spec.axes.device:
         complaints.append(Complaint(("axes", "device"), "must name a device"))
+    levels = sum(len(getattr(spec.axes, axis.name)) for axis in fields(spec.axes))
+    if levels * len(spec.exclude) > MAX_COMPARISONS:
+        what = f"{len(spec.exclude)} exclusions for {levels} levels are more than "
+        complaints.append(Complaint(("exclude",), f"{what}{MAX_COMPARISONS} comparisons"))
+    if len(spec.include) > MAX_CELLS:
+        what = f"must add at most {MAX_CELLS} cells, got {len(spec.include)}"
+        complaints.append(Complaint(("include",), what))
     if "all" in spec.axes.runtime:
         complaints.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
     kinds = {code.name.lower() for code in ErrorCode} | {INVALID, METER_LOST}

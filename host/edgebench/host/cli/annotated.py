@@ -6,7 +6,7 @@ import argparse
 import json
 from collections.abc import Sequence
 
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:

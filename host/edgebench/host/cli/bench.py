@@ -12,6 +12,7 @@ from edgebench.host.cli.options import (
     GivenOnce,
     add_json,
     add_store,
+    add_trust_model,
     capacity,
     celsius,
     hertz,
@@ -24,8 +25,8 @@ from edgebench.host.cli.options import (
     size_bytes,
     whole,
 )
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -81,12 +82,15 @@ def _add_runtime(add: Add) -> None:
     )
     add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
     add("--delegate", action=GivenOnce, metavar="D", help="delegate or execution provider")
+    signature = "signature to measure of a .tflite file that has several (default: its first graph)"
+    add("--signature", action=GivenOnce, metavar="NAME", help=signature)
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
     add("--governor", metavar="G", help="CPU governor for the run, restored after it (needs root)")
     add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
     limit = "limit on the memory of the model's process"
     add("--memory-limit", type=size_bytes, metavar="2GiB", help=limit)
+    add_trust_model(add)
 
 
 def _add_inputs(add: Add) -> None:
@@ -191,7 +195,8 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
     from edgebench.host.lab import Lab, compare_measured
-    from edgebench.protocol.errors import EdgebenchError, UsageError
+    from edgebench.protocol.errors import UsageError
+    from edgebench.system.unforeseen import named_error
 
     exports = [(format_of_file(name), Path(name)) for name in options.export]
     for _, path in exports:
@@ -200,7 +205,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     compared: list[RunComparison] = []
     is_interrupted = False
     lab: Lab | None = None
-    with ProgressWatcher() as watcher:
+    with ProgressWatcher(trusts_models=options.trust_model) as watcher:
         try:
             lab = Lab(options.store)
             request = _request(options)
@@ -210,10 +215,13 @@ def run(options: argparse.Namespace) -> ExitCode:
                 compared = compare_measured(request.against, runs)
         except Interrupted:
             is_interrupted = True
-        except EdgebenchError as exc:
-            report_runs(options, lab, watcher, ended_by=exc)
-            _export(options, exports, lab, watcher.runs)
+        except BrokenPipeError:
             raise
+        except Exception as exc:
+            error = named_error(exc)
+            report_runs(options, lab, watcher, ended_by=error)
+            _export(options, exports, lab, watcher.runs)
+            raise error from exc
         except KeyboardInterrupt:
             report_runs(options, lab, watcher)  # what was measured before is not lost from sight
             _export(options, exports, lab, watcher.runs)
@@ -243,7 +251,7 @@ def _export(
     from edgebench.host.export.files import export_runs
     from edgebench.host.show.hints import hint_for
     from edgebench.host.show.placeholders import fill
-    from edgebench.protocol.errors import EdgebenchError
+    from edgebench.system.unforeseen import named_error
 
     if lab is None:
         return True
@@ -253,11 +261,12 @@ def _export(
     for form, path in exports:
         try:
             export_runs(exported, form, path)
-        except EdgebenchError as exc:
+        except Exception as exc:  # the runs are stored: a format that fails costs its file only
             is_whole = False
             names = {"RUN…": shlex.join(run.run_id for run in runs)}
-            say(f"error: not exported: {exc}")
-            say_hint(fill(hint_for(exc), names))
+            error = named_error(exc)
+            say(f"error: not exported: {error}")
+            say_hint(fill(hint_for(error), names))
         else:
             say(f"exported: {path}")
     return is_whole
@@ -368,6 +377,7 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         warmup_query_count=options.warmup,
         threads=options.threads,
         delegate=options.delegate,
+        signature=options.signature,
         seed=options.seed,
         input_shapes=shapes,
         limits=limits,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
-import sys
 
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.host.cli.failure import print_document
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -37,6 +36,7 @@ def report_runs(
     from edgebench.host.show.page import heat_lines, operators_table
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
+    from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
         length_line,
@@ -55,13 +55,13 @@ def report_runs(
             "sets": [set_document(one) for one in sets if one.set_id],
             "errors": [failure_entry(one, options) for one in failures],
         }
-        json.dump(document, sys.stdout, indent=1)
-        print()
+        print_document(document)
     elif runs:
         out = console()
         table = results_table(sets, out.width, watcher.unmeasured)
         out.print(table)
-        notes = (unwatched_line(sets), tails_line(sets, table), length_line(sets))
+        marks = (unwatched_line(sets), tails_line(sets, table), length_line(sets))
+        notes = (*marks, *setting_lines(sets))
         for line in filter(None, notes):
             print_line(out, line)
         for run in runs:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edgebench.host.cli.options import add_json, new_parser, seconds, whole
 from edgebench.protocol.bridge import BAUD_RATE
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 SILENCE_S = 30.0
 """Longest silence of a board that works on a command: a window says nothing until its end."""

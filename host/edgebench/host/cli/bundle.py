@@ -8,8 +8,8 @@ import shlex
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 _ABOUT = """\
 Write stored runs into one file for sharing. Commands of edgebench take the file in place of a run,

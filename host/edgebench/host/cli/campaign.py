@@ -10,10 +10,11 @@ from edgebench.host.cli.options import (
     add_cluster_certificates,
     add_json,
     add_store,
+    add_trust_model,
     new_parser,
 )
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def parser() -> argparse.ArgumentParser:
             "file", metavar="FILE.toml", help="campaign file; see docs/campaigns.md"
         )
         _add_cluster(action)
+        if name == "run":
+            add_trust_model(action.add_argument)
         add_store(action)
         add_json(action)
     for name, text in (
@@ -56,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
         action.add_argument("campaign", nargs="?", default="last", metavar="CAMPAIGN", help=which)
         if name == "resume":
             _add_cluster(action)
+            add_trust_model(action.add_argument)
         add_store(action)
         add_json(action)
     return made
@@ -151,7 +155,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
     lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
-    with ProgressWatcher() as watcher:
+    with ProgressWatcher(trusts_models=options.trust_model) as watcher:
         if options.action == "resume":
             campaign = lab.campaign(options.campaign)
         else:
@@ -269,6 +273,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         failure_lines,
         lanes_table,
     )
+    from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
         print_line,
@@ -290,6 +295,7 @@ def _print_tables(campaign: Campaign, sets: Sequence[RunSet]) -> None:
         table = results_table(sets, out.width, settings=settings if has_settings else None)
         out.print(table)
         lines += filter(None, [unwatched_line(sets), tails_line(sets, table)])
+        lines += setting_lines(sets, settings if has_settings else None)
     effects_by_metric = campaign.effects()
     for path, effects in effects_by_metric.items():
         out.print(effects_table(METRICS[path].label, effects, out.width))

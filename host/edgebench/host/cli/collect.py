@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 
 def parser() -> argparse.ArgumentParser:
@@ -24,6 +24,8 @@ def parser() -> argparse.ArgumentParser:
     )
     leave = "leave a device alone on which a run is in progress"
     made.add_argument("--no-wait", action="store_true", help=leave)
+    again = "contact no device: analyse the runs again that were set aside, as after an upgrade"
+    made.add_argument("--set-aside", action="store_true", help=again)
     add_store(made)
     add_json(made)
     # What the report of bench asks for.
@@ -37,23 +39,33 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.bench_report import conclude, report_runs
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
-    from edgebench.protocol.errors import EdgebenchError
+    from edgebench.protocol.errors import UsageError
+    from edgebench.system.unforeseen import named_error
 
+    if options.set_aside and (options.on or options.no_wait):
+        raise UsageError("--set-aside is about runs that are here, and takes no device")
     lab: Lab | None = None
     is_interrupted = False
     with ProgressWatcher() as watcher:
         try:
             lab = Lab(options.store)
-            runs = lab.collect(
-                options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher
+            runs = (
+                lab.analyse_set_aside(watcher)
+                if options.set_aside
+                else lab.collect(
+                    options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher
+                )
             )
-            if not runs and not watcher.failures:
+            if not (runs or watcher.failures or watcher.rejected_count):
                 say("nothing to store")
         except Interrupted:
             is_interrupted = True
-        except EdgebenchError as exc:
-            report_runs(options, lab, watcher, ended_by=exc)
+        except BrokenPipeError:
             raise
+        except Exception as exc:
+            error = named_error(exc)
+            report_runs(options, lab, watcher, ended_by=error)
+            raise error from exc
         except KeyboardInterrupt:
             report_runs(options, lab, watcher)
             raise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 
+from edgebench.host.cli.failure import print_document
 from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def report(
         if runs is not None:
             document["runs"] = [to_document(run) for run in runs]
             document["errors"] = list(errors)
-        print(json.dumps(document, indent=1))
+        print_document(document)
         return
     out = console()
     out.print(comparisons_table(comparisons, out.width))

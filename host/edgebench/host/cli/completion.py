@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from edgebench.host.cli.options import new_parser
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 BASH = """\
 # Completion of edgebench for bash: eval "$(edgebench completion bash)" in ~/.bashrc
@@ -197,7 +197,7 @@ def _devices(store: Path) -> list[str]:
 def _models(store: Path) -> list[str]:
     from importlib.resources import files
 
-    from edgebench.protocol.paths import MODEL_SUFFIXES
+    from edgebench.system.paths import MODEL_SUFFIXES
 
     del store
     folder = files("edgebench.host") / "builtin_models"

@@ -8,8 +8,8 @@ import json
 from edgebench.host.cli.options import add_json, new_parser, seconds
 from edgebench.host.cli.watch import add_watch, run_watch
 from edgebench.protocol.errors import EdgebenchError, UsageError
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 MAX_TIMEOUT_S = 600.0
 """Longest time to listen; devices announce themselves within seconds."""

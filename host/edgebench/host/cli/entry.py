@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 try:
-    from edgebench.protocol.command_process import exit_when_interrupted
+    from edgebench.system.command_process import exit_when_interrupted, report_strays
 except ModuleNotFoundError:  # pip uninstalls it without a word about who needs it
     sys.exit(
         "error: the package edgebench-agent is not installed\n"
@@ -16,6 +16,7 @@ except ModuleNotFoundError:  # pip uninstalls it without a word about who needs 
 def run() -> int:
     """Run the command line of this process; the exit code."""
     exit_when_interrupted()
+    report_strays()
     from edgebench.host.cli.main import main
 
     code = main()

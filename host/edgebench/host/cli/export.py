@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.protocol.terminal import say
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 
 OPTION = "--json"
+_printed: list[object] = []
+"""Document that the command has printed, of which there is at most one, however it ends."""
 
 
 class ArgumentsRefused(UsageError):
@@ -43,6 +45,20 @@ class ArgumentsRefused(UsageError):
         """What to do: the name that may have been meant, and where the others are listed."""
         likely = f"did you mean {self.meant}? otherwise " if self.meant else ""
         return f"{likely}see what it takes: {self.program} --help"
+
+
+def print_document(document: object) -> None:
+    """Print the document of a command that may still fail, and note that."""
+    import json  # only here: help must not wait for it
+
+    text = json.dumps(document, indent=1)
+    _printed.append(document)
+    print(text)
+
+
+def forget_document() -> None:
+    """Begin with a command that has printed nothing."""
+    _printed.clear()
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -100,20 +116,18 @@ def report_failure(
         message: What failed, with the value and the limit.
         hint: What to do, with a command.
         code: The exit code.
-        as_json: Print a document on stdout: for `bench` its runs, of which there are none, and
-            the error; for any other command the error.
+        as_json: Print a document on stdout, unless the command has printed its own: for `bench`
+            its runs, of which there are none, and the error; for any other command the error.
         command: The command that failed.
         kind: Name of the kind of error, as `kind_of` gives it.
     """
-    if as_json:
-        import json  # only here: help must not wait for it
-
+    if as_json and not _printed:
         document: dict[str, object] = {
             "error": {"message": message, "hint": hint, "exit_code": code},
         }
         if command == "bench":
             document = {"runs": [], "sets": [], "errors": [error_entry(kind, message, hint)]}
-        print(json.dumps(document, indent=1))
+        print_document(document)
     end_starting()
     say(f"error: {message}")
     say_hint(hint)

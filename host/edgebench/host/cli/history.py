@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, percent, whole
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.lab import Lab
     from edgebench.host.show.history import histories_page, history_document
     from edgebench.host.show.tables import console
+    from edgebench.host.store.history import newer_line
+    from edgebench.host.store.index import RunFilter
 
-    histories = Lab(options.store).history(
+    lab = Lab(options.store)
+    histories = lab.history(
         runs=options.runs,
         model=options.model,
         device=options.device,
@@ -60,6 +63,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         metric=options.metric,
         margin_ratio=options.fail_on,
     )
+    if (newer := newer_line(lab.store, RunFilter(since=options.since))) is not None:
+        say(f"warning: {newer}")
     if options.output is not None:
         from edgebench.host.report.page import history_report, write_report
 

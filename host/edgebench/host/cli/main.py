@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
-from edgebench.protocol.command_process import exit_code_of, raise_when_interrupted
 from edgebench.protocol.distributions import HOST_DISTRIBUTION, why_missing
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.command_process import exit_code_of, raise_when_interrupted
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host: `--help` must not wait for typing either
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ COMMANDS = {
     "pair": "pair with a device's agent",
     "lab": "share devices and runs with other hosts, as one owner",
     "deploy": "install an agent on a machine over SSH, and pair with it",
+    "kit": "make a Python for phones, which have none",
     "runs": "list the stored runs",
     "show": "show a run, a set of runs, or a table of several",
     "tag": "give stored runs a tag",
@@ -118,11 +119,11 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _run(command: str, words: list[str]) -> ExitCode:
-    from edgebench.host.cli.failure import kind_of, report_failure, wants_json
+    from edgebench.host.cli.failure import forget_document, kind_of, report_failure, wants_json
     from edgebench.host.cli.starting import say_starting, say_waiting
-    from edgebench.protocol.errors import EdgebenchError, MeasurementError, UsageError
 
-    as_json, typed, options = wants_json(words), command, None
+    typed, options = command, None
+    forget_document()
     _keep_logs_off_stderr()
     try:
         module = import_module(f"edgebench.host.cli.{command}")
@@ -139,34 +140,22 @@ def _run(command: str, words: list[str]) -> ExitCode:
             import_module(name)
         raise_when_interrupted()
         _end_like_ctrl_c()
-        as_json &= command not in (
-            "bench",
-            "collect",
-        )  # from here on it prints the runs itself, however it ends
         code: ExitCode = module.run(options)
-    except EdgebenchError as exc:
-        exit_code = ExitCode.USAGE if isinstance(exc, UsageError) else ExitCode.FAILED
-        if isinstance(exc, MeasurementError) and exc.invalid is not None:
-            exit_code = ExitCode.INVALID
+    except Exception as exc:
+        if isinstance(exc, OSError) and exc.filename is None:
+            raise  # of standard output, on which no document may be printed
+        message = why_missing(exc) if isinstance(exc, ModuleNotFoundError) else None
+        if message is not None:
+            hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
+            exit_code, kind = ExitCode.FAILED, "module_missing"
+        else:
+            from edgebench.system.unforeseen import exit_code_for, named_error
+
+            error = named_error(exc)
+            message, hint = str(error), _hint(error, typed, options)
+            exit_code, kind = exit_code_for(error), kind_of(error)
         return report_failure(
-            str(exc),
-            _hint(exc, typed, options),
-            exit_code,
-            as_json=as_json,
-            command=command,
-            kind=kind_of(exc),
-        )
-    except ModuleNotFoundError as exc:
-        if (message := why_missing(exc)) is None:
-            raise
-        hint = f"install what is missing: pip install {HOST_DISTRIBUTION}"
-        return report_failure(
-            message,
-            hint,
-            ExitCode.FAILED,
-            as_json=as_json,
-            command=command,
-            kind="module_missing",
+            message, hint, exit_code, as_json=wants_json(words), command=command, kind=kind
         )
     return code
 
@@ -174,9 +163,8 @@ def _run(command: str, words: list[str]) -> ExitCode:
 def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str:
     from edgebench.host.cli.failure import ArgumentsRefused
 
-    if isinstance(
-        error, ArgumentsRefused
-    ):  # without the modules that format numbers: they are slow
+    # Without the modules that format numbers, which take long to import.
+    if isinstance(error, ArgumentsRefused):
         return error.hint
     from edgebench.host.cli.options import names_by_placeholder
     from edgebench.host.show.hints import hint_for

@@ -18,8 +18,8 @@ from edgebench.host.cli.options import (
     volts,
 )
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 if TYPE_CHECKING:
     from pathlib import Path

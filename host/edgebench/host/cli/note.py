@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

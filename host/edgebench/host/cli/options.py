@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from edgebench.host.cli.failure import ArgumentsRefused
-from edgebench.protocol.command_line import CommandParser
 from edgebench.protocol.errors import with_meant
+from edgebench.system.command_line import CommandParser
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class OneLineParser(CommandParser):
 
 _PLACEHOLDERS = {
     "RUN": ("run", "runs", "names"),
+    "MODEL": ("models",),
     "METER": ("meter",),
     "DEVICE": ("on",),
     "OTHER": ("other",),
@@ -227,6 +228,12 @@ def add_json(parser: argparse.ArgumentParser, default: bool | str = False) -> No
     parser.add_argument("--json", action="store_true", default=default, help=text)
 
 
+def add_trust_model(add: Add) -> None:
+    """--trust-model, of commands that open models."""
+    text = "models may open files of the agent's user: do not warn where a device lets them"
+    add("--trust-model", action="store_true", help=text)
+
+
 def seconds(text: str) -> float:
     """A duration: 500ms, 60s, 2min, 20m, 1m30s, 1.5h, or plain seconds.
 
@@ -383,12 +390,16 @@ def numbers(text: str) -> tuple[int, ...]:
     >>> numbers("2,3"), numbers("0-2,5")
     ((2, 3), (0, 1, 2, 5))
     """
+    from edgebench.protocol.spec import MAX_CPUS  # only here: help must not wait for it
+
     chosen: list[int] = []
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,6})(?:-(\d{1,6}))?\s*", part)
         if match is None:
             raise argparse.ArgumentTypeError(f"not a list of numbers: {text!r}; write 2,3 or 0-3")
         first, last = int(match[1]), int(match[2] or match[1])
+        if last >= MAX_CPUS:  # before a range of a few characters is made into a million numbers
+            raise argparse.ArgumentTypeError(f"must be 0..{MAX_CPUS - 1}, got {part.strip()}")
         if last < first:
             raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
         chosen += range(first, last + 1)

@@ -6,9 +6,9 @@ import argparse
 import sys
 
 from edgebench.host.cli.options import new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.show.incomplete import incomplete_line
+from edgebench.host.show.devices import CLOSE_FILES
+from edgebench.host.show.incomplete import incomplete_line, rejection_line
 from edgebench.host.show.tables import REFUSED, console, print_line
 from edgebench.host.show.units import format_duration, format_metric
 from edgebench.host.show.verdict import verdict_lines
@@ -130,7 +131,13 @@ class ProgressWatcher(Watcher):
     Both go by the clock of the host: nothing is sent to the device while its timed loop runs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, trusts_models: bool = False) -> None:
+        """Make a display.
+
+        Args:
+            trusts_models: Whether the user accepts that models can open files of the agent's user.
+        """
+        self.trusts_models = trusts_models
         self.console: Console = console(stderr=True)
         self.name_width = max(8, self.console.width - OTHERS_WIDTH)
         # Columns that do not move while the words in them change, where there is room for that.
@@ -162,6 +169,8 @@ class ProgressWatcher(Watcher):
         self._is_answering = False
         """Whether the handler of Ctrl-C is installed."""
         self.failures: list[RunFailure] = []
+        self.rejected_count = 0
+        """Runs of earlier commands that could not be stored."""
         self.unmeasured: list[str] = []
         """Names of the devices on which nothing more could be measured."""
 
@@ -300,6 +309,7 @@ class DeviceProgress(Watcher):
         self._is_hashing = False
         self._shown = ""
         self._paused_by = ""
+        self._is_warned = False
         self.pace = DevicePace()
         self.runs: list[Run] = []
 
@@ -324,6 +334,14 @@ class DeviceProgress(Watcher):
             self._paused_by = str(error)
             limit = format_duration(limit_s)
             self._display.say(f"waiting: {self._name}, for up to {limit}: {error}")
+
+    def files_open(self, device: str, reason: str) -> None:
+        """Print, once, that models are not kept from files, with the next step."""
+        if self._display.trusts_models or self._is_warned:
+            return
+        self._is_warned = True
+        self._display.say(f"warning: {device} does not keep models from files: {reason}")
+        self._display.say(f"hint: {CLOSE_FILES}")
 
     def runtime_unavailable(self, report: RuntimeReport) -> None:
         """Say why a runtime is left out, and how to get it."""
@@ -452,7 +470,9 @@ class DeviceProgress(Watcher):
 
     def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
         """Say that a run of an earlier command cannot be stored, and why."""
-        self._note("warning", f"run {run_id} stays on the device: {error}")
+        self._clear()
+        self._display.rejected_count += 1
+        self._note("warning", rejection_line(run_id, error))
 
     def run_lost(self, run: IncompleteRun) -> None:
         """Say that a run of an earlier command is lost."""

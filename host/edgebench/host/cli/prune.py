@@ -6,13 +6,13 @@ import argparse
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
 from edgebench.host.cli.rm import add_yes
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("prune", "Remove old stored runs for ever.")
-    age = "runs that are older, or made before a date"
+    age = "runs that are older, or made before a date; those that were set aside, too"
     made.add_argument("--older-than", type=moment, metavar="90d", help=age)
     kept = "all but the newest so many runs"
     made.add_argument("--keep-last", type=whole, metavar="N", help=kept)
@@ -28,6 +28,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.store.index import as_created_utc, list_runs
     from edgebench.host.store.layout import Store
     from edgebench.host.store.removal import outdated
+    from edgebench.host.store.set_aside import runs_set_aside
     from edgebench.protocol.errors import UsageError
 
     if (options.older_than is None) == (options.keep_last is None):
@@ -37,4 +38,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     before_utc = None if options.older_than is None else as_created_utc(options.older_than)
     store = Store(options.store)
     run_ids = outdated(list_runs(store), before_utc=before_utc, keep_last=options.keep_last)
-    return remove(store, run_ids, options)
+    aside = [
+        run for run in runs_set_aside(store) if before_utc and (run.made_utc or "~") < before_utc
+    ]
+    return remove(store, run_ids, aside, options)

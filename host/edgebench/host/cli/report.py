@@ -9,9 +9,9 @@ from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.cli.starting import end_starting
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say
 from edgebench.protocol.text import one_line
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,17 +7,18 @@ import json
 from collections.abc import Sequence
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.set_aside import SetAsideRun
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = new_parser("rm", "Remove stored runs for ever.")
-    runs = "runs by id, unique part of it, last or tag; or sets by id"
+    runs = "runs by id, unique part of it, last or tag; sets, or runs that were set aside, by id"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
     add_yes(made)
     add_store(made)
@@ -35,21 +36,38 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Remove them, or say what would be removed."""
     from edgebench.host.store.address import find_in_store
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.set_aside import runs_set_aside
 
     store = Store(options.store)
-    return remove(store, find_in_store(store, options.runs), options)
+    aside = [run for run in runs_set_aside(store) if run.run_id in options.runs]
+    aside_ids = {run.run_id for run in aside}
+    stored = [name for name in options.runs if name not in aside_ids or store.has(name)]
+    return remove(store, find_in_store(store, stored), aside, options)
 
 
-def remove(store: Store, run_ids: Sequence[str], options: argparse.Namespace) -> ExitCode:
-    """Remove runs if the user said yes; print which they are and their size."""
+def remove(
+    store: Store, stored: Sequence[str], aside: Sequence[SetAsideRun], options: argparse.Namespace
+) -> ExitCode:
+    """Remove runs if the user agreed; print their ids and their size.
+
+    Args:
+        store: The store.
+        stored: Ids of stored runs.
+        aside: Runs that were set aside.
+        options: Options of the command.
+    """
     from edgebench.host.store.removal import remove_runs, size_bytes
+    from edgebench.host.store.set_aside import remove_set_aside
     from edgebench.protocol.sizes import format_bytes
 
-    total = size_bytes(store, run_ids)
+    total = size_bytes(store, stored) + sum(run.size_bytes for run in aside)
+    aside_ids = [run.run_id for run in aside]
+    run_ids = [*stored, *aside_ids]
     if options.yes:
-        remove_runs(store, run_ids)
+        remove_runs(store, stored)
+        remove_set_aside(store, aside_ids)
     if options.json:
-        document = {"runs": list(run_ids), "size_bytes": total, "is_removed": options.yes}
+        document = {"runs": run_ids, "size_bytes": total, "is_removed": options.yes}
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
     verb = "removed" if options.yes else "would be removed"

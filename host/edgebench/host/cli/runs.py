@@ -9,15 +9,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
 from edgebench.protocol.text import printable
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.store.incomplete import IncompleteRun
     from edgebench.host.store.index import RunFilter
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.set_aside import SetAsideRun
 
 
 def parser() -> argparse.ArgumentParser:
@@ -46,9 +47,11 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.store.incomplete import incomplete_runs
     from edgebench.host.store.index import list_runs
     from edgebench.host.store.layout import Store
+    from edgebench.host.store.set_aside import runs_set_aside
     from edgebench.protocol.errors import UsageError
 
     store = Store(options.store)
+    aside: list[SetAsideRun] = []
     if options.remove_lost and options.runs:
         raise UsageError(f"--remove-lost is about the whole store, got {options.runs[0]!r}")
     if options.remove_lost:
@@ -58,10 +61,12 @@ def run(options: argparse.Namespace) -> ExitCode:
         rows, incomplete = list_named(store, options.runs, wanted), []
     else:
         rows, incomplete = list_runs(store, wanted), incomplete_runs(store)
+        aside = runs_set_aside(store)
     if options.json:
         document = {
             "runs": [asdict(row) for row in rows],
             "incomplete": [_plain(one) for one in incomplete],
+            "set_aside": [_plain_set_aside(run) for run in aside],
         }
         print(json.dumps(document, indent=1))
         return ExitCode.DONE
@@ -85,6 +90,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             say_hint(f"list all of them: {shlex.join(words)}")
     if wanted is None:
         _print_incomplete(incomplete)
+        _print_set_aside(aside)
     return ExitCode.DONE
 
 
@@ -115,6 +121,18 @@ def _print_incomplete(incomplete: Sequence[IncompleteRun]) -> None:
         print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
 
 
+def _print_set_aside(aside: Sequence[SetAsideRun]) -> None:
+    from edgebench.host.show.incomplete import set_aside_line
+
+    for run in aside:
+        print(printable(set_aside_line(run)))
+    if aside:
+        print(
+            f"in {aside[0].directory.parent}; to remove one: edgebench rm RUN; to analyse them "
+            "again: edgebench collect --set-aside"
+        )
+
+
 def _remove_lost(store: Store, *, as_json: bool) -> ExitCode:
     from edgebench.host.show.incomplete import contents
     from edgebench.host.store.incomplete import remove_lost
@@ -139,5 +157,19 @@ def _plain(run: IncompleteRun) -> dict[str, object]:
         "model": expectation.model if expectation else None,
         "directory": str(run.directory),
         "recording_s": run.recording_s,
+        "files": list(run.files),
+    }
+
+
+def _plain_set_aside(run: SetAsideRun) -> dict[str, object]:
+    expectation, fault = run.expectation, run.fault
+    return {
+        "run_id": run.run_id,
+        "device": expectation.device if expectation else None,
+        "model": expectation.model if expectation else None,
+        "error": fault.error if fault else None,
+        "set_aside_utc": fault.set_aside_utc if fault else None,
+        "directory": str(run.directory),
+        "size_bytes": run.size_bytes,
         "files": list(run.files),
     }

@@ -6,7 +6,7 @@ import argparse
 from importlib.resources import files
 
 from edgebench.host.cli.options import new_parser
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import json
 import shlex
 
 from edgebench.host.cli.options import add_json, add_runs, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 def _report_damage(damage: StoreError | None) -> ExitCode:
     """Say last that the traces are damaged: without them, nobody can check the numbers."""
     from edgebench.host.show.hints import hint_for
-    from edgebench.protocol.terminal import say, say_hint
+    from edgebench.system.terminal import say, say_hint
 
     if damage is None:
         return ExitCode.DONE
@@ -152,6 +152,7 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     from edgebench.host.result.facts import BASELINE, CANDIDATE
     from edgebench.host.show.ratios import ratio_lines
     from edgebench.host.show.set_page import set_document
+    from edgebench.host.show.settings import setting_lines
     from edgebench.host.show.tables import (
         console,
         print_line,
@@ -173,7 +174,8 @@ def _table(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCod
     out = console()
     table = results_table(sets, out.width)
     out.print(table)
-    notes = filter(None, [unwatched_line(sets), tails_line(sets, table)])
+    marks = (unwatched_line(sets), tails_line(sets, table))
+    notes = filter(None, (*marks, *setting_lines(sets)))
     lines = [*notes, *ratio_lines(sets), *verdict_lines(sets)]
     pairs = [run.pair for run in runs if run.pair is not None]
     if {pair.side for pair in pairs} == {BASELINE, CANDIDATE}:

@@ -7,8 +7,8 @@ import json
 import shlex
 
 from edgebench.host.cli.options import add_json, new_parser
-from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.text import printable
+from edgebench.system.exit_code import ExitCode
 
 
 def parser() -> argparse.ArgumentParser:

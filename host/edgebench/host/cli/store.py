@@ -7,9 +7,9 @@ import json
 import shlex
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
 from edgebench.protocol.text import printable
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,6 +49,8 @@ def run(options: argparse.Namespace) -> ExitCode:
         say(f"error: run {run_id} is in both stores and differs; this store's stays")
     for run_id in report.unreadable:
         say(f"error: tags and note of run {run_id} there are not readable; this store's stay")
+    for run_id, why in report.damaged.items():
+        say(f"error: run {run_id} there is left out: {why}")
     there = shlex.quote(options.other)
     if report.differing:
         name = shlex.quote(report.differing[0])
@@ -58,7 +60,10 @@ def run(options: argparse.Namespace) -> ExitCode:
     elif report.unreadable:
         file = f"{report.unreadable[0]}/{ANNOTATIONS_FILE}"
         say_hint(f"mend or remove {file} there; then edgebench store merge {there}")
-    is_whole = not (report.differing or report.unreadable)
+    elif report.damaged:
+        name = shlex.quote(next(iter(report.damaged)))
+        say_hint(f"see what is wrong with it: edgebench verify {name} --store {there}")
+    is_whole = not (report.differing or report.unreadable or report.damaged)
     return ExitCode.DONE if is_whole else ExitCode.FAILED
 
 

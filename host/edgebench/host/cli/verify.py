@@ -8,8 +8,8 @@ import shlex
 from dataclasses import asdict
 
 from edgebench.host.cli.options import add_json, add_run, add_store, new_parser
-from edgebench.protocol.exit_code import ExitCode
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say, say_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:

@@ -28,9 +28,11 @@ OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
 STEP_TIMEOUT_S = 120.0
 INSTALL_TIMEOUT_S = on_device.INSTALL_TIMEOUT_S + 60.0
-# For any Python since 2.7, so that an old one can say what it is.
+# For any Python since 2.7, so that an old one can say what it is; that has no `-I`. The empty entry
+# of `-c` is the directory of the login.
 _WHO = (
-    "import platform as p; print(' '.join(['edgebench-python', p.python_implementation(), "
+    "import sys; sys.path[:] = filter(None, sys.path); import platform as p; "
+    "print(' '.join(['edgebench-python', p.python_implementation(), "
     "p.system(), p.python_version()]))"
 )
 _T = TypeVar("_T")
@@ -41,7 +43,7 @@ class Account:
 
     def __init__(self, shell: Shell, python: str) -> None:
         self.shell = shell
-        self._python = python
+        self.python = python
         self._script = Path(on_device.__file__).read_bytes()
 
     def look(self) -> DeviceFacts:
@@ -60,7 +62,7 @@ class Account:
         )
 
     def renew(self) -> None:
-        """Make an empty virtual environment in place of the old one.
+        """Make an empty virtual environment, which is not in use yet.
 
         Raises:
             TargetError: this Python cannot make one.
@@ -68,10 +70,34 @@ class Account:
         if error := self._ask(StepReport, "renew", "making a virtual environment").error:
             raise TargetError(f"no virtual environment on {self.shell.target}: {error}")
 
+    def duplicate(self) -> None:
+        """Make a copy of the virtual environment, which is not in use yet."""
+        self._ask(StepReport, "duplicate", "copying a virtual environment", INSTALL_TIMEOUT_S)
+
+    def drop(self) -> None:
+        """Remove the virtual environments, after the agent was stopped."""
+        self._ask(StepReport, "drop", "removing a virtual environment")
+
+    def switch(self, *, is_offline: bool) -> None:
+        """Use the environment that was installed into; after the agent was stopped.
+
+        Args:
+            is_offline: Whether it has the wheels that were sent, and no others.
+        """
+        self._ask(StepReport, "switch", "switching to the new environment", is_offline=is_offline)
+
+    def restore(self) -> bool:
+        """Use the environment of before again; False: there is none."""
+        return self._ask(StepReport, "restore", "restoring the environment").error is None
+
+    def settle(self) -> None:
+        """Remove the environment of before."""
+        self._ask(StepReport, "settle", "removing a virtual environment")
+
     def install(
         self, words: Sequence[str], wheels: Iterable[WheelFile], *, is_offline: bool
     ) -> StepReport:
-        """Run `pip install` with these arguments; its error is reported, not raised.
+        """Run `pip install` in the environment that is not in use; its error is reported.
 
         Args:
             words: Arguments of pip.
@@ -90,7 +116,13 @@ class Account:
         )
 
     def start(
-        self, words: Sequence[str], *, meters: Sequence[str] = (), sync_line: str | None = None
+        self,
+        words: Sequence[str],
+        *,
+        listen: str = "",
+        meters: Sequence[str] = (),
+        sync_line: str | None = None,
+        at_boot: bool = True,
     ) -> StepReport:
         """Start the agent; why it does not start is reported, not raised."""
         return self._ask(
@@ -98,8 +130,10 @@ class Account:
             "start",
             "starting the agent",
             words=list(words),
+            listen=listen,
             meters=list(meters),
             sync_line=sync_line,
+            at_boot=at_boot,
         )
 
     def stop(self) -> None:
@@ -125,7 +159,7 @@ class Account:
     ) -> _T:
         request = json.dumps({"verb": verb, **arguments})
         output = self.shell.run(
-            [self._python, "-I", "-", request],
+            [self.python, "-I", "-", request],
             what=what,
             timeout_s=timeout_s,
             stdin=self._script,

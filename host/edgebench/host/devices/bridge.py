@@ -11,8 +11,8 @@ from pathlib import Path
 from edgebench.protocol.bridge import ENTRY_POINT_GROUP, BridgeTools
 from edgebench.protocol.errors import TargetDriverMissing
 from edgebench.protocol.extension import first_installed
-from edgebench.protocol.paths import user_paths
 from edgebench.protocol.target import MEMORY_FILE
+from edgebench.system.paths import user_paths
 
 
 def find_tools() -> BridgeTools:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from edgebench.host.client import Client
+from edgebench.host.devices.board_check import copies_text, require_board, require_single
 from edgebench.host.devices.files import SEAT_MARK, HostFiles, KnownDevice
 from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
-from edgebench.host.transports.base import Announcement, Transport
-from edgebench.host.transports.link import Link
+from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.registry import transports
 from edgebench.protocol.device import SystemDescription
@@ -23,8 +24,10 @@ from edgebench.protocol.errors import (
     NotPaired,
     SeatLeft,
     Unreachable,
+    WrongBoard,
     with_meant,
 )
+from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.messages import MAX_SEATS, SeatState
 
 MAX_PARALLEL = 16
@@ -49,6 +52,8 @@ class Access(str, Enum):
     READY = "ready"
     NOT_PAIRED = "not paired"
     UNREACHABLE = "unreachable"
+    COPIED = "copied"
+    """Another board has its identity, or several agents have it."""
     GONE = "gone"
     """The device was unplugged; its agent is there and knows it."""
 
@@ -90,11 +95,12 @@ def find_devices(
     registry = transports(files.identity_path, state)
     paired = files.devices()
     pins = {device.pin for device in paired}
+    places = {(device.via, address) for device in paired for address in device.addresses}
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         heard = pool.map(lambda transport: transport.discover(timeout_s), registry.values())
         announced = dict(zip(registry, heard, strict=True))
         known = pool.map(
-            lambda device: _look_at(device, registry, announced.get(device.via, [])),
+            lambda device: _look_at(files, device, registry, announced.get(device.via, [])),
             (THIS_MACHINE, *paired),
         )
         listed = [record(line, device) for lines in known for line, device in lines]
@@ -106,11 +112,20 @@ def find_devices(
                 stranger.id,
                 stranger.next_step,
             )
-            for announcements in announced.values()
+            for via, announcements in announced.items()
             for stranger in announcements
-            if stranger.endpoint.pin not in pins
+            if not _is_known(stranger.endpoint, via, pins, places)
         ]
         return [*listed, *strangers]
+
+
+def _is_known(
+    endpoint: Endpoint, via: str, pins: Collection[str], places: Collection[tuple[str, str]]
+) -> bool:
+    """Whether what is announced is a paired device; by its address where no pin is announced."""
+    if endpoint.pin:
+        return endpoint.pin in pins
+    return any((via, address) in places for address in endpoint.addresses)
 
 
 def open_device(
@@ -126,41 +141,73 @@ def open_device(
 
 
 def open_known(
-    files: HostFiles, device: KnownDevice, *, state: Path | None = None, timeout_s: float = 3.0
+    files: HostFiles,
+    device: KnownDevice,
+    *,
+    state: Path | None = None,
+    timeout_s: float = 3.0,
+    any_environment: bool = False,
 ) -> Client:
     """Connect to a device of this host's.
 
+    Args:
+        files: Files of this host.
+        device: The device.
+        state: State directory of the agent on this machine; None: the user's own.
+        timeout_s: Time to look for a device that has moved.
+        any_environment: As for `transports`.
+
     Raises:
         NoSuchDevice: its agent has no such seat.
+        WrongBoard: another board has its identity, or several agents have it.
         TransportError: it cannot be reached.
     """
-    transport = _transport_of(device, transports(files.identity_path, state))
+    require_single(device)
+    registry = transports(files.identity_path, state, any_environment=any_environment)
+    transport = transport_of(device, registry)
     try:
-        client = _client(device, transport.connect(device.endpoint))
-        return _remembered(files, device, client)
+        return _remembered(files, device, _client(device, transport))
     except NoSuchDevice:
         raise  # the agent is where it was
-    except EdgebenchError:
-        # Its address may have changed since it was paired: see where it announces itself now.
-        announcements = transport.discover(timeout_s)
-        moved = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
-        if not moved:
-            raise
+    except EdgebenchError as exc:
+        failure = exc
+    # Its address may have changed since it was paired: see where it announces itself now.
+    for announcement in transport.discover(timeout_s):
+        if announcement.endpoint.pin != device.pin:
+            continue
+        moved = device.moved_to(announcement.endpoint)
+        try:
+            client = _client(moved, transport)
+        except EdgebenchError as exc:
+            failure = failure if isinstance(failure, WrongBoard) else exc
+            continue
         # Anybody can announce a pin: only an address that was proven is remembered.
-        client = _client(device, transport.connect(device.moved_to(moved[0]).endpoint))
-        files.revise(device.pin, lambda known: known.moved_to(moved[0]))
+        files.revise(device.pin, partial(KnownDevice.moved_to, endpoint=moved.endpoint))
         return _remembered(files, device, client)
+    raise failure
 
 
-def _client(device: KnownDevice, link: Link) -> Client:
-    return Client(link, device.via, device.seat, device.pin)
+def _client(device: KnownDevice, transport: Transport) -> Client:
+    """Connection to the agent of a device, on the board on which it was paired.
+
+    Raises:
+        WrongBoard: the agent is on another board.
+    """
+    client = Client(transport.connect(device.endpoint), device.via, device.seat, device.pin)
+    try:
+        require_board(device, client.hardware, device.endpoint.address)
+    except WrongBoard:
+        client.close()
+        raise
+    return client
 
 
 def _remembered(files: HostFiles, device: KnownDevice, client: Client) -> Client:
     """The client, after what devices are chosen and recognised by is remembered of its device."""
 
     def learn(known: KnownDevice) -> KnownDevice:
-        known = replace(known, arch=client.device.arch)
+        hardware = known.hardware.updated(client.hardware)
+        known = replace(known, arch=client.device.arch, hardware=hardware)
         # The id of a board that an older agent gave was that of the machine.
         return replace(known, id=client.device.id, board=client.board) if client.board else known
 
@@ -198,7 +245,12 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")
 
 
-def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:
+def transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Transport:
+    """The transport that reaches a device.
+
+    Raises:
+        Unreachable: this version does not know it.
+    """
     if device.via not in registry:  # written by a newer version
         raise Unreachable(
             f"{device.name} is reached by {device.via!r}, "
@@ -208,28 +260,88 @@ def _transport_of(device: KnownDevice, registry: Mapping[str, Transport]) -> Tra
 
 
 def _look_at(
-    device: KnownDevice, registry: Mapping[str, Transport], announcements: Sequence[Announcement]
+    files: HostFiles,
+    device: KnownDevice,
+    registry: Mapping[str, Transport],
+    announcements: Sequence[Announcement],
 ) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """The device; one line for each seat where its agent serves several."""
-    moved = [device.moved_to(a.endpoint) for a in announcements if a.endpoint.pin == device.pin]
+    """The device; one line for each seat where its agent serves several, and for each copy."""
+    announced = [a.endpoint for a in announcements if a.endpoint.pin == device.pin]
+    places = [device, *(device.moved_to(endpoint) for endpoint in announced)]
     failure: EdgebenchError | None = None
-    for place in (device, *moved):  # where it was before, then where it says that it is
+    agents: list[_Agent] = []
+    for place in places:
+        # A single announcement at the known address is that of the agent there.
+        is_same = len(announced) < 2 and set(place.addresses) & set(device.addresses)
+        if agents and is_same and place.port == device.port:
+            continue
         try:
-            return _seats_of(device, place, _transport_of(place, registry))
+            agent = _agent_at(device, place, transport_of(place, registry))
         except EdgebenchError as exc:
             failure = failure or exc
-    access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
-    address = device.endpoint.address
-    line = DiscoveredDevice(device.name, address, access, device.id, reason=str(failure))
-    return [(line, device)]
+            continue
+        # Older agents have no instance; the first of them that responds counts.
+        if not agents or agent.instance not in ("", *(other.instance for other in agents)):
+            agents.append(agent)
+    if not agents:
+        access = Access.NOT_PAIRED if isinstance(failure, NotPaired) else Access.UNREACHABLE
+        address = device.endpoint.address
+        line = DiscoveredDevice(device.name, address, access, device.id, reason=str(failure))
+        return [(line, device)]
+    device = _with_copies(files, device, [agent for agent in agents if agent.refusal is None])
+    lines: list[tuple[DiscoveredDevice, KnownDevice]] = []
+    for agent in agents:
+        if agent.refusal is None and not device.copies:
+            lines += _seats_of(device, agent)
+        else:
+            reason = str(agent.refusal or copies_text(device.name, device.copies))
+            device_id = agent.system.device.id
+            address = agent.place.endpoint.address
+            copy = DiscoveredDevice(device.name, address, Access.COPIED, device_id, reason=reason)
+            lines.append((copy, device))
+    return lines
 
 
-def _seats_of(
-    device: KnownDevice, place: KnownDevice, transport: Transport
-) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """What the agent at this place serves."""
+@dataclass(frozen=True, slots=True)
+class _Agent:
+    """An agent that has shown the pinned identity."""
+
+    place: KnownDevice
+    transport: Transport
+    instance: str
+    hardware: Hardware
+    refusal: WrongBoard | None
+    """Error if it is on another board than the device's."""
+    system: SystemDescription
+    seats: tuple[SeatState, ...]
+
+
+def _agent_at(device: KnownDevice, place: KnownDevice, transport: Transport) -> _Agent:
+    refusal: WrongBoard | None = None
     with Client(transport.connect(place.endpoint)) as client:
+        try:
+            require_board(device, client.hardware, place.endpoint.address)
+        except WrongBoard as exc:
+            refusal = exc
         system, seats = client.describe(), client.seats()[:MAX_SEATS]
+        return _Agent(place, transport, client.instance, client.hardware, refusal, system, seats)
+
+
+def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
+    """Store the addresses of agents that may all be the device; the device with them."""
+    copies = device.copies
+    if len(agents) > 1:
+        copies = tuple(agent.place.endpoint.address for agent in agents)
+    elif len(agents) == 1 and device.machine.is_proven_by(agents[0].hardware):
+        copies = ()
+    if copies != device.copies and device.via != LocalTransport.name:
+        files.revise(device.pin, lambda known: replace(known, copies=copies))
+    return replace(device, copies=copies)
+
+
+def _seats_of(device: KnownDevice, agent: _Agent) -> list[tuple[DiscoveredDevice, KnownDevice]]:
+    """The seats of an agent."""
+    place, system, seats = agent.place, agent.system, agent.seats
     if len(seats) < 2:
         address = place.endpoint.address
         if not place.port:  # such an address says less than the name that the device has itself
@@ -240,7 +352,7 @@ def _seats_of(
             device.name, address, Access.READY, device_id, system=system, seat=seat
         )
         return [(line, device)]
-    lines = [_seat_of(device, place, transport, seat) for seat in seats]
+    lines = [_seat_of(device, place, agent.transport, seat) for seat in seats]
     others = [device.at_seat(seat.name) for seat in seats[1:]]
     return list(zip(lines, [device, *others], strict=True))
 

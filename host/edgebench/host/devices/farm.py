@@ -23,8 +23,8 @@ from pathlib import Path
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.protocol.errors import StoreError
-from edgebench.protocol.paths import user_paths
 from edgebench.protocol.toml_text import Complaint, TomlText, strict_converter
+from edgebench.system.paths import user_paths
 
 SCHEMA_VERSION = 1
 FARM_FILE = "farm.toml"

@@ -24,8 +24,9 @@ from edgebench.host.devices.farm import (
     why_no_label,
 )
 from edgebench.host.devices.files import SEAT_MARK, KnownDevice
-from edgebench.host.devices.locked import write_whole
+from edgebench.host.devices.locked import write_host_file
 from edgebench.protocol.errors import StoreError, UsageError
+from edgebench.system.whole_files import make_directory
 
 MAX_LABELS = 32
 NEW_FILE = f"schema = {SCHEMA_VERSION}\n"
@@ -161,7 +162,7 @@ def _write(path: Path, text: str, expected: Farm) -> None:
     target = path.resolve()  # it may be a link into a repository
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else NEW_FILE_MODE
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(target.parent, mode=0o700)
     except OSError as exc:
         raise StoreError(f"not written: {exc.strerror}: {target}") from exc
-    write_whole(target, text, mode=mode)
+    write_host_file(target, text, mode=mode)

@@ -7,17 +7,18 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from edgebench.host.devices.locked import locked, write_whole
+from edgebench.host.devices.locked import locked, write_host_file
 from edgebench.host.devices.names import DEVICES_FILE
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
+from edgebench.protocol.hardware import Hardware
 from edgebench.protocol.identity import new_identity
-from edgebench.protocol.paths import refuse_long, user_paths
 from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.paths import refuse_long, user_paths
 
 SEAT_MARK = "/"
 """What stands between the name of an agent and that of its seat."""
@@ -45,6 +46,15 @@ class KnownDevice:
     board: str = ""
     """Id of the board, which a new system on it keeps; empty until it was connected to, or if it
     has none."""
+    hardware: Hardware = field(default_factory=Hardware)
+    """Machine that its agent runs on; empty until it was connected to, or if it shows nothing."""
+    copies: tuple[str, ...] = ()
+    """Addresses of agents with this identity that were seen at the same time, if their hardware is
+    no distinction."""
+
+    identity_file: str = ""
+    """Private key that `edgebench deploy` was told to log in with, where its transport logs in,
+    too."""
 
     def at_seat(self, seat: str) -> KnownDevice:
         """Another device that the same agent serves."""
@@ -52,9 +62,14 @@ class KnownDevice:
         return replace(self, name=name, id="", arch="", seat=seat, board="")
 
     @property
+    def machine(self) -> Hardware:
+        """Machine that its agent runs on; of a device that an older version paired, its board."""
+        return Hardware(self.board) if self.hardware == Hardware() else self.hardware
+
+    @property
     def endpoint(self) -> Endpoint:
         """Where its transport reaches it."""
-        return Endpoint(self.name, self.pin, self.addresses, self.port)
+        return Endpoint(self.name, self.pin, self.addresses, self.port, self.identity_file)
 
     def moved_to(self, endpoint: Endpoint) -> KnownDevice:
         """The device, reached at another place by the same transport."""
@@ -75,7 +90,7 @@ class HostFiles:
             with self.locked():
                 if not path.exists():
                     identity = new_identity(socket.gethostname())
-                    write_whole(path, identity.key_pem + identity.certificate_pem)
+                    write_host_file(path, identity.key_pem + identity.certificate_pem)
         return path
 
     def devices(self) -> tuple[KnownDevice, ...]:
@@ -127,4 +142,4 @@ class HostFiles:
 
     def save(self, devices: Sequence[KnownDevice]) -> None:
         """Write the list; the caller holds the lock."""
-        write_whole(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")
+        write_host_file(self._inventory, json.dumps(to_plain(tuple(devices)), indent=1) + "\n")

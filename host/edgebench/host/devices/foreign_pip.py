@@ -1,4 +1,4 @@
-"""Runs pip as if on another machine: `python -m …foreign_pip MARKERS ARGUMENT...`.
+"""Runs pip as if on another machine, with the words MARKERS ARGUMENT....
 
 pip can be told for which platform, version and ABI to look for wheels, but it evaluates markers
 such as "python_version < '3.11'" for the interpreter that it runs in, and so leaves out what only

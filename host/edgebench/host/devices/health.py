@@ -29,7 +29,7 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.devices.files import KnownDevice
-from edgebench.host.devices.locked import locked, write_whole
+from edgebench.host.devices.locked import locked, write_host_file
 from edgebench.protocol.errors import (
     EdgebenchError,
     LinkLost,
@@ -42,8 +42,9 @@ from edgebench.protocol.errors import (
     Unreachable,
     WorkerDied,
 )
-from edgebench.protocol.paths import user_paths
 from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.paths import user_paths
+from edgebench.system.whole_files import make_directory, sync_directory
 
 logger = logging.getLogger(__name__)
 
@@ -220,8 +221,9 @@ class HealthFiles:
         new = self._agent(new_pin)
 
         def to_new(path: Path) -> None:
-            new.mkdir(exist_ok=True, mode=0o700)
+            make_directory(new, mode=0o700)
             path.replace(new / path.name)
+            sync_directory(new)
 
         self._on_all(old_pin, to_new)
 
@@ -243,9 +245,9 @@ class HealthFiles:
                 path = self._path(device)
                 before = self._read(path)
                 if (after := change(before)) != before:
-                    path.parent.mkdir(exist_ok=True, mode=0o700)
+                    make_directory(path.parent, mode=0o700)
                     text = json.dumps(to_plain(after), indent=1) + "\n"
-                    write_whole(path, text, is_durable=False)
+                    write_host_file(path, text)
         except (StoreError, OSError) as exc:
             logger.warning("health of %s not kept: %s", device.name, exc)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sysconfig
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import DeviceFacts, WheelFile
-from edgebench.host.devices.packages import WheelSet, fetch, with_extras
+from edgebench.host.devices.packages import WheelSet, fetch, why_no_runtime, with_extras
 from edgebench.host.devices.wheel import build_wheel, is_with_bridge, normalized
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
@@ -19,6 +20,9 @@ from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
 MIB = 2**20
 _UNPACKED_FACTOR = 1.25
 """Disk space of installed wheels over their unpacked size: bytecode, and blocks half filled."""
+
+_FETCHING = threading.Lock()
+"""One set at a time: devices of one kind share it, and the second finds what the first fetched."""
 
 OnStep = Callable[[str], None]
 """Called with one line for each step."""
@@ -33,8 +37,10 @@ def install(
     source: Path | None,
     extras: Sequence[str] = (),
     has_bridge: bool = False,
-) -> None:
+) -> bool:
     """Install the agent, the runtimes and the extras; ends with no agent running.
+
+    They go into an environment of their own, so that the one of before is still there.
 
     Args:
         account: Account to install into.
@@ -45,18 +51,30 @@ def install(
         extras: Extras that the agent's meters need; none is left out.
         has_bridge: Whether the firmware bridge comes along.
 
+    Returns:
+        Whether there is a new environment; False: nothing has changed.
+
     Raises:
         PackagesMissing: the agent, an extra or every runtime can be had neither here nor there.
         NoSpace: it does not fit on the device.
         TargetError: the device cannot install it.
     """
+    # Else pip looks for minutes, here and on the device, and may compile for hours there.
+    if source is None and (reason := why_no_runtime(facts.interpreter)):
+        raise PackagesMissing(f"no runtime for {facts.interpreter}: {reason}")
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
         scratch = Path(folder)
         on_step(f"finding wheels of {', '.join((*runtimes, *extras))}")
         try:
-            wheels = fetch(
-                facts.interpreter, runtimes, scratch, source, extras=extras, has_bridge=has_bridge
-            )
+            with _FETCHING:
+                wheels = fetch(
+                    facts.interpreter,
+                    runtimes,
+                    scratch,
+                    source,
+                    extras=extras,
+                    has_bridge=has_bridge,
+                )
         except PackagesMissing as exc:
             if source is not None:
                 raise
@@ -65,17 +83,17 @@ def install(
             sent = _send(account, facts, (own, *_bundled_pip()), on_step)
             there = f"{facts.wheels}/{own.name}"
             _install_from_index(account, there, sent, runtimes, exc, on_step, extras=extras)
+            return True
         else:
             for runtime in wheels.left_out:
                 on_step(f"note: runtime {runtime} is left out: no wheel for {facts.interpreter}")
-            _install_wheels(account, facts, wheels, on_step)
+            return _install_wheels(account, facts, wheels, on_step)
 
 
 def _install_wheels(
     account: Account, facts: DeviceFacts, wheels: WheelSet, on_step: OnStep
-) -> None:
+) -> bool:
     sent = _send(account, facts, wheels.files, on_step)
-    account.stop()
     # pip itself is sent along but not installed: a newer one changes nothing.
     wanted, present = (
         {wheel for wheel in files if not wheel.name.startswith("pip-")}
@@ -84,16 +102,37 @@ def _install_wheels(
     changed = {normalized(wheel.name) for wheel in wanted ^ present}
     if not changed:
         on_step("installed already, nothing has changed")
-        return
+        account.stop()
+        return False
+    is_beside = _has_room_for_two(account, facts, wheels.files, on_step)
     on_step(f"installing {wheels.requirement}")
-    if changed == {AGENT_DISTRIBUTION} and present:
+    if changed == {AGENT_DISTRIBUTION} and present and is_beside:
         path = f"{facts.wheels}/{wheels.own.name}"
+        account.duplicate()
         report = account.install(["--no-deps", "--force-reinstall", path], sent, is_offline=True)
     else:
         account.renew()
         report = account.install([wheels.requirement], sent, is_offline=True)
     if report.error:
         raise TargetError(f"not installed on {account.shell.target}: {report.error}")
+    account.stop()
+    account.switch(is_offline=True)
+    return True
+
+
+def _has_room_for_two(
+    account: Account, facts: DeviceFacts, files: Sequence[Path], on_step: OnStep
+) -> bool:
+    """Whether the new environment fits beside the one of before, which else is removed here."""
+    held = {wheel.name for wheel in facts.held}
+    sent_bytes = sum(path.stat().st_size for path in files if path.name not in held)
+    needed_bytes = int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, files)))
+    if facts.free_bytes - sent_bytes >= needed_bytes:
+        return True
+    account.stop()
+    account.drop()
+    on_step("note: no room for two environments: the one of before was removed")
+    return False
 
 
 def _install_from_index(
@@ -107,7 +146,6 @@ def _install_from_index(
     extras: Sequence[str],
 ) -> None:
     """Let the device fetch what it needs itself."""
-    account.stop()
     account.renew()
     problem = account.install([with_extras(own, extras)], sent, is_offline=False).error
     usable = []
@@ -119,6 +157,8 @@ def _install_from_index(
             usable.append(runtime)
     if not usable:
         raise PackagesMissing(f"{cause}; the device: {problem}") from cause
+    account.stop()
+    account.switch(is_offline=False)
     on_step(f"installed from the device's index: {', '.join(usable)}")
 
 

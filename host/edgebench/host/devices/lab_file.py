@@ -18,6 +18,7 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError, UsageErro
 from edgebench.protocol.identity import der_of, fingerprint
 from edgebench.protocol.pem import Pem
 from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.whole_files import sync_directory, whole_file
 
 LAB_FILE_VERSION = 1
 MAX_FILE_BYTES = 2**20
@@ -60,6 +61,7 @@ def export_lab(files: HostFiles, path: Path) -> LabFile:
             file.write(json.dumps(to_plain(lab_file), indent=1) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        sync_directory(path.parent)
     except FileExistsError as exc:
         raise UsageError(f"lab not exported: file exists: {path}") from exc
     except OSError as exc:
@@ -127,21 +129,15 @@ def _pin(identity_pem: str) -> str:
 
 def _write_identity(path: Path, identity_pem: str) -> None:
     """Put the lab's identity in place of this host's, once it is sure that it is one."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(identity_pem)
+        with whole_file(path, mode=0o600) as file:
+            file.write(identity_pem.encode())
             file.flush()
-            os.fsync(file.fileno())
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(beside, password="")
-        beside.replace(path)
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file.name, password="")
     except ssl.SSLError as exc:
         raise UsageError("not a lab file: its key does not belong to its certificate") from exc
     except OSError as exc:
         raise StoreError(f"lab not joined: {exc.strerror}: {path}") from exc
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _remembered(files: HostFiles, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ...]:

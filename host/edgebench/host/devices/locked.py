@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from edgebench.protocol.errors import StoreError
+from edgebench.system.whole_files import make_directory, write_whole
 
 LOCK_FILE = ".lock"
 
@@ -22,7 +22,7 @@ def locked(directory: Path) -> Iterator[None]:
         StoreError: it cannot be made, or not be locked.
     """
     with _errors(directory):
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(directory, mode=0o700)
         descriptor = os.open(directory / LOCK_FILE, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         with _errors(directory):
@@ -32,27 +32,14 @@ def locked(directory: Path) -> Iterator[None]:
         os.close(descriptor)  # which unlocks it
 
 
-def write_whole(path: Path, text: str, *, mode: int = 0o600, is_durable: bool = True) -> None:
-    """Write a file so that readers see either the old text or the new one.
-
-    Args:
-        path: The file.
-        text: Its new content.
-        mode: Permissions of the file.
-        is_durable: Whether it must outlast a power cut right after this, which takes up to 0.1 s.
+def write_host_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file of this host whole.
 
     Raises:
         StoreError: it cannot be written.
     """
     with _errors(path):
-        beside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            if is_durable:
-                file.flush()
-                os.fsync(file.fileno())
-        beside.replace(path)
+        write_whole(path, text, mode=mode)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from edgebench.protocol.paths import user_paths
+from edgebench.system.paths import user_paths
 
 DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"

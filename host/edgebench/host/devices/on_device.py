@@ -4,12 +4,16 @@ The device has nothing of ours yet, so this one file stands alone: the standard 
 3.10, Linux, no import of edgebench. Its argument is a request in JSON, its last line the answer
 in JSON. The host imports this file too, for the types of the answers.
 
-    $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's
+    $XDG_DATA_HOME/edgebench/       agent-venv/           Python packages, none of the system's;
+                                    agent-venv-2/         of two, one is for the next deploy
                                     agent-wheels/         what they were installed from
                                     agent-deployed.json   what was installed, made and served
                                     agent.log, agent.pid  log and process of the started agent
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
+    $XDG_STATE_HOME/edgebench/      tracebacks/           of the agent, if it had a fault
+    $XDG_CACHE_HOME/edgebench/      runtimes.json         what its runtimes are, until they change
+    a unit of systemd, or a line of crontab               starts the agent at boot
 
 Directories that are missing before the first deploy are recorded: uninstalling removes what
 deploying made, and nothing else.
@@ -23,7 +27,9 @@ import hashlib
 import json
 import os
 import platform
+import pwd
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -51,6 +57,13 @@ INSTALL_TIMEOUT_S = 3600.0
 POLL_S = 0.05
 MAX_LIBC_VERSION = 999
 """Most of either number of a C library's version; glibc is at 2.42 after 29 years."""
+SERVICE_TIMEOUT_S = 60.0
+"""Limit on one command of a service manager, which may wait for a unit to stop."""
+VENVS = ("agent-venv", "agent-venv-2")
+"""Names of the two virtual environments. Packages are installed into the one that is not in use."""
+UNIT = "edgebench-agent.service"
+CRON_MARK = "# edgebench-agent"
+"""End of the line that a deploy adds to crontab."""
 _NOTHING = "none"
 """Value of edgebench.meters.wiring.NOTHING."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -143,6 +156,8 @@ class DeviceFacts:
     """Sync line of the agent, likewise, as `serve --sync-line` takes it."""
     has_bridge: bool | None = None
     """Whether the last deploy brought the firmware bridge along; None when none has told."""
+    listen: str | None = None
+    """Address that the last deploy let the agent listen on, empty for all; None: no deploy has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +167,19 @@ class DeployRecord:
     created: tuple[str, ...] = ()
     """Directories that did not exist before the first deploy."""
     installed: tuple[WheelFile, ...] = ()
+    """Wheels in the virtual environment in use; empty when they came from an index."""
+    venv: str = VENVS[1]
+    """Virtual environment that is in use; at first none is, and a deploy goes into the other."""
+    installed_before: tuple[WheelFile, ...] = ()
+    """Wheels in the other one, until the agent of this one has started."""
     meters: tuple[str, ...] = ()
     """Meters, as in `DeviceFacts`, for when the agent does not run."""
     sync_line: str | None = None
     has_bridge: bool | None = None
+    listen: str | None = None
+    """Address that the agent listens on, as in `DeviceFacts`."""
+    has_set_linger: bool = False
+    """Whether a deploy has let the account's services run without a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +189,8 @@ class StepReport:
     error: str | None = None
     """Last line of the output of what failed; None when it succeeded."""
     warnings: tuple[str, ...] = ()
+    boot: str | None = None
+    """What starts the agent at boot: systemd, systemd-user or cron; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,14 +218,41 @@ class Places:
         home = Path(environment.get("HOME") or os.path.expanduser("~"))
         self.data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share") / "edgebench"
         self.config = _base(environment, "XDG_CONFIG_HOME", home / ".config") / "edgebench"
-        self.venv = self.data / "agent-venv"
         self.wheels = self.data / "agent-wheels"
         self.record = self.data / "agent-deployed.json"
         self.log = self.data / "agent.log"
         self.pid = self.data / "agent.pid"
-        self.python = self.venv / "bin" / "python"
-        self.agent = self.venv / "bin" / "edgebench-agent"
+        self.venvs = tuple(self.data / name for name in VENVS)
+        state = _base(environment, "XDG_STATE_HOME", home / ".local" / "state")
+        self.tracebacks = state / "edgebench" / "tracebacks"
+        self.cache = _base(environment, "XDG_CACHE_HOME", home / ".cache") / "edgebench"
+        self.reports = self.cache / "runtimes.json"
         self.agents_own = (self.data / "agent", self.config / "agent")
+        # A shell of adb names one, as an Android device has no /tmp.
+        temporary = Path(environment.get("TMPDIR", ""))
+        self.temporary = (temporary,) if temporary.parent == home else ()
+        """Directory for temporary files, if it is in the home directory."""
+
+    @property
+    def venv(self) -> Path:
+        """Virtual environment that is in use; before the first deploy it is not there."""
+        return self.data / self.read_record().venv
+
+    @property
+    def spare(self) -> Path:
+        """The other one."""
+        first, second = self.venvs
+        return second if self.venv == first else first
+
+    @property
+    def python(self) -> Path:
+        """Python of the environment in use."""
+        return self.venv / "bin" / "python"
+
+    @property
+    def agent(self) -> Path:
+        """Its command `edgebench-agent`."""
+        return self.venv / "bin" / "edgebench-agent"
 
     def read_record(self) -> DeployRecord:
         """Record of an earlier deploy; an empty one, if that is damaged."""
@@ -207,19 +260,31 @@ class Places:
             plain = json.loads(self.record.read_text())
             return DeployRecord(
                 created=tuple(plain["created"]),
+                venv=plain["venv"] if plain.get("venv") in VENVS else VENVS[0],
                 installed=tuple(WheelFile(**wheel) for wheel in plain["installed"]),
+                installed_before=tuple(
+                    WheelFile(**wheel) for wheel in plain.get("installed_before", ())
+                ),
                 meters=tuple(plain.get("meters", ())),  # older deploys knew of none
                 sync_line=plain.get("sync_line"),
                 has_bridge=plain.get("has_bridge"),
+                listen=plain.get("listen", ""),  # older deploys knew of no other
+                has_set_linger=plain.get("has_set_linger", False),
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return DeployRecord()
 
     def write_record(self, **changes: Any) -> None:
-        """Change fields of the record; the file is replaced whole or not at all."""
+        """Change fields of the record; the file is whole at any moment, also after a power cut.
+
+        So is what it records: packages of which a power cut leaves empty files would never be
+        installed again. Source: sync(2).
+        """
         beside = self.record.with_suffix(".new")
         beside.write_text(json.dumps(asdict(replace(self.read_record(), **changes)), indent=1))
+        os.sync()
         beside.replace(self.record)
+        os.sync()
 
     def held(self) -> tuple[WheelFile, ...]:
         """Wheels on the device."""
@@ -254,6 +319,7 @@ def look(places: Places) -> DeviceFacts:
         meters=meters,
         sync_line=sync_line,
         has_bridge=record.has_bridge,
+        listen=record.listen,
     )
 
 
@@ -287,11 +353,13 @@ def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> S
     """
     created = places.read_record().created
     # The agent makes its own directories; here they are only recorded.
-    leaves = (places.venv, places.wheels, *places.agents_own)
+    made = (*places.venvs, places.wheels, places.tracebacks, places.cache)
+    wants = _SystemdUser(places).unit.parent / "default.target.wants"
+    leaves = (*made, *places.agents_own, *places.temporary, wants)
     wanted = {path for leaf in leaves for path in (leaf, *leaf.parents)}
     missing = [str(path) for path in sorted(wanted) if not path.exists()]
     created += tuple(path for path in missing if path not in created)
-    for path in (*reversed(places.wheels.parents), places.wheels):
+    for path in (*reversed(places.wheels.parents), places.wheels, *places.temporary):
         path.mkdir(mode=0o700, exist_ok=True)
     places.write_record(created=created, has_bridge=has_bridge)
     for path in places.wheels.iterdir():
@@ -301,26 +369,70 @@ def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> S
 
 
 def renew(places: Places) -> StepReport:
-    """Make an empty virtual environment in place of the old one."""
-    places.write_record(installed=())
+    """Make the virtual environment that is not in use anew, and empty."""
     # Without pip: Debian's Python has none to give unless a second package is installed.
-    return _run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(places.venv)])
+    words = ["-I", "-m", "venv", "--clear", "--without-pip", str(places.spare)]
+    return _run([sys.executable, *words])
+
+
+def duplicate(places: Places) -> StepReport:
+    """Make the virtual environment that is not in use a copy of the other one."""
+    shutil.rmtree(places.spare, ignore_errors=True)
+    shutil.copytree(places.venv, places.spare, symlinks=True)
+    return StepReport()
+
+
+def drop(places: Places) -> StepReport:
+    """Remove both virtual environments, where there is no room for two."""
+    places.write_record(installed=(), installed_before=())
+    for path in places.venvs:
+        shutil.rmtree(path, ignore_errors=True)
+    return StepReport()
+
+
+def switch(places: Places, is_offline: bool) -> StepReport:
+    """Use the other virtual environment, whose packages are the wheels that are here."""
+    before = places.read_record().installed
+    installed = places.held() if is_offline else ()
+    places.write_record(venv=places.spare.name, installed=installed, installed_before=before)
+    return StepReport()
+
+
+def restore(places: Places) -> StepReport:
+    """Use the virtual environment of before; the other one is removed."""
+    failed, before = places.venv, places.spare
+    if not (before / "bin" / "edgebench-agent").exists():
+        return StepReport("there is none")
+    places.write_record(
+        venv=before.name, installed=places.read_record().installed_before, installed_before=()
+    )
+    shutil.rmtree(failed, ignore_errors=True)
+    return StepReport()
+
+
+def settle(places: Places) -> StepReport:
+    """Remove the virtual environment of before."""
+    places.write_record(installed_before=())
+    shutil.rmtree(places.spare, ignore_errors=True)
+    return StepReport()
 
 
 def install(
     places: Places, words: list[str], is_offline: bool, wheels: list[dict[str, Any]]
 ) -> StepReport:
-    """Run `pip install` in the virtual environment, on the wheels that were sent or on an index.
+    """Run `pip install` in the environment that is not in use, on the wheels here or on an index.
 
     Only on exactly those wheels: pip prefers any newer one that lies beside them, and pip itself is
     run from one.
     """
     if problem := _difference(places.held(), {WheelFile(**wheel) for wheel in wheels}):
         return StepReport(problem)
-    pip = [str(places.python), "-m", "pip"]
+    # Isolated, as this script is: `-m` alone would take code from the directory of the login.
+    python = str(places.spare / "bin" / "python")
+    pip = [python, "-I", "-m", "pip"]
     if bundles := sorted(places.wheels.glob("pip-*.whl")):
-        pip = [str(places.python), str(bundles[-1] / "pip")]
-    elif (bundled := _run([str(places.python), "-m", "ensurepip"])).error is not None:
+        pip = [python, "-I", str(bundles[-1] / "pip")]
+    elif (bundled := _run([python, "-I", "-m", "ensurepip"])).error is not None:
         return bundled
     command = [*pip, "install", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
     environment = dict(os.environ)
@@ -328,23 +440,48 @@ def install(
         command += ["--no-index", "--find-links", str(places.wheels)]
         environment = {key: environment[key] for key in environment if not key.startswith("PIP_")}
         environment["PIP_CONFIG_FILE"] = os.devnull
-    done = _run([*command, "--quiet", *words], environment)
-    if is_offline and done.error is None:
-        places.write_record(installed=places.held())
-    return done
+    return _run([*command, "--quiet", *words], environment)
 
 
-def start(places: Places, words: list[str], meters: list[str], sync_line: str | None) -> StepReport:
-    """Start the agent, detached from this login, and wait until it serves."""
+def start(
+    places: Places,
+    words: list[str],
+    listen: str,
+    meters: list[str],
+    sync_line: str | None,
+    at_boot: bool,
+) -> StepReport:
+    """Start the agent, detached from this login, and wait until it serves; also at boot."""
     # Recorded before it is known whether it starts: the next try need not name them again.
-    places.write_record(meters=tuple(meters), sync_line=sync_line)
+    places.write_record(listen=listen, meters=tuple(meters), sync_line=sync_line)
     wired = [word for meter in meters for word in ("--meter", meter)]
     wired += ["--sync-line", sync_line] if sync_line else []
+    command = [str(places.agent), "serve", "--log", str(places.log), *words, *wired]
+    begin = places.log.stat().st_size if places.log.exists() else 0
+    service = next((s for s in _services(places) if s.is_available()), None) if at_boot else None
+    for other in _services(places):
+        if type(other) is not type(service):
+            other.remove()
+    if isinstance(service, _Systemd):
+        service.install(command)
+        report = _when_ready(places, begin, service.is_running, service.stop)
+    else:
+        report = _start_detached(places, command, begin)
+        if service is not None and report.error is None:
+            service.install(command)
+    if report.error is not None:
+        if service is not None:
+            service.remove()
+        return report
+    return replace(report, boot=service.name if service else None)
+
+
+def _start_detached(places: Places, command: list[str], begin: int) -> StepReport:
+    """Start the agent as a process that outlives this login."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the agent inherits it
     with places.log.open("a") as log:
-        begin = log.tell()
         process = subprocess.Popen(
-            [str(places.agent), "serve", "--log", str(places.log), *words, *wired],
+            command,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -352,21 +489,260 @@ def start(places: Places, words: list[str], meters: list[str], sync_line: str | 
             start_new_session=True,
         )
     places.pid.write_text(f"{process.pid}\n")
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+        places.pid.unlink()
+
+    report = _when_ready(places, begin, lambda: process.poll() is None, end)
+    if report.error == "":
+        error = f"it ended with status {process.returncode} and no output"
+        return replace(report, error=error)
+    return report
+
+
+def _when_ready(
+    places: Places, begin: int, is_running: Callable[[], bool], end: Callable[[], None]
+) -> StepReport:
+    """Wait until the agent serves; if it does not, it is ended, and the report says why.
+
+    Args:
+        places: Paths.
+        begin: Size of the log before it was started.
+        is_running: Whether its process lives.
+        end: Ends it.
+
+    Returns:
+        The report; an empty error where the agent has ended and printed nothing.
+    """
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < deadline_s:
+    while (is_alive := is_running()) and time.monotonic() < deadline_s:
         log_text = _said_since(places.log, begin)
         if re.search("^ready ", log_text, re.MULTILINE):
             return StepReport(warnings=tuple(re.findall("^warning: (.+)", log_text, re.MULTILINE)))
         time.sleep(POLL_S)
-    is_late = process.poll() is None
-    process.kill()
-    process.wait()
-    places.pid.unlink()
+    end()
     last = _last_line(_said_since(places.log, begin))
-    if is_late:
+    if is_alive:
         late = f"it was not ready after {START_TIMEOUT_S:g} s"
         return StepReport(f"{late}; the last line of its log: {last}" if last else late)
-    return StepReport(last or f"it ended with status {process.returncode} and no output")
+    return StepReport(last)
+
+
+class _Systemd:
+    """A unit of the system, for root."""
+
+    name = "systemd"
+    target = "multi-user.target"
+    command: tuple[str, ...] = ("systemctl",)
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.unit = Path("/etc/systemd/system") / UNIT
+
+    def is_available(self) -> bool:
+        """Whether it can start an agent now, and at boot."""
+        return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a unit that this account may remove."""
+        return self.unit.exists() and os.access(self.unit.parent, os.W_OK)
+
+    def install(self, command: list[str]) -> None:
+        """Write the unit, start the agent by it, now and at boot."""
+        self.unit.parent.mkdir(parents=True, exist_ok=True)
+        self.unit.write_text(unit_text(command, self.places, os.environ, self.target))
+        os.sync()
+        for verb in (["daemon-reload"], ["enable", UNIT], ["restart", UNIT]):
+            self._control(*verb)
+
+    def is_running(self) -> bool:
+        """Whether the agent lives; systemd starts one that has failed again, after a pause."""
+        return self._control("is-active", "--quiet", UNIT)
+
+    def stop(self) -> None:
+        """End the agent; without effect where there is no unit."""
+        if self.is_there:
+            self._control("stop", UNIT)
+
+    def remove(self) -> None:
+        """Remove what starts the agent at boot."""
+        if self.is_there:
+            self._control("disable", "--now", UNIT)
+            self.unit.unlink()
+            self._control("daemon-reload")
+
+    def _control(self, *words: str) -> bool:
+        # A login without PAM has no such variable, and the account may linger all the same.
+        runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
+        return _succeeds([*self.command, *words], runtime | dict(os.environ))
+
+
+class _SystemdUser(_Systemd):
+    """A unit of the account, which lingers: its services run without a login, and from boot on."""
+
+    name = "systemd-user"
+    target = "default.target"
+    command = ("systemctl", "--user")
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places)
+        self.unit = places.config.parent / "systemd" / "user" / UNIT
+
+    def is_available(self) -> bool:
+        """Whether the account has a service manager, and may linger."""
+        if os.getuid() == 0 or not self._control("show", "--property=Version"):
+            return False
+        if self._lingers():
+            return True
+        if _succeeds(["loginctl", "--no-ask-password", "enable-linger"]) and self._lingers():
+            self.places.write_record(has_set_linger=True)
+            return True
+        return False
+
+    def remove(self) -> None:
+        """Remove the unit; the account lingers as it did before."""
+        super().remove()
+        if self.places.read_record().has_set_linger:
+            _succeeds(["loginctl", "--no-ask-password", "disable-linger"])
+            self.places.write_record(has_set_linger=False)
+
+    def _lingers(self) -> bool:
+        # Source: systemd, loginctl(1) and src/login/logind-user.c: a file for each such user.
+        return (Path("/var/lib/systemd/linger") / pwd.getpwuid(os.getuid()).pw_name).exists()
+
+
+class _Cron:
+    """A line of the account's crontab, where a cron runs that knows @reboot."""
+
+    name = "cron"
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+
+    def is_available(self) -> bool:
+        """Whether there is a crontab, and a daemon that is not of busybox, which has no @reboot."""
+        program = shutil.which("crontab")
+        if program is None or "busybox" in os.path.realpath(program):
+            return False
+        return any(name in ("cron", "crond", "fcron") for name in _process_names())
+
+    def install(self, command: list[str]) -> None:
+        """Add the line."""
+        line = cron_line(command, self.places, os.environ)
+        self._write([*self._others(), line])
+
+    def stop(self) -> None:
+        """Nothing: it starts the agent, and does not keep it."""
+
+    def remove(self) -> None:
+        """Remove the line; crontab too, if nothing else is in it."""
+        if not self.is_available():
+            return
+        lines, others = self._lines(), self._others()
+        if others and others != lines:
+            self._write(others)
+        elif lines and not others:
+            _succeeds(["crontab", "-r"])
+
+    def _lines(self) -> list[str]:
+        result = subprocess.run(
+            ["crontab", "-l"], capture_output=True, timeout=SERVICE_TIMEOUT_S, check=False
+        )
+        return [] if result.returncode else os.fsdecode(result.stdout).splitlines()
+
+    def _others(self) -> list[str]:
+        return [line for line in self._lines() if not line.endswith(CRON_MARK)]
+
+    def _write(self, lines: list[str]) -> None:
+        text = "".join(f"{line}\n" for line in lines)
+        subprocess.run(
+            ["crontab", "-"],
+            input=os.fsencode(text),
+            capture_output=True,
+            timeout=SERVICE_TIMEOUT_S,
+            check=False,
+        )
+
+
+def _services(places: Places) -> tuple[_Systemd | _Cron, ...]:
+    """What may start an agent at boot, the best first."""
+    return _Systemd(places), _SystemdUser(places), _Cron(places)
+
+
+def unit_text(
+    command: list[str], places: Places, environment: Mapping[str, str], target: str
+) -> str:
+    """A unit of systemd that keeps an agent.
+
+    Source: systemd.service(5), "Command lines"; systemd.exec(5); systemd.unit(5), "Specifiers".
+    """
+
+    def quoted(word: str) -> str:
+        escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped.replace("%", "%%")}"'
+
+    start = " ".join(quoted(word.replace("$", "$$")) for word in command)
+    settings = [f"Environment={quoted(variable)}" for variable in _xdg(environment)]
+    output = f"append:{str(places.log).replace('%', '%%')}"
+    return "\n".join(
+        (
+            "[Unit]",
+            "Description=edgebench agent",
+            "",
+            "[Service]",
+            f"ExecStart={start}",
+            *settings,
+            "Restart=on-failure",
+            "RestartSec=5",
+            f"StandardOutput={output}",
+            f"StandardError={output}",
+            "",
+            "[Install]",
+            f"WantedBy={target}",
+            "",
+        )
+    )
+
+
+def cron_line(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
+    """A line of crontab that starts an agent at boot.
+
+    Source: crontab(5): an unescaped percent sign ends the command.
+    """
+    words = shlex.join(["env", *_xdg(environment), *command])
+    text = f"cd / && {words} >> {shlex.quote(str(places.log))} 2>&1"
+    return f"@reboot {text} {CRON_MARK}".replace("%", "\\%")
+
+
+def _xdg(environment: Mapping[str, str]) -> list[str]:
+    """Variables by which an agent finds its directories; at boot, no login sets them."""
+    names = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
+    return [f"{name}={environment[name]}" for name in names if environment.get(name)]
+
+
+def _process_names() -> Iterator[str]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it has ended
+                yield (entry / "comm").read_text().strip()
+
+
+def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a command of a service manager ends well; not if there is none."""
+    with suppress(OSError, subprocess.SubprocessError):
+        result = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=SERVICE_TIMEOUT_S,
+            check=False,
+        )
+        return result.returncode == 0
+    return False
 
 
 def _said_since(log: Path, begin: int) -> str:
@@ -377,6 +753,8 @@ def _said_since(log: Path, begin: int) -> str:
 
 def stop(places: Places) -> StepReport:
     """Stop the agent that runs from our virtual environment, if one does."""
+    for service in _services(places):
+        service.stop()
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in _agents(places):
             with suppress(ProcessLookupError):
@@ -391,15 +769,19 @@ def stop(places: Places) -> StepReport:
 
 def remove(places: Places) -> UninstallReport:
     """Remove everything that deploying made, after the agent was stopped."""
-    if not places.venv.exists() and not places.record.exists():
+    if not any(path.exists() for path in (*places.venvs, places.record)):
         return UninstallReport(was_there=False)
+    for service in _services(places):
+        service.remove()
     created = places.read_record().created
     kept = [str(path) for path in places.agents_own if path.exists() and str(path) not in created]
-    for tree in (places.venv, places.wheels, *places.agents_own):
+    ours = [path for path in places.temporary if str(path) in created]
+    for tree in (*places.venvs, places.wheels, *places.agents_own, *ours):
         if tree.exists() and str(tree) not in kept:
             shutil.rmtree(tree)
     logs = places.data.glob(f"{places.log.name}*")  # the older ones, too
-    for file in (*logs, places.pid, places.record):
+    tracebacks = places.tracebacks.glob("edgebench-agent-*.txt")  # a host on it has its own
+    for file in (*logs, *tracebacks, places.reports, places.pid, places.record):
         file.unlink(missing_ok=True)
     for path in sorted(created, key=len, reverse=True):
         with suppress(OSError):  # somebody else keeps something there by now
@@ -423,14 +805,15 @@ def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
 
 
 def _agents(places: Places) -> Iterator[int]:
-    """Process ids of the agents that this account runs from our virtual environment."""
+    """Process ids of the agents that this account runs from our virtual environments."""
+    programs = {path / "bin" for path in places.venvs}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):  # it has ended, or is not ours to look at
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
                 if Path(words[0]).name.startswith("qemu-"):
                     del words[0]  # an emulator, which the kernel shows in front of the program
-                is_ours = Path(words[0]).parent == places.venv / "bin" and "serve" in words
+                is_ours = Path(words[0]).parent in programs and "serve" in words
                 if is_ours and entry.stat().st_uid == os.getuid():
                     yield int(entry.name)
 
@@ -455,9 +838,10 @@ def _status(places: Places) -> AgentStatus:
 
 
 def _is_usable(places: Places) -> bool:
-    """Whether the virtual environment works, with this very Python."""
-    check = f"import sys; sys.exit(sys.version != {sys.version!r})"
-    return places.agent.exists() and _run([str(places.python), "-c", check]).error is None
+    """Whether the virtual environment works, and is one of this very Python."""
+    own = (sys.version, sys.base_prefix)
+    check = f"import sys; sys.exit((sys.version, sys.base_prefix) != {own!r})"
+    return places.agent.exists() and _run([str(places.python), "-I", "-c", check]).error is None
 
 
 def _pin(identity: Path) -> str | None:
@@ -515,7 +899,11 @@ def _base(environment: Mapping[str, str], name: str, default: Path) -> Path:
 
 
 _VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__: verb for verb in (look, make_room, renew, install, start, stop, remove)
+    verb.__name__: verb
+    for verb in (
+        *(look, make_room, renew, duplicate, drop, install),
+        *(switch, restore, settle, start, stop, remove),
+    )
 }
 
 

@@ -16,7 +16,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import zipfile
@@ -29,8 +28,10 @@ from edgebench.host.devices.on_device import Interpreter
 from edgebench.host.devices.wheel import build_wheel, normalized
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import PackagesMissing
-from edgebench.protocol.paths import APPLICATION
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
+from edgebench.system.paths import cache_directory
+from edgebench.system.python_start import python_command
+from edgebench.system.whole_files import make_directory, sync_tree
 
 FRESH_S = 24 * 3600.0
 PIP_TIMEOUT_S = 1800.0
@@ -120,6 +121,23 @@ def fetch(
     return _wheel_set(request, kept)
 
 
+def why_no_runtime(interpreter: Interpreter) -> str:
+    """Why no runtime has a wheel for a Python in any index; empty: one may have.
+
+    Source: files of ai-edge-litert, onnxruntime and tflite-runtime on PyPI, November 2026: none for
+    musl, for 64-bit RISC-V, or for 32-bit x86. On 32-bit ARM a device has an index of its own.
+    """
+    machine = interpreter.markers.platform_machine
+    arch = _ARCH_32.get(machine, machine) if interpreter.bits == 32 else machine
+    if interpreter.libc == "musl":
+        return "runtimes are built for glibc, not for musl, which Alpine has; Debian has glibc"
+    if arch in ("i386", "i486", "i586", "i686"):
+        return "runtimes are not built for 32-bit x86, but for 64-bit systems on it"
+    if arch == "riscv64":
+        return "runtimes are not built for 64-bit RISC-V"
+    return ""
+
+
 def platform_tags(interpreter: Interpreter) -> list[str]:
     """Every platform tag whose wheels run there, the newest first.
 
@@ -141,13 +159,14 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
 
 
 def _refresh(kept: Path, request: _SetRequest) -> None:
-    kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(kept.parent, mode=0o700)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
         fresh = Path(folder) / "set"
         _resolve(request, fresh, None)
         (fresh / request.own.name).unlink()  # it changes with every edit; it is built each time
         if kept.exists():
             kept.replace(Path(folder) / "old")
+        sync_tree(fresh)  # else a power cut leaves wheels of 0 bytes, which are never fetched again
         try:
             fresh.replace(kept)
         except OSError:
@@ -193,8 +212,9 @@ def _download(
     if find_spec("pip") is None:
         raise _IndexUnreachable("this host's Python has no pip")
     where = ["--no-index", "--find-links", str(source)] if source else ["--retries", "1"]
-    command = [
-        *(sys.executable, "-m", "edgebench.host.devices.foreign_pip"),
+    # pip's own settings, as PIP_FIND_LINKS, may be relative to where its user is.
+    python = python_command(
+        "edgebench.host.devices.foreign_pip",
         *(json.dumps(asdict(interpreter.markers)), "download", "--no-input"),
         *("--disable-pip-version-check", "--only-binary=:all:", "--implementation", "cp"),
         *("--python-version", interpreter.markers.python_version, "--abi", interpreter.abi),
@@ -202,11 +222,14 @@ def _download(
         *(*where, "--dest", str(destination)),
         # The device may have no pip; its own one, as a wheel, can be run as it is.
         *(f"{with_extras(AGENT_DISTRIBUTION, extras)} @ {own.absolute().as_uri()}", "pip"),
-    ]
+        directory=None,
+        environment=_closed_environment(os.environ) if source else None,
+    )
     try:
         result = subprocess.run(
-            command,
-            env=_closed_environment(os.environ) if source else None,
+            python.words,
+            cwd=python.directory,
+            env=python.environment,
             capture_output=True,
             text=True,
             timeout=PIP_TIMEOUT_S,
@@ -245,9 +268,7 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
 
 
 def _cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return root / APPLICATION / "wheels"
+    return Path(cache_directory(os.environ)) / "wheels"
 
 
 def _set_name(request: _SetRequest) -> str:

@@ -9,6 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.client import Client
+from edgebench.host.devices.board_check import require_board
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.this_host import host_name
@@ -37,19 +38,21 @@ class Pairing:
 
 def pair(
     files: HostFiles,
-    text: str,
+    text: str | PairingString,
     *,
     via: str = TlsTransport.name,
     deployed_to: str | None = None,
+    identity_file: str = "",
     decide: Decide | None = None,
 ) -> Pairing:
     """Pair with the agent that printed this string, and remember it.
 
     Args:
         files: This host's identity and devices.
-        text: Pairing string.
+        text: Pairing string; its parts, where their addresses have no form that a string can have.
         via: Name of the transport that reaches the agent.
         deployed_to: Account that the agent was installed in; None where it was not by `deploy`.
+        identity_file: Private key that the transport logs in with, as in `KnownDevice`.
         decide: Is asked, before anything is changed, if a known device does not answer any more and
             the agent seems to be on its board: a board that was set up anew has a new certificate.
             May raise an error instead; the string is good for another try then. None: it is
@@ -58,20 +61,24 @@ def pair(
     Raises:
         UsageError: not a pairing string.
         NotPaired: the string was used before, or is older than ten minutes.
+        WrongBoard: the agent has the identity of a known device, on another board.
         Unreachable: no agent answers at its addresses.
     """
-    string = parse_pairing_string(text)
+    string = parse_pairing_string(text) if isinstance(text, str) else text
     identity_pem = files.identity_path().read_text()
     certificate_pem = Pem(identity_pem[identity_pem.index("-----BEGIN CERTIFICATE") :])
     with (
         tempfile.TemporaryDirectory(prefix="edgebench-") as folder,
-        Client(_connect_once(string, via, Path(folder) / "once.pem")) as client,
+        Client(_connect_once(string, via, identity_file, Path(folder) / "once.pem")) as client,
     ):
+        for known in files.devices():
+            if known.pin == string.fingerprint:
+                require_board(known, client.hardware, string.addresses[0])
         replaced = _on_same_board(files, client, string.fingerprint) if decide else None
         if decide and replaced and not decide(replaced, bool(client.board and replaced.board)):
             replaced = None
         client.ask(PairHost(certificate_pem, host_name()), Done)
-        free = _free_name(files, client.device.name, string.fingerprint)
+        free = free_name(files, client.device.name, string.fingerprint)
         device = KnownDevice(
             name=replaced.name if replaced else free,
             id=client.device.id,
@@ -80,8 +87,10 @@ def pair(
             port=string.port,
             deployed_to=deployed_to,
             via=via,
+            identity_file=identity_file,
             arch=client.device.arch,
             board=client.board,
+            hardware=client.hardware,
         )
     files.remember(device)
     return Pairing(device, replaced)
@@ -109,13 +118,15 @@ def _answers(files: HostFiles, known: KnownDevice) -> bool:
     return True
 
 
-def _connect_once(string: PairingString, via: str, once: Path) -> Link:
+def _connect_once(string: PairingString, via: str, identity_file: str, once: Path) -> Link:
     """Connect with the string's one-time identity."""
     identity = pairing_identity(string.secret)
     once.touch(mode=0o600)
     once.write_text(identity.key_pem + identity.certificate_pem)
     try:
-        endpoint = Endpoint("device", string.fingerprint, string.addresses, string.port)
+        endpoint = Endpoint(
+            "device", string.fingerprint, string.addresses, string.port, identity_file
+        )
         return transports(lambda: once)[via].connect(endpoint)
     except WrongAgent as exc:  # nobody there has seen the string yet
         raise WrongAgent(f"PIN is mistyped, or another agent printed the string: {exc}") from exc
@@ -124,8 +135,8 @@ def _connect_once(string: PairingString, via: str, once: Path) -> Link:
         raise NotPaired(f"pairing string was refused: {reasons}") from exc
 
 
-def _free_name(files: HostFiles, name: str, pin: str) -> str:
-    """The device's own name, with a number where another device has it already."""
+def free_name(files: HostFiles, name: str, pin: str) -> str:
+    """This name, with a number where another device has it already."""
     taken = {known.name for known in files.devices() if known.pin != pin} | {LOCAL_NAME}
     numbered = (f"{name}-{number}" for number in count(2))
     return next(free for free in chain([name], numbered) if free not in taken)

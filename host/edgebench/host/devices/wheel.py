@@ -5,16 +5,11 @@ files give the same bytes, so that a device that has the wheel is not sent it ag
 
 A computer beside microcontrollers gets a wheel with one portion more, the firmware bridge, and the
 entry points by which the agent finds it. Its build tag tells it from the other one.
-
-Source: https://packaging.python.org/en/latest/specifications/binary-distribution-format/
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from importlib.metadata import (
     Distribution,
@@ -25,14 +20,15 @@ from importlib.metadata import (
 from importlib.util import find_spec
 from pathlib import Path
 
+from edgebench.host.wheel_file import write_wheel
 from edgebench.protocol import bridge
 from edgebench.protocol import target as targets
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.paths import APPLICATION
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
+from edgebench.system.paths import APPLICATION
 
-PORTIONS = ("protocol", "device_profiles", "meters", "agent")
+PORTIONS = ("protocol", "system", "device_profiles", "meters", "agent")
 """Portions of the distribution."""
 BRIDGE = "firmware_bridge"
 """Portion of the host's distribution that is added for computers beside microcontrollers."""
@@ -42,9 +38,6 @@ BRIDGE_EXTRAS = ("serial",)
 """Extras of the agent that the bridge needs."""
 RUNTIMES = tuple(RUNTIME_PACKAGES)
 """Extras that bring a runtime; also the names of the runtimes."""
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""Earliest time that a zip file can hold."""
-_WHEEL = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _COPIED = ("METADATA", "entry_points.txt", "licenses/LICENSE")
 """Metadata that a wheel has as the build backend wrote it."""
 
@@ -68,16 +61,9 @@ def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
             if has_bridge and name == "entry_points.txt":
                 text += _bridge_entry_points()
             members[f"{info}/{name}"] = text.encode()
-    members[f"{info}/WHEEL"] = _WHEEL.encode()
-    members[f"{info}/RECORD"] = _record(members, f"{info}/RECORD").encode()
     tag = f"-{BRIDGE_TAG}" if has_bridge else ""
     path = directory / f"{stem}{tag}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for name, data in members.items():
-            entry = zipfile.ZipInfo(name, _EPOCH)
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = 0o100644 << 16
-            wheel.writestr(entry, data)
+    write_wheel(path, info, members)
     return path
 
 
@@ -139,11 +125,3 @@ def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
 def _is_litter(path: Path) -> bool:
     """Whether Python or an editor left the file there."""
     return any(part.startswith((".", "__pycache__")) for part in path.parts) or path.name[-1] == "~"
-
-
-def _record(members: dict[str, bytes], own_name: str) -> str:
-    lines = []
-    for name, data in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-        lines.append(f"{name},sha256={digest},{len(data)}\n")
-    return "".join(lines) + f"{own_name},,\n"

@@ -72,6 +72,8 @@ FACT_COLUMNS = (
     ExportColumn("engine", str, lambda one: one.run.spec.engine.value),
     ExportColumn("preset", str, lambda one: one.run.spec.preset),
     ExportColumn("threads", int, lambda one: one.run.spec.threads),
+    ExportColumn("threads_effective", int, lambda exported: _effective_threads(exported.run)),
+    ExportColumn("signature", str, lambda exported: exported.run.model.signature),
     ExportColumn("duration_s", float, lambda one: one.run.spec.duration_s),
     ExportColumn("seed", int, lambda one: one.run.spec.seed),
     ExportColumn("ambient_c", float, lambda one: one.run.conditions.ambient_c),
@@ -82,6 +84,12 @@ FACT_COLUMNS = (
     ExportColumn("tags", str, lambda one: ", ".join(_annotations(one).tags)),
     ExportColumn("note", str, lambda one: _annotations(one).note),
 )
+
+
+def _effective_threads(run: Run) -> int | None:
+    settings = run.conditions.settings
+    count = settings.threads.effective if settings is not None else None
+    return count if isinstance(count, int) else None
 
 
 def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:

@@ -3,7 +3,8 @@
 Names of models and notes are untrusted text, so a cell that a spreadsheet would run as a formula is
 prefixed with an apostrophe. Leading blanks do not protect it, as some programs drop them. Neither
 does a position behind a semicolon or a line feed: where the comma is the decimal mark, the cell
-ends there.
+ends there. A tab or a carriage return is a `?` already (`fact_cells`). Numbers are as they are, and
+a reader such as pandas gets the apostrophe as part of the text.
 
 Source: OWASP, CSV Injection.
 """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.registry import ExportFormat, ExportKind
 from edgebench.protocol.errors import FileNotWritten
+from edgebench.system.whole_files import whole_file
 
 
 def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> None:
@@ -25,24 +24,12 @@ def export_runs(runs: Sequence[ExportedRun], form: ExportFormat, path: Path) -> 
         RunDamaged: a file of a run is not readable.
         NoLoadgenLog: MLPerf's logs were requested, and a run has none.
     """
-    # Not derived from the file's name, which may already have the maximum length; the process id
-    # keeps two exports into the same file apart.
-    part = path.with_name(f".edgebench-export-{os.getpid()}.part")
     is_special = path.exists() and not path.is_file()  # a pipe, or /dev/stdout
     try:
         if form.kind is ExportKind.DIRECTORY:
             form.load()(runs, path)
             return
-        try:
-            if is_special:
-                with path.open("wb") as out:
-                    form.load()(runs, out)
-                return
-            with part.open("xb") as out:  # "x" never follows a link planted by another user
-                form.load()(runs, out)
-            part.replace(path)
-        finally:
-            with suppress(OSError):
-                part.unlink()
+        with path.open("wb") if is_special else whole_file(path) as out:
+            form.load()(runs, out)
     except OSError as exc:
         raise FileNotWritten(f"file not writable: {exc.strerror or exc}: {path}") from exc

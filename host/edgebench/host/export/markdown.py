@@ -3,7 +3,8 @@
 Both sides of a comparison in pairs also have its outcome, as `edgebench compare` says it.
 
 Names are in code spans and sentences in a fenced block, so nothing in them is a mention, a link or
-the end of a cell.
+the end of a cell. One with `<` or `&` is in the same elements of HTML instead, with character
+references: some viewers take a tag for one even in a code span.
 
 Source: GitHub Flavored Markdown, 6.3 (code spans), 4.5 (fenced code blocks), 4.10 (tables)
 """
@@ -27,12 +28,16 @@ from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.ratios import ratio_to_first
+from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import REFUSED, unwatched_line
 from edgebench.host.show.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.text import printable
 
+_HTML = re.compile("[<&]")
+_SPECIAL = re.compile(r"[!-/:-@\[-`{-~]")
+"""ASCII punctuation, which is all that CommonMark gives a meaning. Source: CommonMark 0.31, 2.4."""
 _COLUMNS = ("model", "device", "runtime", "runs", "metric", "value", "95 % interval")
 
 
@@ -54,6 +59,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     sentences = [
         *_outcomes(runs),
         *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
+        *setting_lines(sets),
     ]
     if sentences:
         lines += ["", *_fenced(sentences)]
@@ -98,9 +104,11 @@ def _compared(comparisons: Sequence[Sequence[ExportedRun]]) -> list[str]:
 def code_span(text: str) -> str:
     r"""Text as a code span, with a fence longer than any run of backticks in it.
 
-    >>> code_span("a|b"), code_span("a`b")
-    ('`a\\|b`', '`` a`b ``')
+    >>> code_span("a|b"), code_span("a`b"), code_span("<b>*")
+    ('`a\\|b`', '`` a`b ``', '<code>&#60;b&#62;&#42;</code>')
     """
+    if _HTML.search(text):
+        return f"<code>{_referenced(printable(text))}</code>"
     fence = "`" * (1 + max((len(found) for found in re.findall("`+", text)), default=0))
     blank = " " if "`" in text or text != text.strip() or not text else ""
     return f"{fence}{blank}{printable(text).replace('|', chr(92) + '|')}{blank}{fence}"
@@ -110,7 +118,14 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _referenced(text: str) -> str:
+    """Text with a character reference for each character that Markdown or HTML may interpret."""
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text)
+
+
 def _fenced(lines: Sequence[str]) -> list[str]:
+    if _HTML.search("".join(lines)):
+        return ["<pre>", *(_referenced(line) or "&#32;" for line in lines), "</pre>"]
     longest = max((len(found) for found in re.findall("`+", "\n".join(lines))), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}text", *lines, fence]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from edgebench.host.power.stored import StoredSession, judge
-from edgebench.host.store.layout import POWER_FILE, RUN_FILE
+from edgebench.host.store.layout import POWER_FILE, POWER_OUTLINE_FILE, RUN_FILE
 from edgebench.host.store.recording import write_power
 from edgebench.meters.base import AbsentMeter, Header, Meter, MeterSession
 from edgebench.meters.registry import DRIVERS, find_meter
@@ -23,9 +23,10 @@ from edgebench.protocol.errors import (
     TargetError,
     UsageError,
 )
-from edgebench.protocol.paths import refuse_long
 from edgebench.protocol.text import one_line
 from edgebench.protocol.traces import METER_FILE
+from edgebench.system.paths import refuse_long
+from edgebench.system.whole_files import make_directory, sync_directory, sync_file
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +135,22 @@ def record(meter: Meter, directory: Path, duration_s: float, on_tick: OnTick) ->
             interrupted_s = time.monotonic() - began_s
     try:
         facts = write_power(directory, session.recording())
+        sync_recording(directory)
     except OSError as exc:
         raise StoreError(f"samples cannot be written: {_reason(exc)}; kept: {path}") from exc
     return replace(judge(directory, facts), interrupted_s=interrupted_s)
+
+
+def sync_recording(directory: Path) -> None:
+    """Wait until a recording is on the disk, before it is announced.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    for name in (METER_FILE, POWER_FILE, POWER_OUTLINE_FILE):
+        if (directory / name).exists():
+            sync_file(directory / name)
+    sync_directory(directory)
 
 
 @contextmanager
@@ -156,7 +170,7 @@ def new_recording(directory: Path) -> Iterator[None]:
     refuse_long(directory)
     is_new = not os.path.lexists(directory)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         yield
     except BaseException as exc:  # Ctrl-C as well: half of the samples are no recording
         with suppress(OSError):  # it was never made, or holds the meter's bytes

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds
 from edgebench.host.analysis.energy.seen import idle_noise_w
@@ -26,7 +25,8 @@ from edgebench.host.result.facts import TraceRequest
 from edgebench.host.store.arrow import to_numpy
 from edgebench.host.store.decode import have_same_rows
 from edgebench.host.store.layout import POWER_FILE, RAW_DIRECTORY
-from edgebench.host.store.power_file import PowerFile, read_power_facts
+from edgebench.host.store.parquet_file import open_parquet
+from edgebench.host.store.power_file import POWER_LAYOUT, PowerFile, read_power_facts
 from edgebench.protocol.errors import (
     EdgebenchError,
     FileRefused,
@@ -129,7 +129,7 @@ def placed(
 
 def _resolution_w(directory: Path) -> float:
     """Step of the powers: the smallest difference between two of the first ones."""
-    with pq.ParquetFile(directory / POWER_FILE) as file:
+    with open_parquet(directory / POWER_FILE, POWER_LAYOUT, max_rows=None) as file:
         power_w = to_numpy(file.read_row_group(0, ["watts_w"])["watts_w"])
     steps_w = np.diff(np.unique(power_w[np.isfinite(power_w)][:STEP_SAMPLES]))
     # Products of rounded numbers differ in their last digits by less than any step.

@@ -68,6 +68,10 @@ def _conditions(run: Run) -> dict[str, str]:
         "ambient": ABSENT if conditions.ambient_c is None else f"{conditions.ambient_c:g} °C",
         "inputs drawn or given": conditions.inputs_file or "drawn from the seed",
     }
+    if conditions.settings is not None:
+        effective = conditions.settings.threads.effective
+        rows["threads in effect"] = ABSENT if effective is None else str(effective)
+        rows["signature in effect"] = run.model.signature or ABSENT
     if conditions.confinement is not None:
         rows["confinement"] = confinement_line(conditions.confinement)
     if conditions.telemetry is not None:

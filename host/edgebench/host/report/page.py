@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -38,6 +37,7 @@ from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import FileNotWritten, UsageError
+from edgebench.system.whole_files import write_whole
 
 GENERATOR = '<meta name="generator" content="edgebench report">'
 """Line that identifies a file as a report."""
@@ -57,6 +57,12 @@ class ReportPage:
     campaign: CampaignPart | None
     is_anonymous: bool
     software: str
+
+    @property
+    def damages(self) -> list[str]:
+        """Damage of each run whose traces are left out for it."""
+        parts = [part for subject in self.subjects for part in subject.traces]
+        return [part.damage for part in parts if part.damage]
 
 
 def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
@@ -98,7 +104,14 @@ def name_of(runs: Sequence[ReportedRun]) -> str:
 def run_report(
     runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
 ) -> str:
-    """HTML page of a run or a set, or of several side by side.
+    """HTML of a run's page; see `run_page`."""
+    return rendered(run_page(runs, allowed=allowed, is_anonymous=is_anonymous))
+
+
+def run_page(
+    runs: Sequence[ReportedRun], *, allowed: Collection[str] = (), is_anonymous: bool = False
+) -> ReportPage:
+    """Page of a run or a set, or of several side by side.
 
     Args:
         runs: The runs; the runs of a set are one column. The first column is the baseline.
@@ -110,7 +123,7 @@ def run_report(
     sets = _sets(runs)
     subjects = _subjects(sets, runs)
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
-    page = ReportPage(
+    return ReportPage(
         title=title,
         subjects=subjects,
         conditions=tuple(condition_rows(sets)),
@@ -120,7 +133,6 @@ def run_report(
         is_anonymous=is_anonymous,
         software=software(),
     )
-    return _rendered(page)
 
 
 def campaign_report(
@@ -145,7 +157,7 @@ def campaign_report(
         is_anonymous=is_anonymous,
         software=software(),
     )
-    return _rendered(page)
+    return rendered(page)
 
 
 def history_report(histories: Sequence[History]) -> str:
@@ -161,7 +173,7 @@ def history_report(histories: Sequence[History]) -> str:
         is_anonymous=False,
         software=software(),
     )
-    return _rendered(page)
+    return rendered(page)
 
 
 def write_report(path: Path, page: str) -> None:
@@ -176,12 +188,7 @@ def write_report(path: Path, page: str) -> None:
     try:
         if path.exists() and not _is_report(path):
             raise UsageError(f"not overwritten, as it is no report of edgebench: {path}")
-        part = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            part.write_text(page, "utf-8")
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, page)
     except OSError as exc:
         raise FileNotWritten(f"report not written: {exc.strerror or exc}: {path}") from exc
 
@@ -269,7 +276,8 @@ def _anonymous_campaign(
     )
 
 
-def _rendered(page: ReportPage) -> str:
+def rendered(page: ReportPage) -> str:
+    """The page as HTML."""
     style, script = _asset("style.css"), _asset("charts.js")
     return (
         _environment()

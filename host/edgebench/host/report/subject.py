@@ -45,6 +45,7 @@ from edgebench.host.show.operators import OperatorLines, operator_lines
 from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import variance_lines
+from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.units import (
     format_joules,
     format_joules_within,
@@ -55,7 +56,7 @@ from edgebench.host.show.units import (
 )
 from edgebench.host.show.verdict import advices
 from edgebench.host.store.annotations import Annotations
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import RunDamaged, StoreError
 
 _WORDS = {
     RuleOutcome.PASS: "passed",
@@ -121,6 +122,8 @@ class TracePart:
     """Reason for a separate time axis of the power, or for missing traces; empty otherwise."""
     charts: tuple[TimeChart, ...]
     tables: tuple[TraceTable, ...]
+    damage: str
+    """Damage of the traces, as far as other people may read it; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +219,7 @@ def subject_of(
         one=one,
         state=_state(one),
         labels=labels_of(one),
-        sentence=_sentence(one),
+        sentence=" ".join([_sentence(one), *map(_capitalised, setting_lines([one]))]),
         # Of a run that failed, the reason is all there is to say.
         advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
         problems=problems,
@@ -271,6 +274,11 @@ def _sentence(one: RunSet) -> str:
     return "The numbers can be trusted: every rule that applies has passed."
 
 
+def _capitalised(note: str) -> str:
+    """A note as a sentence of its own."""
+    return f"{note[:1].upper()}{note[1:]}."
+
+
 def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:
     """Failed and unknown rules, passed and inapplicable rules, and the counts of the latter."""
     unknown = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
@@ -302,11 +310,12 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
     charts: list[TimeChart] = []
     tables: list[TraceTable] = []
     latency_ns: Floats | None = None
-    note = ""
+    note = damage = ""
     try:
         series = read_series(directory, run)
     except StoreError as exc:
         note = reported.show(f"traces left out: {exc}")
+        damage = reported.show(str(exc)) if isinstance(exc, RunDamaged) else ""
     else:
         charts = time_charts(series, run_count=run_count)
         tables = trace_tables(series)
@@ -326,6 +335,7 @@ def _trace_part(reported: ReportedRun, run_count: int) -> tuple[TracePart | None
         note=note,
         charts=tuple(charts),
         tables=tuple(tables),
+        damage=damage,
     )
     return part, latency_ns
 
@@ -380,8 +390,8 @@ def _notes(one: RunSet, runs: Sequence[ReportedRun]) -> list[tuple[str, str]]:
             notes.append(("pair", f"{place}; all of them: edgebench report {pair.comparison_id}"))
         if added.tags:
             notes.append(("tags", ", ".join(added.tags)))
-        if added.note:
-            notes.append(("note", added.note))
+        if note := added.fault or added.note:
+            notes.append(("note", note))
     if not one.verdict.is_refused:
         typical = _typical(one)
         run = "" if one.set_id is None else f"run {typical.run_id}: "

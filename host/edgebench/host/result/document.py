@@ -1,7 +1,8 @@
 """run.json ↔ `Run`: written from the types, and read back into them.
 
-Keys that this version does not know are kept in `Run.unknown`, and written again where they were:
-whoever adds a tag to a run of a newer edgebench takes nothing from it.
+A document of a newer schema is not read: the meaning of a key may have changed, and its numbers
+would be shown as something else. Unknown keys of a known schema are kept in `Run.unknown`, and
+written again in their places.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from edgebench.host.result.run import SCHEMA_VERSION, Path, Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Fact
 from edgebench.protocol.errors import EdgebenchError, RunDamaged, RunNewer
-from edgebench.protocol.plain import make_printable, make_strict
+from edgebench.protocol.plain import make_bounded, make_printable, make_strict, number_hooks
 from edgebench.protocol.text import one_line
 
 Document = dict[str, Any]
@@ -51,11 +52,9 @@ def from_document(document: Mapping[str, Any]) -> Run:
 
     Raises:
         RunDamaged: a key is missing, or has a value of the wrong type.
-        RunNewer: it is of a newer version, and cannot be read by this one.
+        RunNewer: it is of a newer schema.
     """
-    version = document.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise RunDamaged(f"run is damaged: its schema version is {version!r}")
+    version = version_of(document)
     current: Document = {}
     try:
         current = dict(document)
@@ -63,13 +62,25 @@ def from_document(document: Mapping[str, Any]) -> Run:
             current = migrated(deepcopy(current), version)
         run: Run = _converter.structure(current, Run)
     except _STRUCTURE_ERRORS as exc:
-        if version > SCHEMA_VERSION:
-            raise RunNewer(
-                f"run has schema version {version}, this edgebench knows {SCHEMA_VERSION}"
-            ) from exc
         raise RunDamaged(f"run is damaged: {_fault(current, exc)}") from exc
     unknown = _unknown(current, run, ())
     return replace(run, unknown=tuple(unknown)) if unknown else run
+
+
+def version_of(document: Mapping[str, Any]) -> int:
+    """Schema version of a document, if it is not newer than this edgebench.
+
+    Raises:
+        RunDamaged: the document has no schema version.
+        RunNewer: the schema version is newer than `SCHEMA_VERSION`.
+    """
+    version = document.get("schema_version")
+    if type(version) is not int or version < 1:
+        raise RunDamaged(f"run is damaged: its schema version is {str(version)[:40]!r}")
+    if version > SCHEMA_VERSION:
+        shown = version if version < 10**9 else "of many digits"
+        raise RunNewer(f"run has schema version {shown}, this edgebench knows {SCHEMA_VERSION}")
+    return version
 
 
 def created_utc(run_id: str) -> str | None:
@@ -149,7 +160,8 @@ _STRUCTURE_ERRORS = (
 
 def _make_converter(*, is_detailed: bool = False) -> Converter:
     """The strict converter of the wire, which also knows the keys that differ from a field."""
-    converter = make_printable(make_strict(Converter(detailed_validation=is_detailed)))
+    strict = make_strict(Converter(detailed_validation=is_detailed))
+    converter = make_bounded(make_printable(strict))
 
     def has_own_keys(kind: Any) -> bool:
         return is_dataclass(get_origin(kind) or kind) and any(
@@ -161,11 +173,11 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
             kind,
             converter,
             _cattrs_detailed_validation=is_detailed,
-            **_overrides(kind, is_written=False),
+            **_overrides(kind, number_hooks(converter, kind), is_written=False),
         )
 
     def writer(kind: Any) -> Any:
-        return make_dict_unstructure_fn(kind, converter, **_overrides(kind, is_written=True))
+        return make_dict_unstructure_fn(kind, converter, **_overrides(kind, {}, is_written=True))
 
     converter.register_structure_hook_factory(has_own_keys, reader)
     converter.register_unstructure_hook_factory(has_own_keys, writer)
@@ -173,8 +185,8 @@ def _make_converter(*, is_detailed: bool = False) -> Converter:
     return converter
 
 
-def _overrides(kind: Any, *, is_written: bool) -> dict[str, Any]:
-    overrides: dict[str, Any] = {}
+def _overrides(kind: Any, hooks: Mapping[str, Any], *, is_written: bool) -> dict[str, Any]:
+    overrides: dict[str, Any] = {name: override(struct_hook=hook) for name, hook in hooks.items()}
     for field in fields(kind):
         name = key_of(field.metadata, field.name)
         if not name:
@@ -182,7 +194,7 @@ def _overrides(kind: Any, *, is_written: bool) -> dict[str, Any]:
         elif not field.init:  # computed from the others
             overrides[field.name] = override(omit=not is_written)
         elif name != field.name:
-            overrides[field.name] = override(rename=name)
+            overrides[field.name] = override(rename=name, struct_hook=hooks.get(field.name))
     return overrides
 
 

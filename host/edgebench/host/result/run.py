@@ -20,6 +20,7 @@ from edgebench.host.result.latency import (
     WarmupCut,
 )
 from edgebench.host.result.outputs import Accuracy, Agreement
+from edgebench.host.result.settings import EffectiveSettings
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.verdict import Verdict
 from edgebench.host.result.windows import TargetMemoryBytes, WindowSummary
@@ -67,8 +68,8 @@ class ColdStartNs:
 class MemoryBytes:
     """Memory of the worker, bytes; None where it was not reported."""
 
-    peak_rss: int
-    model: int
+    peak_rss: int | None
+    model: int | None
     """Growth of the resident set from before the load to after the first inference."""
     steady_rss: int | None = None
     """Resident memory after the timed loop."""
@@ -171,6 +172,9 @@ class Conditions:
     after: Moment | None
     scheduling: Scheduling | None
     """None only in a run that failed."""
+    settings: EffectiveSettings | None = None
+    """Settings as requested and as in effect; None in a run that failed, and for a device that
+    timed itself."""
     confinement: Confinement | None = None
     """What kept the model in its process; None where the agent did not report it."""
     background_busy_ratio: float | None
@@ -236,7 +240,7 @@ class Run:
     files: dict[str, str] = field(default_factory=dict[str, str])
     """SHA-256 of every other file of the run, by path inside it."""
     unknown: tuple[tuple[Path, object], ...] = field(default=(), metadata=key(""), repr=False)
-    """Keys of a newer version, which are kept as they are."""
+    """Unknown keys, which are kept as they are."""
 
     @property
     def set_id(self) -> str | None:

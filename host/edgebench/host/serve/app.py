@@ -30,7 +30,8 @@ from edgebench.host.show.page import run_page
 from edgebench.host.store.annotations import read_annotations
 from edgebench.host.store.index import list_runs
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import EdgebenchError, StoreError
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.system.unforeseen import named_error
 
 HEARTBEAT_S = 10.0
 """Interval of keep-alive comments, so that a broken connection is noticed."""
@@ -136,22 +137,26 @@ def new_app(store: Store, feed: Feed) -> Starlette:
             Route("/runs/{run_id}", one_run),
             Route("/runs/{run_id}/report", report),
             Route("/history", history),
-        ]
+        ],
+        exception_handlers=dict.fromkeys((EdgebenchError, MemoryError, Exception), _fault),
     )
+
+
+def _fault(_: Request, exc: Exception) -> Response:
+    """Page of an error, or of an unforeseen exception."""
+    return PlainTextResponse(f"{named_error(exc)}\n", 500)
 
 
 def _run_html(store: Store, run_id: str) -> str:
     """HTML page of a run.
 
     Raises:
-        HTTPException: no run has this id, or it cannot be read.
+        HTTPException: no run has this id.
+        EdgebenchError: the run cannot be read.
     """
     if not store.has(run_id):
         raise HTTPException(404, "no such run")
-    try:
-        run, added = store.run(run_id), read_annotations(store.directory(run_id))
-    except StoreError as exc:
-        raise HTTPException(500, str(exc)) from exc
+    run, added = store.run(run_id), read_annotations(store.directory(run_id))
     link = f'<p><a href="/runs/{run_id}/report">report with charts</a></p>'
     return page(f"run {run_id}", link + printed(run_page(run, added=added)))
 
@@ -160,28 +165,24 @@ def _report_html(store: Store, run_id: str) -> str:
     """HTML report of a run.
 
     Raises:
-        HTTPException: no run has this id, or it cannot be read.
+        HTTPException: no run has this id.
+        EdgebenchError: the run cannot be read.
     """
     if not store.has(run_id):
         raise HTTPException(404, "no such run")
-    try:
-        return run_report(find_reported(store, [run_id]))
-    except EdgebenchError as exc:
-        raise HTTPException(500, str(exc)) from exc
+    return run_report(find_reported(store, [run_id]))
 
 
 def _history_html(store: Store, device: str, model: str) -> str:
     """HTML table of the newest runs of a model on a device.
 
     Raises:
-        HTTPException: there are none, or the store cannot be read.
+        HTTPException: no run is of this device and model.
+        StoreError: the store cannot be read.
     """
-    try:
-        runs = [one for one in list_runs(store) if (one.device, one.model) == (device, model)]
-        newest = runs[: -MAX_HISTORY - 1 : -1]
-        rows = [run_row(one, run_or_none(store, one.run_id)) for one in newest]
-    except StoreError as exc:
-        raise HTTPException(500, str(exc)) from exc
+    runs = [run for run in list_runs(store) if (run.device, run.model) == (device, model)]
+    newest = runs[: -MAX_HISTORY - 1 : -1]
+    rows = [run_row(run, run_or_none(store, run.run_id)) for run in newest]
     if not rows:
         raise HTTPException(404, "no such runs")
     return page(f"{model} on {device}", history_table(rows))

@@ -34,6 +34,10 @@ _SCHEDULING = (
     "choose CPUs that the agent may use, or start it as root for --priority realtime: edgebench "
     "bench MODEL --cpus CPU_IDS"
 )
+_QUOTA = (
+    "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
+    "limits.cpu, CPUQuota=); then edgebench bench MODEL"
+)
 _TYPES = "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS"
 _SAMPLING = (
     "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate 2, or "
@@ -51,6 +55,7 @@ _HARNESS = (
     "use the number to compare models as small as this one, not as the model's own time: the loop "
     "adds the same to each"
 )
+_NO_OVERRIDE = "let it report again: adb shell cmd thermalservice reset"
 _METER = (
     "see which check failed in docs/meters.md, and check the meter: edgebench meters selftest METER"
 )
@@ -136,16 +141,38 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     },
     "frequency": {"": _GOVERNOR, "not_told": _SENSORS},
     "scheduling": {"": _SCHEDULING},
+    "cpu_quota": {"": _QUOTA},
     "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
     "cpu_pressure": {
         "": _ALONE,
         "not_told": _SENSORS,
+        "quota": _QUOTA,
         "more_threads": "use no more threads than CPUs: edgebench bench MODEL --threads 1",
     },
-    "cpu_share": {"": _ALONE, "too_short": _LONGER},
+    "cpu_share": {"": _ALONE, "quota": _QUOTA, "too_short": _LONGER},
     "memory_pressure": {"": _ROOM},
     "memory": {"": _ROOM},
     "swap": {"": _ROOM},
+    "suspended": {
+        "": "keep the device awake: on a phone, adb shell svc power stayon true; then edgebench "
+        "bench MODEL --on DEVICE"
+    },
+    "charging": {
+        "": "pull the cable (the run waits there for edgebench collect --on DEVICE); or, where the "
+        "phone heeds it: adb shell setprop power.battery_input.suspended true, and false after",
+        "faked": "let it report again: adb shell dumpsys battery reset",
+    },
+    "screen": {
+        "": "switch the screen on, and keep it on: adb shell input keyevent 224; adb shell svc "
+        "power stayon true"
+    },
+    "power_saver": {"": "switch the power saver off: adb shell settings put global low_power 0"},
+    "scheduling_group": {
+        "": "start the agent from adb's shell, and keep the screen on: adb shell svc power stayon "
+        "true"
+    },
+    "thermal_status_moderate": {"": _COOL, "overridden": _NO_OVERRIDE},
+    "thermal_status": {"": _COOL, "overridden": _NO_OVERRIDE},
     "thermal": {
         "": _COOL,
         "not_looked_at": "let it sample: edgebench bench MODEL --telemetry-rate 10",

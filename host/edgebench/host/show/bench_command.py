@@ -35,6 +35,7 @@ def _seconds(value: float) -> str:
 _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "threads": ("--threads", str),
     "delegate": ("--delegate", str),
+    "signature": ("--signature", str),
     "cpus": ("--cpus", lambda cpus: ",".join(map(str, cpus))),
     "priority": ("--priority", lambda priority: priority.value),
     "governor": ("--governor", str),

@@ -11,8 +11,8 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import console, text
 from edgebench.protocol.bridge import PortReport
 from edgebench.protocol.plain import to_plain
-from edgebench.protocol.terminal import say
 from edgebench.protocol.text import printable
+from edgebench.system.terminal import say
 
 
 def print_ports(reports: Sequence[PortReport], *, as_json: bool, is_confirmed: bool) -> None:

@@ -155,6 +155,10 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
             "one side ran before the other; a drift between them looks like a change. edgebench "
             "bench A --against B alternates them"
         )
+    notes += [
+        f"{name} in effect: {' / '.join(both)}, which is not what was requested"
+        for name, both in comparison.in_effect.items()
+    ]
     differences = comparison.differs_in.items()
     return notes + [f"the sides differ in {key}: {' / '.join(both)}" for key, both in differences]
 

@@ -14,10 +14,16 @@ from edgebench.host.show.tables import PIPE_WIDTH, text
 from edgebench.host.show.units import ABSENT, format_duration, format_ns
 from edgebench.protocol.sizes import format_bytes
 
+CLOSE_FILES = (
+    "give the agent a user of its own, by a systemd unit with DynamicUser=yes (docs/security.md); "
+    "or, if you trust the model: --trust-model"
+)
+"""Next step where models are not kept from the files of the agent's user."""
 _ACCESS_STYLES = {
     Access.READY: "green",
     Access.NOT_PAIRED: "yellow",
     Access.UNREACHABLE: "red",
+    Access.COPIED: "red",
     Access.GONE: "red",
 }
 _COLUMNS = {
@@ -136,6 +142,8 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
             yield f"quarantined for {ago}: {reason}"
         elif health.events[-1].text != device.reason:
             yield f"last failure: {health.events[-1].text}"
+    if device.system is not None and device.system.open_files is not None:
+        yield f"models are not kept from files: {device.system.open_files}"
     yield from _missing_runtimes(device)
 
 

@@ -7,6 +7,7 @@ import shlex
 from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
+from edgebench.system import unforeseen
 
 _ASK_AGAIN = "ask for the file again; its sender makes one with: edgebench bundle ID"
 _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
@@ -29,6 +30,12 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.NotAModel,
         "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
+    ),
+    (e.NotAKit, "make another one: edgebench kit build --output FILE"),
+    (
+        e.KitNotBuilt,
+        "name the root directory of a system, as a mounted image of a Raspberry Pi: edgebench kit "
+        "build --root DIR; or name a kit: edgebench deploy TARGET --kit FILE",
     ),
     (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
     (e.CampaignRunning, "look at it: edgebench campaign watch"),
@@ -76,6 +83,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.TraceRefused,
         "record the device's own supply from before the run until after it, and say how fast: "
         "edgebench bench MODEL --sync coded_load --trace-rate HZ",
+    ),
+    (
+        e.OtherEnvironment,
+        "stop it, if it is not needed: kill {error.pid}; or measure with its runtimes, by name: "
+        "edgebench-agent pair in its environment, and here edgebench pair STRING",
     ),
     (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
     (e.BundleRefused, _ASK_AGAIN),
@@ -140,6 +152,17 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "choose one that the runtime has, or none of its own: edgebench bench MODEL --delegate D, "
         "or without --delegate; another runtime may have it: --runtime all",
     ),
+    (
+        e.SignatureRefused,
+        "choose a signature of the file: edgebench bench MODEL --signature NAME; or leave it out",
+    ),
+    (
+        e.ExternalDataRefused,
+        "put everything into one file, which may have up to 2 GB: pip install onnx; python -c "
+        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" MODEL whole.onnx; '
+        "edgebench bench whole.onnx; links, as caches of model hubs have them, first become files: "
+        "cp -rL FOLDER plain",
+    ),
     (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
     (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
     (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
@@ -171,13 +194,29 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "--models-quota BYTES",
     ),
     (e.NoSpace, "see on the device what fills it: edgebench-agent status"),
+    (
+        e.KitMissing,
+        "make one from Debian's packages: edgebench kit build --machine {error.machine}; or name "
+        "one: edgebench deploy TARGET --kit FILE",
+    ),
     (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
     (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
     (
         e.PortTaken,
         f"choose another one: edgebench deploy USER@HOST --port {DEFAULT_PORT + 1}",
     ),
+    (
+        e.TooManyKeys,
+        "name the right key: edgebench deploy USER@HOST --identity-file FILE; or give its host "
+        "IdentityFile and IdentitiesOnly in ~/.ssh/config",
+    ),
     (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
+    (
+        e.WrongBoard,
+        "end the agent on the copy and make it a device of its own, there: edgebench-agent "
+        "new-identity; then pair it, and the other one if that is still refused: edgebench pair "
+        "STRING",
+    ),
     (
         e.NotPaired,
         "pair again, on the device: edgebench-agent pair; then here: edgebench pair STRING",
@@ -186,9 +225,27 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.LinkLost,
         "if its agent still runs, so does its run; to fetch it: edgebench collect --on DEVICE",
     ),
+    (
+        e.AgentBusy,
+        "try again in a while: edgebench devices; on the device, see who connects to it: ss -tn "
+        f"sport = :{DEFAULT_PORT}",
+    ),
+    (
+        e.AdbMissing,
+        "install it: apt install adb, or brew install android-platform-tools; or name the SDK: "
+        "ANDROID_HOME=DIRECTORY; then edgebench devices",
+    ),
+    (e.PhoneUnavailable, "{error.step}; then see its state: edgebench devices"),
+    (
+        e.AgentNotStarted,
+        "start it, which keeps its runs and its pairing: edgebench deploy {error.target}",
+    ),
     (e.Unreachable, "see which devices answer: edgebench devices"),
     (e.LinkTimeout, "see which devices answer: edgebench devices"),
-    (e.RunNewer, "use the version that made it; which one this is: edgebench --version"),
+    (
+        e.RunNewer,
+        "see which version this is: edgebench --version; upgrade: pip install --upgrade edgebench",
+    ),
     (
         e.BundleNotUnpacked,
         "make room (df -h), or name a directory that has some, as in: TMPDIR=/var/tmp edgebench "
@@ -200,6 +257,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "FILE.toml; its runs are still in the store: edgebench runs",
     ),
     (e.BundleDamaged, _ASK_AGAIN),
+    (
+        e.RunSetAside,
+        "measure again: edgebench bench MODEL; see what is set aside: edgebench runs; remove it: "
+        "edgebench rm RUN",
+    ),
     (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
     (
         e.RunNotStored,
@@ -211,6 +273,10 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     (
         e.NoPairLeft,
         "see why its runs failed or are invalid: edgebench show {error.comparison_id}",
+    ),
+    (
+        e.OutOfMemory,
+        "close other programs (free -h), or name fewer runs, as in: edgebench show RUN",
     ),
     (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
     (e.ProtocolError, "use the same version on both sides: edgebench --version"),
@@ -249,6 +315,11 @@ _OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
 )
 """Hints of `edgebench bridge`, which go before the general ones."""
 _OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
+    (
+        e.WrongBoard,
+        "end its agent and make it a device of its own, there: edgebench-agent new-identity; then "
+        "print a string on it: edgebench-agent pair",
+    ),
     (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
     (
         e.NotPaired,
@@ -323,6 +394,8 @@ def hint_for(error: e.EdgebenchError, command: str = "", *, is_all_runtimes: boo
         command: The command that failed.
         is_all_runtimes: Every runtime was to be tried, so that none is left to be proposed.
     """
+    if isinstance(error, (e.SystemFailure, e.Unforeseen)):
+        return unforeseen.hint_for(error)
     hint = _hint_for(error, command)
     if is_all_runtimes and isinstance(error, (e.ModelRefused, e.WorkerDied)):
         hint = "check the file, or measure another one: edgebench bench digits_int8.tflite"

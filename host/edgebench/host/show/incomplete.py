@@ -1,9 +1,12 @@
-"""Runs that were started and are not stored, one line each."""
+"""Runs that were started and are not stored, or set aside, one line each."""
 
 from __future__ import annotations
 
 from edgebench.host.show.units import format_duration
 from edgebench.host.store.incomplete import IncompleteRun, IncompleteState
+from edgebench.host.store.set_aside import SetAsideRun, reason_of
+from edgebench.protocol.errors import EdgebenchError, RunSetAside
+from edgebench.protocol.sizes import format_bytes
 
 
 def incomplete_line(run: IncompleteRun) -> str:
@@ -34,3 +37,19 @@ def contents(run: IncompleteRun) -> str:
     if run.recording_s is not None:
         parts.insert(0, f"recording of {format_duration(run.recording_s)} of power")
     return ", ".join(parts) or "nothing"
+
+
+def rejection_line(run_id: str, error: EdgebenchError) -> str:
+    """Why a run of an earlier command is not stored, and where it is."""
+    if isinstance(error, RunSetAside):
+        return str(error)
+    return f"run {run_id} stays on the device: {error}"
+
+
+def set_aside_line(run: SetAsideRun) -> str:
+    """A run that was set aside, with its size and the reason."""
+    which = f"run {run.run_id}"
+    if run.expectation is not None:
+        which += f" of {run.expectation.model} on {run.expectation.device}"
+    size, reason = format_bytes(run.size_bytes), reason_of(run.fault)
+    return f"{which} is set aside, {size}, as it cannot be analysed: {reason}"

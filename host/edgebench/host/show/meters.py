@@ -26,7 +26,7 @@ from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit
 from edgebench.protocol.plain import to_plain
-from edgebench.protocol.terminal import say, say_hint
+from edgebench.system.terminal import say, say_hint
 
 _OUTCOMES = {True: ("pass", "green"), False: ("fail", "red"), None: ("unknown", "yellow")}
 

@@ -11,16 +11,19 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
+from edgebench.host.result.settings import SettingState
 from edgebench.host.result.thermal import ThermalResult
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
 from edgebench.host.show.operators import operator_lines
+from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     WIDE_ONLY,
@@ -41,7 +44,8 @@ from edgebench.host.show.units import (
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations
-from edgebench.protocol.record import Confinement, ModelFacts
+from edgebench.protocol.device import AndroidSystem, Environment
+from edgebench.protocol.record import Confinement, ModelFacts, Scheduling
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable, wrap
 
@@ -73,6 +77,7 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     parts: list[RenderableType] = [facts_table(rows), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
+    parts += map(text, setting_lines([one]))
     if run.verdict.is_refused:
         return parts
     if run.metrics.profile is not None:
@@ -200,7 +205,8 @@ def _percentiles_table(run: Run, width: int) -> Table:
 def _model(model: ModelFacts) -> str:
     if model.sha256 is None:
         return f"{model.name}, in the firmware of the device: no file, no hash"
-    return f"{model.name}, {format_size(model.size_bytes)}, {model.sha256[:12]}"
+    line = f"{model.name}, {format_size(model.size_bytes)}, {model.sha256[:12]}"
+    return line if model.signature is None else f"{line}, signature {model.signature}"
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:
@@ -216,8 +222,10 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         facts.append(("inputs", _inputs(conditions)))
     if (scheduling := conditions.scheduling) is not None:
         cpus = ",".join(map(str, scheduling.cpus))
-        process = f"{run.spec.threads} thread(s), CPU {cpus}, policy {scheduling.policy}"
-        facts.append(("process", process))
+        parts = [_threads(run), f"CPU {cpus}", f"policy {scheduling.policy}"]
+        if (quota := tightest_quota(scheduling)) is not None:
+            parts.insert(2, f"CPU quota {quota.cpu_count:.3g} CPUs")
+        facts.append(("process", ", ".join(parts)))
     if conditions.confinement is not None:
         facts.append(("confinement", confinement_line(conditions.confinement)))
     # A target runs no operating system.
@@ -226,6 +234,14 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     if conditions.ambient_c is not None:
         facts.append(("ambient", f"{conditions.ambient_c:g} °C, stated by the operator"))
     return facts
+
+
+def _threads(run: Run) -> str:
+    """Threads as requested, and those in effect if that is another number."""
+    settings = run.conditions.settings
+    if settings is None or settings.threads.state is not SettingState.DIFFERENT:
+        return f"{run.spec.threads} thread(s)"
+    return f"{run.spec.threads} thread(s) requested, {settings.threads.effective} in effect"
 
 
 def _runtime(run: Run) -> str:
@@ -244,13 +260,35 @@ def _runtime(run: Run) -> str:
 def _machine(run: Run) -> list[tuple[str, str]]:
     """State of the machine that ran the model; of a target, of the one beside it."""
     environment = run.environment
-    virtual, load = environment.virtualization or "none detected", "not reported by the system"
+    virtual, load = _virtual(environment), "not reported by the system"
     if environment.load_1m is not None:
         load = f"{environment.load_1m:.2f} before the run"
     if run.conditions.firmware is not None:
         return [("beside it", f"{environment.kernel}; virtual: {virtual}; load average {load}")]
     governor = environment.cpu.governor or "not reported by the kernel"
-    return [("virtual", virtual), ("governor", governor), ("load average", load)]
+    facts = [("virtual", virtual), ("governor", governor), ("load average", load)]
+    if environment.android is not None:
+        facts.insert(0, ("android", _android(environment.android, run.conditions.scheduling)))
+    return facts
+
+
+def _android(system: AndroidSystem, scheduling: Scheduling | None) -> str:
+    """Build of a phone's system, and how its process differs from that of an app."""
+    parts = [f"security patch {system.security_patch or 'unknown'}"]
+    if system.is_shell:
+        parts.append("with the rights of adb's shell, which are more than an app's")
+    groups = scheduling.android if scheduling else None
+    if groups is not None and groups.cpuset is not None:
+        parts.append(f"in control group {groups.cpuset}, not in that of an app in front")
+    return "; ".join(parts)
+
+
+def _virtual(environment: Environment) -> str:
+    """Layers between the run and the machine, as far as they can be detected."""
+    why = environment.virtualization_unknown
+    if environment.virtualization is not None:
+        return environment.virtualization
+    return "none detected" if why is None else f"unknown: {why}"
 
 
 def confinement_line(confinement: Confinement) -> str:
@@ -283,7 +321,8 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
 def _added(annotations: Annotations) -> list[tuple[str, str]]:
     """What a person has added to the run."""
     tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
-    return [*tags, ("note", annotations.note)] if annotations.note else tags
+    note = annotations.fault or annotations.note
+    return [*tags, ("note", note)] if note else tags
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:

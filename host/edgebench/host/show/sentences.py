@@ -65,6 +65,15 @@ _STALL = {
     "not_told": "the kernel has no pressure stall information",
 }
 _COUNTED = "counts of instructions are reproducible to the resolution of the counter: one is enough"
+_NO_PHONE = {
+    "no_phone": "the system is no Android",
+    "not_told": "the system does not report it",
+}
+_THERMAL_STATUS = {
+    "": "Android's thermal status was {value:.0f} ({name}) at most, limit {limit:.0f}",
+    "overridden": "Android's thermal status was overridden (cmd thermalservice override-status)",
+    **_NO_PHONE,
+}
 _TOO_SHORT = "{loop_s:.3f} s is too short to tell"
 
 SENTENCES: Mapping[str, Mapping[str, str]] = {
@@ -218,6 +227,12 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "refused": "{why}",
         "bound_elsewhere": "bound to {count} CPUs, {wanted_count} were requested",
     },
+    "cpu_quota": {
+        "": "the CPU quota of the control group, {cpu_count:g} CPUs, was used up in "
+        "{throttled_count} periods of {period}, {value:.1%} of the run, limit {limit:.0%}",
+        "no_quota": "no control group has a quota of CPU time",
+        "not_told": "the device reports no control groups, so a CPU quota is not known",
+    },
     "background_load": {
         "": "other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
         "under_test": "other processes used {share_of_usable} the model's threads can use, limit "
@@ -231,6 +246,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "during {value:.1%} of the run, limit {limit:.0%}",
         "of_threads": "a thread of the worker waited for a CPU during {value:.1%} of the run, "
         "limit {limit:.0%}",
+        "quota": "a thread of the worker waited during {value:.1%} of the run, limit {limit:.0%}: "
+        "its control group has a quota of {quota_cpu_count:g} CPUs",
     },
     "cpu_share": {
         "": "the worker had {value:.1%} of a CPU during the run, at least {limit:.0%} needed",
@@ -238,6 +255,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "{value:.1%} of one each, at least {limit:.0%} needed",
         "of_wanted": "the worker's {threads} threads had {cpu_count:.2f} CPUs during the run: "
         "{value:.1%} of what they could have used, at least {limit:.0%} needed",
+        "quota": "the worker's threads had {cpu_count:.2f} CPUs during the run, {value:.1%} of "
+        "what they could have used, at least {limit:.0%} needed: their control group has a quota "
+        "of {quota_cpu_count:g} CPUs",
         "waits_for_arrivals": "the worker waits for arrivals",
         "waits_for_accelerator": "the worker may wait for an accelerator",
         "too_short": f"{_TOO_SHORT} which share of a CPU the worker had",
@@ -251,6 +271,27 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "": "{value:.0f} pages were moved to or from swap during the run",
         "not_told": "the kernel does not report swapping",
     },
+    "suspended": {
+        "": "the device was suspended for {value:.3g} s during the run, limit {limit:g} s",
+        "not_told": "the agent does not report for how long the device was suspended",
+    },
+    "charging": {
+        "": "the battery charged in {value:.0%} of the readings",
+        "faked": "the battery's service reports what it was told to (dumpsys battery)",
+        **_NO_PHONE,
+    },
+    "screen": {"": "the screen was off in {value:.0%} of the readings", **_NO_PHONE},
+    "power_saver": {"": "the power saver was on in {value:.0%} of the readings", **_NO_PHONE},
+    "scheduling_group": {
+        "": "group {group}, on {cpu_count} of {of_cpu_count} CPUs; it is not that of an app in "
+        "front",
+        "few_cpus": "group {group} may use {cpu_count} of {of_cpu_count} CPUs",
+        "background": "group {group} is for processes that nobody sees: it gets the slow CPUs",
+        "clamped": "group {group} is scheduled as if it used at most {highest:.0%} of a CPU",
+        **_NO_PHONE,
+    },
+    "thermal_status_moderate": _THERMAL_STATUS,
+    "thermal_status": _THERMAL_STATUS,
     "thermal": {
         "": "{verdict}{from_s}{kept}: {why} ({certainty})",
         "not_throttled": "{why}",
@@ -364,7 +405,7 @@ def _sentence(finding: Finding) -> str:
     words = {**finding.facts, "value": finding.value, "limit": finding.limit}
     try:
         return template.format(**words, **_more_words(finding))
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, ArithmeticError):  # the document is damaged
         return finding.detail or ABSENT
 
 
@@ -390,6 +431,7 @@ def _more_words(finding: Finding) -> dict[str, Fact]:
         "available": format_size(finding.limit),
         "joules": format_joules(value),
         "mean": _time(facts, "mean_ns"),
+        "period": _time(facts, "period_s", 1e9),
         "low": _time(facts, "low_ns"),
         "high": _time(facts, "high_ns"),
         "low_dwell": _time(facts, "low_dwell_s", 1e9),

@@ -14,11 +14,13 @@ from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
+from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
     UNWATCHED,
     name_cell,
     results_table,
+    text,
     unwatched_line,
     verdict_style,
 )
@@ -47,6 +49,7 @@ def set_results(one: RunSet, width: int = PIPE_WIDTH) -> list[RenderableType]:
     parts: list[RenderableType] = [facts_table(verdict_rows(one)), results_table([one], width)]
     if (line := unwatched_line([one])) is not None:
         parts.append(line)
+    parts += map(text, setting_lines([one]))
     return parts
 
 

@@ -280,12 +280,20 @@ def _unit_of(rounded: float, units: tuple[tuple[int, str], ...]) -> tuple[int, s
 
 
 def format_duration(value_s: float) -> str:
-    """A duration in hours, minutes and seconds.
+    """Duration in hours, minutes and seconds; words where it is unknown or over 10 years.
 
-    >>> format_duration(75)
-    '0:01:15'
+    >>> format_duration(75), format_duration(1e300), format_duration(float("nan"))
+    ('0:01:15', 'over 10 years', 'unknown')
     """
+    if math.isnan(value_s):
+        return "unknown"
+    if abs(value_s) > _LONGEST_S:
+        return "over 10 years"
     return str(timedelta(seconds=round(value_s)))
+
+
+_LONGEST_S = 10 * 365 * 86400.0
+"""Longest duration that is shown in digits: an expected time may come from a hostile device."""
 
 
 def format_lasting(value_s: float, half_width_s: float) -> str:

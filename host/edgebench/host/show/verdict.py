@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
-from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause, cause_of
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -116,8 +117,10 @@ def failure_advice(run: Run) -> str:
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
     hint = hint_for(error_from_code(code, run.failure.message), "bench")
-    words = bench_words(run, _run_count(run)) if run.model.sha256 is not None else ()
-    return rerun(hint, words)
+    if run.model.sha256 is None:
+        return hint
+    line = rerun(hint, bench_words(run, _run_count(run)))
+    return fill(line, {"MODEL": shlex.quote(run.model.name)})
 
 
 def _warmup_count(one: RunSet) -> int:
@@ -194,13 +197,13 @@ def verdict_lines(
     for (state, reason), indexes in sharing.items():
         reasons.setdefault((state, tuple(indexes)), []).append(reason)
     lines = [
-        f"{state}: {_named(sets, indexes, settings)}: {'; '.join(shared)}"
+        f"{state}: {named_sets(sets, indexes, settings)}: {'; '.join(shared)}"
         for (state, indexes), shared in reasons.items()
     ]
     return [printable(line, keep_lines=True) for line in lines]
 
 
-def _named(
+def named_sets(
     sets: Sequence[RunSet],
     indexes: Sequence[int],
     settings: Callable[[RunSet], str] | None,
@@ -254,8 +257,9 @@ def _reasons(one: RunSet) -> dict[str, str]:
             lines.pop(milder, None)
     # Of several with one cause, that of the most runs; the table of rules has the others.
     counts = {rule.id: int(rule.facts.get("failed_count") or 0) for rule in one.verdict.rules}
+    causes = {rule.id: cause_of(rule) for rule in one.verdict.rules}
     for cause in Cause:
-        names = [name for name in lines if name in BY_ID and BY_ID[name].cause is cause]
+        names = [name for name in lines if causes.get(name) is cause]
         kept = max(names, key=lambda name: counts[name], default=None)
         for name in names:
             if name != kept:
@@ -281,7 +285,7 @@ def _to_mend(names: Iterable[str]) -> list[str]:
 
 def _has_cause(names: Iterable[str]) -> bool:
     causes = {BY_ID[name].cause for name in names if name in BY_ID}
-    return bool(causes & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT})
+    return bool(causes & {Cause.BUSY_MACHINE, Cause.MEMORY, Cause.HEAT, Cause.QUOTA})
 
 
 def _is_scatter(name: str) -> bool:

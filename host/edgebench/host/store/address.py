@@ -19,7 +19,7 @@ from edgebench.host.store.bundle_file import MARK, BundleStore, open_bundle, spl
 from edgebench.host.store.index import RunFilter, RunSummary, list_runs, stored_summary
 from edgebench.host.store.layout import RUN_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
-from edgebench.protocol.paths import MODEL_SUFFIXES
+from edgebench.system.paths import MODEL_SUFFIXES
 
 _ID_CUTOFF = 0.9
 """Similarity of two ids of which one may be the other mistyped: one wrong character of twelve."""

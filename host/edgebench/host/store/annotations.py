@@ -1,7 +1,8 @@
 """What a person adds to a stored run: tags, and a note.
 
 They are in a file of their own beside run.json, whose content and digest people rely on. `verify`
-does not look at them.
+does not read them. Where they cannot be read, the run has no tags and no note, and its numbers
+as before; the next change writes them anew.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.store.layout import ANNOTATIONS_FILE, Store, require_file
-from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import StoreError, UsageError
 from edgebench.protocol.text import printable
+from edgebench.system.whole_files import write_whole
 
 MAX_TAG = 64
 """Characters of a tag: it is a column of a table."""
 MAX_TAGS = 32
 MAX_NOTE = 1000
+UNREADABLE = "tags and note are not readable"
+"""Text that is shown in place of such a note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Annotations:
     tags: tuple[str, ...] = ()
     """In the order of the alphabet."""
     note: str | None = None
+    fault: str | None = None
+    """Why they are not readable; None if they are, or there are none. It is not stored."""
 
 
 def check_tag(tag: str) -> str:
@@ -60,10 +66,10 @@ def check_note(note: str) -> str:
 
 
 def read_annotations(directory: Path) -> Annotations:
-    """Tags and note of the run in this directory.
+    """Tags and note of the run in this directory; none, and why, where they are not readable.
 
     Raises:
-        RunDamaged: they are not readable.
+        RunDamaged: there is a pipe, a device, a socket or a directory in place of the file.
     """
     path = directory / ANNOTATIONS_FILE
     require_file(path)
@@ -76,7 +82,8 @@ def read_annotations(directory: Path) -> Annotations:
     except FileNotFoundError:
         return Annotations()
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as exc:
-        raise RunDamaged(f"tags and note are not readable: {exc}: {path}") from exc
+        reason = exc.strerror if isinstance(exc, OSError) else "not tags and a note in JSON"
+        return Annotations(fault=f"{UNREADABLE}: {reason}: {path}")
     return Annotations(tuple(sorted({printable(one) for one in tags})), note and printable(note))
 
 
@@ -91,22 +98,21 @@ def annotate(
     """
     directory = store.directory(run_id)
     try:
-        with _locked(directory):
-            changed = change(read_annotations(directory))
+        with locked_annotations(directory):
+            changed = replace(change(read_annotations(directory)), fault=None)
             if len(changed.tags) > MAX_TAGS:
                 raise UsageError(
                     f"run {run_id} would have {len(changed.tags)} tags, at most {MAX_TAGS}"
                 )
-            beside = directory / f".{ANNOTATIONS_FILE}"
-            beside.write_text(json.dumps(asdict(changed)) + "\n")
-            beside.replace(directory / ANNOTATIONS_FILE)
+            text = json.dumps({"tags": changed.tags, "note": changed.note}) + "\n"
+            write_whole(directory / ANNOTATIONS_FILE, text)
     except OSError as exc:
         raise StoreError(f"store not writable: {exc.strerror}: {directory}") from exc
     return changed
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked_annotations(directory: Path) -> Iterator[None]:
     """Keep another process from changing the same run meanwhile."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:

@@ -26,7 +26,8 @@ from edgebench.host.store.layout import (
     regular_files,
     require_files,
 )
-from edgebench.protocol.errors import FileExists, StoreError, UsageError
+from edgebench.protocol.errors import FileExists, RunDamaged, StoreError, UsageError
+from edgebench.system.whole_files import whole_file
 
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """Date of every file: the real dates would differ between copies. Source: APPNOTE.TXT, 4.4.6."""
@@ -66,25 +67,16 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
     if os.path.lexists(path):
         raise FileExists(f"there is a file already: {path}")
     sources = _sources(_by_id(runs), is_annotated=is_annotated)
-    part = path.with_name(f".edgebench-bundle-{os.getpid()}.part")
     try:
-        part.unlink(missing_ok=True)
-        with part.open("xb") as file:
-            with zipfile.ZipFile(file, "w") as archive:
-                digests = {name: _add(archive, name, source) for name, source in sources.items()}
-                manifest = {"bundle_version": BUNDLE_VERSION, "files": digests}
-                text = json.dumps(manifest, indent=1) + "\n"
-                archive.writestr(_entry(MANIFEST_FILE), text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+            digests = {name: _add(archive, name, source) for name, source in sources.items()}
+            manifest = {"bundle_version": BUNDLE_VERSION, "files": digests}
+            text = json.dumps(manifest, indent=1) + "\n"
+            archive.writestr(_entry(MANIFEST_FILE), text)
     except OSError as exc:
         reason = exc.strerror or str(exc)
-        where = path if exc.filename in (None, str(part)) else exc.filename
+        where = exc.filename if exc.filename in map(str, sources.values()) else path
         raise StoreError(f"bundle not written: {reason}: {where}") from exc
-    finally:  # after Ctrl-C as well
-        with suppress(OSError):
-            part.unlink()
     return sorted({name.split("/")[1] for name in sources})
 
 
@@ -99,12 +91,12 @@ def _by_id(runs: Sequence[Address]) -> dict[str, Address]:
 
 def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:
     """Files of the runs by their names in a bundle, in the order of writing."""
-    left_out = {EXPECTED_FILE, f".{ANNOTATIONS_FILE}"} | (
-        set() if is_annotated else {ANNOTATIONS_FILE}
-    )
+    left_out = {EXPECTED_FILE} | (set() if is_annotated else {ANNOTATIONS_FILE})
     sources: dict[str, Path] = {}
     for run_id, run in sorted(runs.items()):
         require_files(run.directory)  # what is no file would be left out without a word
+        with suppress(RunDamaged):  # a damaged one may be handed on, as what it is
+            run.document()
         names = {
             str(path.relative_to(run.directory)): path for path in regular_files(run.directory)
         }

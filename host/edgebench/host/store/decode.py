@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from edgebench.host.store.arrow import to_numpy
 from edgebench.host.store.layout import POWER_FILE
-from edgebench.host.store.power_file import read_power_facts
+from edgebench.host.store.parquet_file import open_parquet
+from edgebench.host.store.power_file import POWER_LAYOUT, read_power_facts
 from edgebench.host.store.recording import DecodedSamples, decode, open_recording
-from edgebench.protocol.errors import RunDamaged, StoreError
+from edgebench.protocol.errors import StoreError
 
 RATIO_TOLERANCE = 1e-9
 """Tolerance of floats: means may differ in the last digits between numpy versions."""
@@ -57,15 +57,15 @@ def have_same_rows(one: Path, other: Path) -> bool:
 
     An hour of a fast meter is larger than memory.
     """
-    try:
-        with pq.ParquetFile(one) as mine, pq.ParquetFile(other) as theirs:
-            count = mine.num_row_groups
-            return count == theirs.num_row_groups and all(
-                _is_same_table(mine.read_row_group(number), theirs.read_row_group(number))
-                for number in range(count)
-            )
-    except pa.ArrowException as exc:
-        raise RunDamaged(f"power of the run is not readable: {exc}: {one}") from exc
+    with (
+        open_parquet(one, POWER_LAYOUT, max_rows=None) as mine,
+        open_parquet(other, POWER_LAYOUT, max_rows=None) as theirs,
+    ):
+        count = mine.num_row_groups
+        return count == theirs.num_row_groups and all(
+            _is_same_table(mine.read_row_group(number), theirs.read_row_group(number))
+            for number in range(count)
+        )
 
 
 def _is_same_table(one: Any, other: Any) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.arithmetic import check_times
 from edgebench.host.analysis.latency.queries import Queries
 from edgebench.host.analysis.measurement import TargetTraces, Traces
 from edgebench.host.analysis.thermal.telemetry import TelemetryTrace, split_by_sensor
@@ -23,7 +23,7 @@ from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.migrations import migrated_facts, migrated_record
 from edgebench.host.result.run import Run
 from edgebench.host.store.arrow import table_of, texts_to_arrow, to_arrow, to_numpy
-from edgebench.host.store.finite_json import load_finite
+from edgebench.host.store.finite_json import read_finite
 from edgebench.host.store.layout import (
     ANNOTATIONS_FILE,
     CLOCK_FILE,
@@ -37,7 +37,9 @@ from edgebench.host.store.layout import (
     RUN_FILE,
     TELEMETRY_FILE,
 )
+from edgebench.host.store.parquet_file import TEXT, Layout, open_parquet, read_columns
 from edgebench.host.store.power_file import PowerFile
+from edgebench.host.store.power_outline import check_outline
 from edgebench.protocol import traces
 from edgebench.protocol.clock import ClockProbe
 from edgebench.protocol.digests import sha256_of
@@ -47,6 +49,7 @@ from edgebench.protocol.record import Event, RunRecord
 from edgebench.protocol.spec import samples_per_query
 from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.text import one_line
+from edgebench.system.whole_files import is_unfinished, write_whole
 
 _COMPRESSION = "zstd"
 _SPAN_COLUMNS = {
@@ -57,6 +60,18 @@ _SPAN_COLUMNS = {
 """Columns that a trace of version 1 does not have, by those that stand for them."""
 _CLOCK_COLUMNS = ("t0", "t1", "t2", "t3", "group")
 _TIME_COLUMNS = ("scheduled_ns", "start_ns", "invoke_start_ns", "invoke_end_ns", "end_ns")
+_QUERIES = Layout(
+    {
+        **dict.fromkeys(("index", "query", *_TIME_COLUMNS), pa.int64()),
+        **dict.fromkeys(("sample", "batch"), pa.int32()),
+        **dict.fromkeys(("ok", "warmup"), pa.bool_()),
+    }
+)
+"""Columns of queries.parquet; since version 2, samples have 64 bits."""
+_TELEMETRY = Layout({"time_ns": pa.int64(), "sensor": TEXT, "value": pa.float64()})
+_CLOCK = Layout(dict.fromkeys(_CLOCK_COLUMNS, pa.int64()))
+MAX_PROBES = 10_000
+"""Limit on the clock probes of a run, which has 8 at each of a few moments."""
 
 
 def read_record(directory: Path) -> RunRecord:
@@ -67,7 +82,7 @@ def read_record(directory: Path) -> RunRecord:
     """
     path = directory / RAW_DIRECTORY / traces.RECORD_FILE
     try:
-        return from_outside(migrated_record(load_finite(path.read_bytes())), RunRecord)
+        return from_outside(migrated_record(read_finite(path)), RunRecord)
     except OSError as exc:
         raise RunDamaged(f"record of the run is not readable: {exc.strerror}: {path}") from exc
     except (ValueError, LookupError, TypeError, RecursionError, EdgebenchError) as exc:
@@ -154,13 +169,18 @@ def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
         RunDamaged: the file is not readable, or has no such column.
     """
     path = directory / QUERIES_FILE
-    with _reading(path) as file:
+    with open_parquet(path, _QUERIES, max_rows=_query_count(read_record(directory))) as file:
         known = set(file.schema_arrow.names)
         if "scheduled_ns" not in known:  # version 1 had a start and an end
             names = tuple(_SPAN_COLUMNS.get(name, name) for name in names)
         if missing := [name for name in names if name not in known]:
             raise RunDamaged(f"{path}: no column {missing[0]!r}")
         return [_column(file, name) for name in names]
+
+
+def _query_count(record: RunRecord) -> int:
+    """Rows of the queries of a run, by its record."""
+    return record.worker.query_count if record.worker is not None else 0
 
 
 def _column(file: Any, name: str) -> NDArray[np.int64]:
@@ -228,10 +248,12 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
     path = directory / TELEMETRY_FILE
     if not path.exists():
         return TelemetryTrace({}, facts.constants, absent)
-    table = read_table(path)
+    with open_parquet(path, _TELEMETRY, max_rows=facts.reading_count or None) as file:
+        table = read_columns(file, _TELEMETRY)
     try:
         time_ns = to_numpy(table["time_ns"]).astype(np.int64)
-        names = table["sensor"].combine_chunks().dictionary_encode()
+        check_times(time_ns)
+        names = table["sensor"].unify_dictionaries().combine_chunks()
         value = to_numpy(table["value"]).astype(np.float64)
         index = to_numpy(names.indices).astype(np.int64)
         series = split_by_sensor(time_ns, index, value, names.dictionary.to_pylist())
@@ -259,7 +281,7 @@ def read_facts(directory: Path) -> HostFacts:
     if not path.exists():
         return HostFacts()
     try:
-        return from_outside(migrated_facts(load_finite(path.read_bytes())), HostFacts)
+        return from_outside(migrated_facts(read_finite(path)), HostFacts)
     except (OSError, ValueError, RecursionError, EdgebenchError) as exc:
         raise RunDamaged(f"host facts of the run are not readable: {exc}: {path}") from exc
 
@@ -278,26 +300,37 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def read_table(path: Path) -> Any:
-    """Arrow table of a Parquet file.
+def read_frame(directory: Path, name: str) -> Any:
+    """Arrow table of the queries or the telemetry of a run, for data frames.
 
     Raises:
         RunDamaged: the file is not readable.
     """
-    with _reading(path) as file:
-        return file.read()
+    record = read_record(directory)
+    layout, max_rows = _QUERIES, _query_count(record)
+    if name == TELEMETRY_FILE:
+        layout, max_rows = _TELEMETRY, record.telemetry.reading_count
+    with open_parquet(directory / name, layout, max_rows=max_rows or None) as file:
+        return read_columns(file, layout)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[Any]:
-    """The open Parquet file; its errors are raised as damage of the run."""
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except FileNotFoundError as exc:
-        raise RunDamaged(f"trace not readable: no such file: {path}") from exc
-    except (OSError, pa.ArrowException) as exc:
-        raise RunDamaged(f"trace not readable: {one_line(exc)}: {path}") from exc
+def check_traces(directory: Path) -> None:
+    """Check the footers of a run's Parquet files; no column is read.
+
+    Raises:
+        RunDamaged: a file is not as edgebench writes it, or the record is not readable.
+    """
+    record = read_record(directory)
+    for name, layout, max_rows in (
+        (QUERIES_FILE, _QUERIES, _query_count(record)),
+        (TELEMETRY_FILE, _TELEMETRY, record.telemetry.reading_count or None),
+        (CLOCK_FILE, _CLOCK, MAX_PROBES),
+    ):
+        if (directory / name).exists():
+            with open_parquet(directory / name, layout, max_rows=max_rows):
+                pass
+    if (power := _read_power(directory)) is not None:
+        check_outline(power)
 
 
 def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
@@ -313,12 +346,10 @@ def write_clock(directory: Path, groups: list[list[ClockProbe]]) -> None:
     cells = np.array(rows, np.int64).reshape(-1, len(_CLOCK_COLUMNS))
     columns = {name: cells[:, place].copy() for place, name in enumerate(_CLOCK_COLUMNS)}
     path = directory / CLOCK_FILE
-    part = path.with_name(f".{path.name}")
     # Through a buffer: for a path, pyarrow takes four times as long as to encode a few rows.
     packed = pa.BufferOutputStream()
     pq.write_table(table_of(columns), packed, use_dictionary=False, write_statistics=False)
-    part.write_bytes(packed.getvalue())
-    part.replace(path)
+    write_whole(path, packed.getvalue())
 
 
 def read_clock(directory: Path) -> list[list[ClockProbe]]:
@@ -326,7 +357,9 @@ def read_clock(directory: Path) -> list[list[ClockProbe]]:
     if not (directory / CLOCK_FILE).exists():
         return []
     groups: dict[int, list[ClockProbe]] = {}
-    for row in read_table(directory / CLOCK_FILE).to_pylist():
+    with open_parquet(directory / CLOCK_FILE, _CLOCK, max_rows=MAX_PROBES) as file:
+        rows = read_columns(file, _CLOCK).to_pylist()
+    for row in rows:
         if row.keys() != set(_CLOCK_COLUMNS) or None in row.values():
             raise RunDamaged(f"clock probes are damaged: {directory / CLOCK_FILE}")
         groups.setdefault(row.pop("group"), []).append(ClockProbe(**row))
@@ -346,18 +379,22 @@ def file_digests(directory: Path) -> dict[str, str]:
     adds later.
     """
     digests = {}
-    names = (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE, f".{ANNOTATIONS_FILE}")
-    others = tuple(directory / name for name in names)
+    others = tuple(directory / name for name in (RUN_FILE, EXPECTED_FILE, ANNOTATIONS_FILE))
     for path in sorted(directory.rglob("*")):
-        if path.is_file() and path not in others:
+        if path.is_file() and path not in others and not is_unfinished(path.name):
             with path.open("rb") as file:
                 digests[str(path.relative_to(directory))] = sha256_of(file).hexdigest()
     return digests
 
 
 def write_run(directory: Path, run: Run) -> None:
-    """Write run.json."""
-    (directory / RUN_FILE).write_text(json.dumps(to_document(run), indent=1) + "\n")
+    """Write run.json.
+
+    Raises:
+        ValueError: a number of the run is infinite, or NaN.
+    """
+    text = json.dumps(to_document(run), indent=1, allow_nan=False)
+    (directory / RUN_FILE).write_text(text + "\n")
 
 
 def _unpack_telemetry(directory: Path, names: Sequence[str]) -> None:

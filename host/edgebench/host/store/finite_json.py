@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+MAX_DOCUMENT_BYTES = 1 << 24
+"""Limit on a JSON file of a run; real ones have some 100 KB. Parsed, it takes 20 times as much
+memory."""
 _MAX_SHOWN_CHARS = 40
 """Characters of the number that an error quotes."""
 
@@ -30,6 +34,22 @@ def load_finite(
         RecursionError: it is nested too deeply.
     """
     return json.loads(content, parse_constant=_finite, parse_float=_finite, parse_int=parse_int)
+
+
+def read_finite(path: Path) -> Any:  # Any: JSON
+    """The value of a JSON file.
+
+    Raises:
+        NotFinite: a number is infinite, or NaN.
+        ValueError: it is not JSON, or has more than `MAX_DOCUMENT_BYTES`.
+        RecursionError: it is nested too deeply.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        content = file.read(MAX_DOCUMENT_BYTES + 1)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise ValueError(f"it has more than {MAX_DOCUMENT_BYTES} bytes")
+    return load_finite(content)
 
 
 def _finite(text: str) -> float:

@@ -21,12 +21,12 @@ from edgebench.host.analysis.history.history import (
     find_history,
 )
 from edgebench.host.result.metrics import METRICS, Metric, headline
-from edgebench.host.result.run import Run
+from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.result.verdict import State
 from edgebench.host.store.address import find_each
-from edgebench.host.store.index import RunFilter, RunSummary, list_runs
+from edgebench.host.store.index import NEWER, RunFilter, RunSummary, list_runs
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import NoSuchRun
+from edgebench.protocol.errors import NoSuchRun, RunNewer
 
 _STATES = frozenset(state.value for state in State)
 _MEASUREMENT = "measurement"
@@ -55,6 +55,7 @@ def read_histories(
     Raises:
         UsageError: the metric is unknown, or has no better direction.
         NoSuchRun: no run was selected.
+        RunNewer: all selected runs are of a newer schema.
         StoreError: the store cannot be read.
     """
     given_metric = None if metric is None else find_metric(metric)
@@ -62,9 +63,22 @@ def read_histories(
     if runs:
         named = {one.run_id for one in find_each(store, runs)}
         groups = [rows for rows in groups if any(row.run_id in named for row in rows)]
+    if not groups and (newer := newer_line(store, wanted)) is not None:
+        raise RunNewer(newer)
     if not groups:
         raise NoSuchRun(f"no such runs to make a history of in {store.root}")
     return [_history(store, rows, given_metric, margin_ratio) for rows in groups]
+
+
+def newer_line(store: Store, wanted: RunFilter) -> str | None:
+    """Number of runs that are left out as their schema is newer; None: none are."""
+    # Neither model nor device of such a run is known.
+    dated = RunFilter(since=wanted.since)
+    count = sum(row.verdict == NEWER for row in list_runs(store, dated))
+    if not count:
+        return None
+    are = "1 run is" if count == 1 else f"{count} runs are"
+    return f"{are} left out: a newer edgebench made them, this one knows schema {SCHEMA_VERSION}"
 
 
 def _newest_commands(rows: Sequence[RunSummary], count: int | None) -> Sequence[RunSummary]:

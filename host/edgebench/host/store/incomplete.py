@@ -24,6 +24,7 @@ from edgebench.protocol.errors import RemoteProtocolError, StoreError
 from edgebench.protocol.plain import from_plain, to_plain
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.traces import METER_FILE
+from edgebench.system.whole_files import write_whole
 
 NEW_S = 1.0
 """Age below which a directory may not be claimed yet; its process does that in microseconds."""
@@ -87,9 +88,7 @@ def write_expectation(directory: Path, expectation: ExpectedRun) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    beside = directory / f".{EXPECTED_FILE}"
-    beside.write_text(json.dumps(to_plain(expectation)))
-    beside.replace(directory / EXPECTED_FILE)
+    write_whole(directory / EXPECTED_FILE, json.dumps(to_plain(expectation)))
 
 
 def read_expectation(directory: Path) -> ExpectedRun | None:

@@ -18,19 +18,20 @@ from zlib import crc32
 from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
 from edgebench.host.result.document import created_utc
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.result.run import Run
+from edgebench.host.result.run import SCHEMA_VERSION, Run
 from edgebench.host.result.verdict import State
-from edgebench.host.store.annotations import read_annotations
+from edgebench.host.store.annotations import UNREADABLE, read_annotations
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.host.store.names import INDEX_FILE
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.spec import SCENARIOS
 from edgebench.protocol.text import printable
+from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and what a process that was killed leaves beside it."""
-_MEANING = 10
+_MEANING = 11
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
@@ -39,6 +40,8 @@ FAILED = "failed"
 """Verdict of a run that measured nothing: in a list it is not one with refused numbers."""
 DAMAGED = "damaged"
 """Verdict of a directory without a document that makes sense."""
+NEWER = "newer"
+"""Verdict of a run of a newer schema, of which no number is here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,8 @@ class RunSummary:
     set_id: str | None
     """Set that the run is one of."""
     verdict: str
-    """Verdict of the run, `failed` or `damaged`; an invalid one has no numbers here, its document
-    has them."""
+    """Verdict of the run, `failed`, `damaged` or `newer`; the numbers of an invalid one are in its
+    document only."""
     failure: str | None = None
     """Kind of error of a run that failed, as `worker_died`."""
     unwatched: str | None = None
@@ -83,6 +86,7 @@ class RunSummary:
     tags: tuple[str, ...] = ()
     """Tags that a person gave the run."""
     note: str | None = None
+    """Note that a person gave the run; where tags and note are not readable, that statement."""
     comparison_id: str | None = None
     """Id of the comparison, for a run that is part of a pair."""
     settings_digest: str | None = None
@@ -193,7 +197,7 @@ def kept_open(store: Store) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(OSError, sqlite3.Error):
-            store.root.mkdir(parents=True, exist_ok=True)
+            make_directory(store.root)
             index = stack.enter_context(closing(_connected(store.root / INDEX_FILE, "mode=rwc")))
             _prepare(index)
         yield
@@ -254,8 +258,9 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
 def _prepare(index: sqlite3.Connection) -> None:
     """Make the table, if this is a new index or one of another version.
 
-    With a write-ahead log nobody who reads waits for somebody who writes; what a killed process
-    had not written is in the documents all the same.
+    With a write-ahead log, readers do not wait for writers. Nothing is synced: whatever a killed
+    process has not written, or a power cut has damaged, is in the documents all the same, and the
+    checksums of rows show the damage.
     """
     index.execute("PRAGMA synchronous = OFF")
     if index.execute("PRAGMA user_version").fetchone()[0] == _version():
@@ -270,7 +275,9 @@ def _prepare(index: sqlite3.Connection) -> None:
 
 
 def _version() -> int:
-    return crc32(f"{_MEANING} {_COLUMNS}".encode()) >> 1  # a positive integer of 32 bits
+    # With the schema: runs that were too new are read again after an upgrade.
+    checksum = crc32(f"{_MEANING} {SCHEMA_VERSION} {_COLUMNS}".encode())
+    return checksum >> 1  # a positive integer of 32 bits
 
 
 def _remove_index(path: Path) -> None:
@@ -338,9 +345,13 @@ def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSumm
     try:
         added = read_annotations(store.document_path(run_id).parent)
         summary = summary_of(run or store.run(run_id))
-        summary = replace(summary, tags=added.tags, note=added.note)
+    except RunNewer:
+        return replace(_damaged(run_id), verdict=NEWER)
     except StoreError:
         return _damaged(run_id)
+    is_readable = added.fault is None and _is_sane("tuple", added.tags)
+    tags, note = (added.tags, added.note) if is_readable else ((), UNREADABLE)
+    summary = replace(summary, tags=tags, note=note)
     is_sane = all(_is_sane(one.type, getattr(summary, one.name)) for one in _FIELDS)
     return summary if is_sane and summary.run_id == run_id else _damaged(run_id)
 

@@ -4,6 +4,7 @@
     <store>/incoming/<run-id>/    what is known of a run that was started, then the run on its way
                                   in; may be left by a host or an agent that was killed
                                   (`incomplete`)
+    <store>/set-aside/<run-id>/   a run that was fetched and cannot be analysed (`set_aside`)
     <store>/campaigns/<id>/       plan and journal of a campaign (`campaign.journal`)
     <store>/lab/                  runs and models on their way through a lab (`campaign.cluster`)
     <store>/live/                 live status of commands that measure (`live`)
@@ -23,14 +24,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from edgebench.host.result.document import Document, from_document
+from edgebench.host.result.document import Document, from_document, version_of
 from edgebench.host.result.run import Run
-from edgebench.host.store.finite_json import NotFinite, load_finite
+from edgebench.host.store.finite_json import NotFinite, read_finite
 from edgebench.host.store.names import default_root
-from edgebench.protocol.errors import NoSuchRun, RunDamaged, StoreError
-from edgebench.protocol.paths import refuse_long
+from edgebench.protocol.errors import NoSuchRun, RunDamaged, RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.sizes import format_bytes
+from edgebench.system.paths import refuse_long
+from edgebench.system.whole_files import (
+    is_unfinished,
+    make_directory,
+    sync_directory,
+    sync_tree,
+)
 
 RUN_FILE = "run.json"
 QUERIES_FILE = "queries.parquet"
@@ -83,6 +90,11 @@ class Store:
     def unfinished(self) -> Path:
         """Directory of runs that are not whole yet."""
         return self.root / "incoming"
+
+    @property
+    def set_aside(self) -> Path:
+        """Directory of runs that cannot be analysed."""
+        return self.root / "set-aside"
 
     def run_ids(self) -> list[str]:
         """Ids of all runs, oldest first: they begin with the time."""
@@ -156,15 +168,16 @@ class Store:
             raise RunDamaged(f"{exc}: {self.document_path(run_id)}") from exc
 
     def document(self, run_id: str) -> Document:
-        """Content of a run's run.json, as it is stored.
+        """Content of a run's run.json, as it is stored; every reader of it calls this.
 
         Raises:
             RunDamaged: it is not readable, or another file of the run is no file.
+            RunNewer: its schema is newer than this edgebench, so its keys may mean something else.
         """
         path = self.document_path(run_id)
         require_files(path.parent)
         try:
-            document = load_finite(path.read_bytes())
+            document = read_finite(path)
         except OSError as exc:
             raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
         except NotFinite as exc:
@@ -173,6 +186,10 @@ class Store:
             raise RunDamaged(f"run not readable: not JSON: {path}") from exc
         if not isinstance(document, dict):
             raise RunDamaged(f"run not readable: not a JSON object: {path}")
+        try:
+            version_of(document)
+        except (RunDamaged, RunNewer) as exc:
+            raise type(exc)(f"{exc}: {path}") from exc
         return document
 
     def copy_run(self, run_id: str, directory: Path) -> None:
@@ -197,7 +214,8 @@ class Store:
         try:
             path = self._incoming(run_id)
             yield path
-            _sync_tree(path)
+            sync_tree(path)
+            sync_directory(path.parent)
         except OSError as exc:
             raise self._not_writable(exc) from exc
 
@@ -207,7 +225,8 @@ class Store:
 
     def _incoming(self, run_id: str) -> Path:
         path = self.unfinished / _checked(run_id)
-        (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)
+        make_directory(self.unfinished)
+        (path / RAW_DIRECTORY).mkdir(parents=True, exist_ok=True)  # synced when it has content
         return path
 
     @contextmanager
@@ -222,18 +241,31 @@ class Store:
         """
         try:
             path = self._incoming(run_id)
-            self.runs.mkdir(parents=True, exist_ok=True)
+            make_directory(self.runs)
             yield path
             # Until the run is on the disk, that file is the only copy of the first clock probes.
-            _sync_tree(path)
+            sync_tree(path)
             (path / EXPECTED_FILE).unlink(missing_ok=True)
-            _sync(path)
+            sync_directory(path)
             # An earlier host may have stored it, and been killed before it said so.
             if self.directory(run_id).exists() or not (path / RUN_FILE).exists():
                 shutil.rmtree(path)
-                return
-            path.rename(self.directory(run_id))
-            _sync(self.runs)
+            else:
+                path.rename(self.directory(run_id))
+            sync_directory(self.runs)
+        except OSError as exc:
+            raise self._not_writable(exc) from exc
+
+    def settle(self) -> None:
+        """Wait until all runs are on the disk under their names.
+
+        A process that was killed after the rename of its run has not done that.
+
+        Raises:
+            StoreError: the disk failed.
+        """
+        try:
+            sync_directory(self.runs)
         except OSError as exc:
             raise self._not_writable(exc) from exc
 
@@ -253,7 +285,7 @@ class Store:
         import tempfile  # only here: it is slow to load
 
         try:
-            self.runs.mkdir(parents=True, exist_ok=True)
+            make_directory(self.runs)
             # A file without a name, where the system has such: a kill leaves nothing behind.
             with tempfile.TemporaryFile(dir=self.root) as probe:
                 probe.write(b"\0" * PROBE_BYTES)
@@ -298,10 +330,13 @@ def fault_of_file(path: str | Path) -> str | None:
 
 
 def regular_files(directory: Path) -> list[Path]:
-    """Files below a directory; a link leads elsewhere, and a pipe would be waited for."""
+    """Files below a directory that are written to their end.
+
+    A link leads elsewhere, and a pipe would be waited for.
+    """
     files: list[Path] = []
     for folder, _, names in os.walk(directory):
-        paths = [Path(folder, name) for name in sorted(names)]
+        paths = [Path(folder, name) for name in sorted(names) if not is_unfinished(name)]
         files += [path for path in paths if stat.S_ISREG(path.lstat().st_mode)]
     return files
 
@@ -310,18 +345,3 @@ def _checked(run_id: str) -> str:
     if not RUN_ID.fullmatch(run_id):
         raise StoreError(f"malformed run id: {run_id[:80]!r}")
     return run_id
-
-
-def _sync_tree(path: Path) -> None:
-    for folder, _, names in os.walk(path):
-        for name in names:
-            _sync(f"{folder}{os.sep}{name}")
-        _sync(folder)
-
-
-def _sync(path: str | Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

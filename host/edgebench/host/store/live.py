@@ -35,6 +35,7 @@ from edgebench.protocol.errors import RemoteProtocolError
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.record import Phase, PhaseProgress
 from edgebench.protocol.text import one_line
+from edgebench.system.whole_files import make_directory
 
 FILE_BYTES = 2**20
 """Size at which a file is rewritten from the last line of each device."""
@@ -162,7 +163,7 @@ class LiveFile:
 
     def _rewrite(self) -> None:
         """Write the last lines into a new file, locked before it is renamed into place."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        make_directory(self._directory)  # the store may be new; the files in it are never synced
         if self._descriptor is None:
             remove_old(self._directory)
         part = self._directory / f".{self._path.name}"

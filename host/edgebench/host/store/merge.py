@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.store.annotations import MAX_TAGS, Annotations, annotate, read_annotations
+from edgebench.host.store.files import check_traces
 from edgebench.host.store.incomplete import claimed
 from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import (
@@ -23,7 +24,8 @@ from edgebench.host.store.layout import (
     PLAN_FILE,
     Store,
 )
-from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
+from edgebench.protocol.errors import BundleDamaged, RunDamaged, StoreError, UsageError
+from edgebench.system.whole_files import append_whole, make_directory, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class MergeReport:
     """Ids of runs that both have, and that are not the same; this store's stays."""
     unreadable: tuple[str, ...]
     """Ids of runs whose tags and note in the other store are not readable."""
+    damaged: dict[str, str]
+    """Runs that this store does not have, and that were left there: what is wrong, by id."""
     campaigns: tuple[str, ...]
     """Ids of campaigns that are new here, or of which intents are."""
 
@@ -66,10 +70,17 @@ def merge_store(
     added: list[str] = []
     differing: list[str] = []
     unreadable: list[str] = []
+    damaged: dict[str, str] = {}
     same_count = 0
     for run_id in other.run_ids():
         if not store.has(run_id):
-            _copy(store, other, run_id)
+            try:
+                _copy(store, other, run_id)
+            except BundleDamaged:
+                raise  # the whole bundle is not what its sender made
+            except RunDamaged as exc:
+                damaged[run_id] = str(exc)
+                continue
             note_run(store, run_id)
             added.append(run_id)
             on_run(run_id)
@@ -77,25 +88,29 @@ def merge_store(
             differing.append(run_id)
         else:
             same_count += 1
-            try:
-                _merge_annotations(store, other, run_id)
-            except StoreError:  # the runs behind it are taken over all the same
+            if not _merge_annotations(store, other, run_id):
                 unreadable.append(run_id)
     return MergeReport(
         tuple(added),
         same_count,
         tuple(differing),
         tuple(unreadable),
+        damaged,
         _merge_campaigns(store, other),
     )
 
 
 def _copy(store: Store, other: Store, run_id: str) -> None:
-    """Copy a run, whole or not at all: a part of a copy would look like a run on a device."""
+    """Copy a run, whole or not at all: a part of a copy would look like a run on a device.
+
+    Raises:
+        RunDamaged: a trace of it is damaged.
+    """
     part = store.unfinished / run_id
     try:
         with store.incoming(run_id) as directory, claimed(directory):
             other.copy_run(run_id, directory)
+            check_traces(directory)
     except BaseException:
         if not (part / EXPECTED_FILE).exists():  # else it is a run of a device, not yet fetched
             shutil.rmtree(part, ignore_errors=True)
@@ -110,12 +125,17 @@ def _document(store: Store, run_id: str) -> bytes:
         raise RunDamaged(f"run not readable: {exc.strerror}: {path}") from exc
 
 
-def _merge_annotations(store: Store, other: Store, run_id: str) -> None:
-    """Add the other store's tags, and its note where this one has none."""
+def _merge_annotations(store: Store, other: Store, run_id: str) -> bool:
+    """Add the other store's tags, and its note where this one has none; False if unreadable."""
     directory = other.document_path(run_id).parent
     if not (directory / ANNOTATIONS_FILE).exists():
-        return
-    theirs = read_annotations(directory)
+        return True
+    try:
+        theirs = read_annotations(directory)
+    except RunDamaged:  # the runs behind it are taken over all the same
+        return False
+    if theirs.fault is not None:
+        return False
 
     def added(ours: Annotations) -> Annotations:
         tags = sorted({*ours.tags, *theirs.tags})[:MAX_TAGS]
@@ -123,6 +143,7 @@ def _merge_annotations(store: Store, other: Store, run_id: str) -> None:
 
     annotate(store, run_id, added)
     note_run(store, run_id)
+    return True
 
 
 def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
@@ -137,18 +158,15 @@ def _merge_campaigns(store: Store, other: Store) -> tuple[str, ...]:
 
 def _merge_campaign(target: Path, source: Path) -> bool:
     """Add the plan and the lines of the journal that are missing; whether there were any."""
-    target.mkdir(parents=True, exist_ok=True)
+    make_directory(target)
     is_new = not (target / PLAN_FILE).exists()
     if is_new:
-        beside = target / f".{PLAN_FILE}"
-        shutil.copyfile(source / PLAN_FILE, beside)
-        beside.replace(target / PLAN_FILE)
+        write_whole(target / PLAN_FILE, (source / PLAN_FILE).read_bytes())
     ours, theirs = (_lines(path / JOURNAL_FILE) for path in (target, source))
     known = set(ours)
     missing = [line for line in theirs if line and line not in known]
     if missing:
-        with (target / JOURNAL_FILE).open("ab") as file:
-            file.write(b"\n" + b"\n".join(missing) + b"\n")
+        append_whole(target / JOURNAL_FILE, b"\n" + b"\n".join(missing) + b"\n")
     return is_new or bool(missing)
 
 

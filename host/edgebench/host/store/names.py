@@ -11,7 +11,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from edgebench.protocol.paths import user_paths
+from edgebench.system.paths import user_paths
 
 INDEX_FILE = "index.sqlite"
 STORE_VARIABLE = "EDGEBENCH_STORE"

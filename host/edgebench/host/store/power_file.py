@@ -24,8 +24,14 @@ from edgebench.host.analysis.energy.integrate import Floats, Nanoseconds, PowerL
 from edgebench.host.analysis.energy.uncertainty import EnergyWindow, RangePart
 from edgebench.host.store.arrow import to_arrow, to_numpy
 from edgebench.host.store.layout import POWER_FILE
+from edgebench.host.store.parquet_file import (
+    TEXT,
+    Layout,
+    open_parquet,
+)
 from edgebench.host.store.power import (
     KEY,
+    SCHEMA,
     PowerFacts,
     RangeShare,
     RowGroup,
@@ -39,12 +45,21 @@ from edgebench.host.store.power import (
 )
 from edgebench.meters.arrival import ArrivalLine
 from edgebench.meters.base import Flag, Header, LossReport
-from edgebench.protocol.errors import EdgebenchError, MeasurementError, RunDamaged
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    MeasurementError,
+    OutOfMemory,
+    RunDamaged,
+)
 from edgebench.protocol.plain import from_plain
 
 _DIGITAL_BITS = 8
-Read = Callable[[int, list[str] | None], Any]
-"""Reads a row group by number, with these columns or all."""
+Read = Callable[[int, list[str]], Any]
+"""Reads these columns of a row group by number."""
+_SAMPLE_COLUMNS = [name for name in SCHEMA.names if name not in ("channel", "digital")]
+"""Columns with numbers of samples; of which channel a row group is stands in the metadata."""
+POWER_LAYOUT = Layout({field.name: field.type for field in SCHEMA} | {"channel": TEXT})
+"""Columns of power.parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +222,9 @@ class PowerFile:
         with self._reading() as read:
             for number, group in enumerate(self.facts.groups):
                 if group.channel == channel and group.missing_count:
-                    parts.append(missing_spans_ns(read(number, None), self._is_averaging))
+                    parts.append(
+                        missing_spans_ns(read(number, _SAMPLE_COLUMNS), self._is_averaging)
+                    )
         gaps = np.concatenate([one.reshape(-1, 2) for one in parts])
         ordered: Nanoseconds = gaps[np.argsort(gaps[:, 0], kind="stable")]
         return ordered
@@ -276,7 +293,9 @@ class PowerFile:
                 if is_whole and group.between_j is not None:
                     parts.append(group)
                 else:
-                    parts.append(_part(read(number, None), self._is_averaging, first, last))
+                    parts.append(
+                        _part(read(number, _SAMPLE_COLUMNS), self._is_averaging, first, last)
+                    )
         if not parts:
             raise MeasurementError("no sample in the window")
         return parts
@@ -296,7 +315,7 @@ class PowerFile:
                 if begin_ns <= span_ns[0] and span_ns[1] <= end_ns:
                     count += group.missing_count
                 elif begin_ns <= span_ns[1] and span_ns[0] <= end_ns:
-                    time_ns = missing_ns(read(number, None), self._is_averaging)
+                    time_ns = missing_ns(read(number, _SAMPLE_COLUMNS), self._is_averaging)
                     count += int(np.count_nonzero((time_ns >= begin_ns) & (time_ns <= end_ns)))
         return count
 
@@ -324,12 +343,14 @@ class PowerFile:
         with ExitStack() as stack:
             opened: list[Any] = []
 
-            def read(number: int, columns: list[str] | None) -> Any:
+            def read(number: int, columns: list[str]) -> Any:
                 try:
                     if not opened:
                         file = pq.ParquetFile(self.path, metadata=self._metadata)
                         opened.append(stack.enter_context(file))
                     return opened[0].read_row_group(number, columns)
+                except MemoryError as exc:
+                    raise OutOfMemory(f"power does not fit into memory: {self.path}") from exc
                 except (OSError, pa.ArrowException) as exc:
                     raise _unreadable(exc, self.path) from exc
 
@@ -415,9 +436,11 @@ def read_facts_of(path: Path) -> PowerFacts:
 
 
 def _read_metadata(path: Path) -> Any:
+    """Parquet's metadata of a file, which are checked: a later reader needs no more than these."""
     try:
-        return pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as exc:
+        with open_parquet(path, POWER_LAYOUT, max_rows=None) as file:
+            return file.metadata
+    except RunDamaged as exc:
         raise _unreadable(exc, path) from exc
 
 
@@ -426,9 +449,14 @@ def _facts_of(metadata: Any, path: Path) -> PowerFacts:
     if text is None:
         raise _unreadable("no account of its meter", path)
     try:
-        return from_plain(json.loads(text), PowerFacts)
+        facts = from_plain(json.loads(text), PowerFacts)
     except (ValueError, KeyError, TypeError, EdgebenchError) as exc:
         raise _unreadable(exc, path) from exc
+    expected = [group.row_count for group in facts.groups]
+    stored = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    if expected and expected != stored:
+        raise _unreadable(f"row groups with {sum(stored)} samples of {sum(expected)}", path)
+    return facts
 
 
 def _unreadable(why: object, path: Path) -> RunDamaged:

@@ -5,16 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pyarrow as pa
+
 from edgebench.host.analysis.energy.outline import OutlineBuilder, PowerOutline
 from edgebench.host.store.arrow import to_numpy
-from edgebench.host.store.files import read_table
 from edgebench.host.store.layout import POWER_OUTLINE_FILE
-from edgebench.host.store.power import OUTLINE_COLUMNS
+from edgebench.host.store.parquet_file import Layout, open_parquet, read_columns
+from edgebench.host.store.power import OUTLINE_COLUMNS, OUTLINE_ROWS
 from edgebench.host.store.power_file import PowerFile
 from edgebench.protocol.errors import RunDamaged
 
 MAX_BLOCKS = 1 << 17
 """Limit on the blocks of an outline: many times as many as a screen has columns."""
+_OUTLINE = Layout(
+    {
+        "channel": pa.int32(),
+        **dict.fromkeys(("begin_ns", "end_ns"), pa.int64()),
+        **dict.fromkeys(("low_w", "mean_w", "high_w"), pa.float64()),
+    }
+)
 
 
 def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> PowerOutline:
@@ -31,13 +40,36 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
     path = file.path.with_name(POWER_OUTLINE_FILE)
     if path.exists() and finest is None:
         names = [one.name for one in file.header.capability.channels]
-        return _stored(read_table(path), names.index(channel), path).coarser(MAX_BLOCKS)
+        with open_parquet(path, _OUTLINE, max_rows=_max_rows(file)) as outline:
+            table = read_columns(outline, _OUTLINE)
+        return _stored(table, names.index(channel), path).coarser(MAX_BLOCKS)
     # A short recording, or one that an older edgebench stored.
     node_count = sum(group.node_count for group in file.facts.of(channel))
     builder = OutlineBuilder(max(1, math.ceil(node_count / (finest or MAX_BLOCKS))))
     for line in file.lines(channel):
         builder.add(line)
     return builder.outline()
+
+
+def check_outline(file: PowerFile) -> None:
+    """Check the footer of the outline of a recording, if the recording has one.
+
+    Raises:
+        RunDamaged: the outline is not as edgebench writes it.
+    """
+    path = file.path.with_name(POWER_OUTLINE_FILE)
+    if path.exists():
+        with open_parquet(path, _OUTLINE, max_rows=_max_rows(file)):
+            pass
+
+
+def _max_rows(file: PowerFile) -> int:
+    """Limit on the blocks of an outline.
+
+    A row that is a mean makes two pieces of the line; the last block of a channel is short.
+    """
+    row_count = sum(group.row_count for group in file.facts.groups)
+    return 2 * row_count // OUTLINE_ROWS + 2 * len(file.header.capability.channels) + 2
 
 
 def _stored(table: Any, number: int, path: object) -> PowerOutline:

@@ -11,6 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
+
+from edgebench.host.analysis.arithmetic import check_times
 from edgebench.host.store.power import PowerFacts, write_blocks
 from edgebench.meters.arrival import ArrivalEnvelope
 from edgebench.meters.base import (
@@ -28,6 +31,8 @@ from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.text import one_line
 
 T = TypeVar("T")
+MAX_POWER_W = 1e9
+"""Limit on the power of a sample, that of a power station; sums over a week do not overflow."""
 
 UNKNOWN = Header(
     driver="unknown",
@@ -123,6 +128,7 @@ class _RecordingDecoder:
             for block in blocks:
                 if not 0 <= block.channel < channel_count:
                     raise ValueError(f"samples of channel {block.channel} of {channel_count}")
+                _check_samples(block)
             return blocks
 
         blocks = self._attempt(checked, nothing)
@@ -142,3 +148,17 @@ class _RecordingDecoder:
                 text = one_line(exc)
                 self._damage = f"{DAMAGED}: {text}" if self.is_damaged else text
             return otherwise
+
+
+def _check_samples(block: SampleBlock) -> None:
+    """Refuse samples beyond the range of any meter; a missing one is NaN.
+
+    Raises:
+        ValueError: a time or a power is beyond its limit.
+    """
+    power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
+    if power_w.size and float(power_w.max()) > MAX_POWER_W:
+        raise ValueError(f"a power of {float(power_w.max()):.3g} W, limit {MAX_POWER_W:g} W")
+    times = [block.time_ns] if block.begin_ns is None else [block.time_ns, block.begin_ns]
+    for time_ns in times:
+        check_times(time_ns)

@@ -1,7 +1,8 @@
 """Stored runs that are removed, one by one or by age.
 
-A run leaves runs/ by one rename, so that nobody ever sees half of it; then its files are deleted.
-What a killed command left of that goes with the next one.
+A run leaves runs/ by one rename, so that no reader sees half of it. Its files are deleted once that
+is on the disk: a power cut must not bring back a run without its files. The next removal deletes
+what a killed one has left.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from edgebench.host.store.index import RunSummary, note_run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import StoreError
+from edgebench.system.whole_files import make_directory
 
 REMOVED = "removed"
 """Directory of a store for runs that are being deleted."""
@@ -35,13 +37,15 @@ def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
     for run_id in run_ids:
         directory = store.directory(run_id)
         try:
-            removed.mkdir(exist_ok=True)
+            make_directory(removed)
             away = removed / f"{run_id}.{os.getpid()}"
             with suppress(FileNotFoundError):  # another command was faster
                 directory.rename(away)
         except OSError as exc:
             raise StoreError(f"run not removed: {exc.strerror}: {directory}") from exc
         note_run(store, run_id)
+    if run_ids:
+        store.settle()
     shutil.rmtree(removed, ignore_errors=True)
 
 

@@ -1,7 +1,8 @@
 """Connections to agents in an event loop, for a host that follows many at once.
 
-The handshake, the pin and the errors are those of `tls.py` and `link.py`; what differs is that
-nothing waits in a thread, and that a connection takes little memory.
+The handshake, the pin and the errors are those of `pinned.py` and `link.py`; what differs is that
+nothing waits in a thread, and that a connection takes little memory. Only the streams of transports
+other than TCP are opened in threads, as there are few of them.
 """
 
 from __future__ import annotations
@@ -10,19 +11,30 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
 from edgebench.host.transports.base import Endpoint
-from edgebench.host.transports.link import OPEN_TIMEOUT_S, WEBSOCKET_OPTIONS, opening
-from edgebench.host.transports.tls import (
+from edgebench.host.transports.link import (
+    AGENT_URI,
+    OPEN_TIMEOUT_S,
+    WEBSOCKET_OPTIONS,
+    opening,
+)
+from edgebench.host.transports.pinned import (
     CONNECT_TIMEOUT_S,
+    END_ERRORS,
+    Dial,
     Failures,
+    PlainStream,
+    busy_error,
     expecting_answer,
     peer_name,
     places,
@@ -30,7 +42,9 @@ from edgebench.host.transports.tls import (
 )
 from edgebench.protocol.codec import MAX_HEADER_BYTES
 from edgebench.protocol.errors import WrongAgent
-from edgebench.protocol.paths import CONTROL_SOCKET
+from edgebench.system.control_address import ControlAddress
+
+_T = TypeVar("_T")
 
 QUICK_S = 0.3
 """Time in which a device that is there accepts a connection. One that is off answers nothing, and
@@ -53,11 +67,14 @@ class PinnedAgentConnection(ClientConnection):
     def __init__(self, endpoint: Endpoint, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._endpoint = endpoint
+        self.has_certificate = False
+        """Whether the agent has shown its certificate."""
         self.refusal: WrongAgent | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Check the certificate as soon as the TLS handshake is done."""
         super().connection_made(transport)
+        self.has_certificate = True
         tls = transport.get_extra_info("ssl_object")
         try:
             require_pin(tls.getpeercert(binary_form=True), self._endpoint)
@@ -68,7 +85,10 @@ class PinnedAgentConnection(ClientConnection):
 
 
 async def open_pinned(
-    endpoint: Endpoint, context: ssl.SSLContext, slots: asyncio.Semaphore
+    endpoint: Endpoint,
+    context: ssl.SSLContext,
+    slots: asyncio.Semaphore,
+    dial: Dial | None = None,
 ) -> ClientConnection:
     """A connection to the first address that answers as the pinned agent.
 
@@ -76,39 +96,44 @@ async def open_pinned(
         endpoint: Where the agent is.
         context: TLS settings of this host; the same for all connections, as each takes 30 KB.
         slots: Bounds the handshakes at the same time. A slow address gives its slot back.
+        dial: Opens the plain stream, in a thread; None: TCP, in this event loop.
 
     Raises:
-        Unreachable: no agent answers at any of them.
+        Unreachable: no agent responds at any of them, or it ends connections before it shows a
+            certificate.
         NotPaired: another agent answers, or the agent does not know this host.
     """
     failures = Failures(endpoint.name)
     for place in places(endpoint):
         with failures.noted(place):
-            plain = _new_socket(place)
-            try:
-                return await _open_one(place, plain, context, slots)
-            except BaseException:  # also cancelled, and nobody else closes a socket of ours then
-                plain.close()
-                raise
+            open_stream = (
+                partial(_open_tcp, place) if dial is None else partial(_open_in_thread, place, dial)
+            )
+            return await _open_one(place, open_stream, context, slots)
     raise failures.error()
 
 
 async def _open_one(
-    place: Endpoint, plain: socket.socket, context: ssl.SSLContext, slots: asyncio.Semaphore
+    place: Endpoint,
+    open_stream: Callable[[], Coroutine[Any, Any, PlainStream]],
+    context: ssl.SSLContext,
+    slots: asyncio.Semaphore,
 ) -> ClientConnection:
     """Connect and secure in one slot: an agent does not wait for a handshake for long."""
-    async with slots:
-        connecting = asyncio.create_task(_connect_tcp(place, plain))
-        try:
+    connecting: asyncio.Task[PlainStream] | None = None
+    try:
+        async with slots:
+            connecting = asyncio.create_task(open_stream())
             if (await asyncio.wait([connecting], timeout=QUICK_S))[0]:
-                connecting.result()
-                return await _secure(place, plain, context)
-        except BaseException:  # cancelled as well
-            connecting.cancel()
-            raise
-    await connecting
-    async with slots:
-        return await _secure(place, plain, context)
+                return await _secure(place, connecting.result(), context)
+        await connecting
+        async with slots:
+            return await _secure(place, connecting.result(), context)
+    except BaseException:  # also cancelled, and nobody else closes a socket of ours then
+        if connecting is not None and not connecting.cancel():
+            with suppress(BaseException):
+                connecting.result().socket.close()
+        raise
 
 
 async def open_local(state: Path) -> ClientConnection:
@@ -117,33 +142,77 @@ async def open_local(state: Path) -> ClientConnection:
     Raises:
         Unreachable: none is.
     """
-    path = str(state / CONTROL_SOCKET)
     with opening("the agent on this machine"):
-        return await unix_connect(path, uri="ws://agent/", **_OPTIONS)
+        connection = ControlAddress(state).connect(0.0)
+        return await unix_connect(sock=connection, uri=AGENT_URI, **_OPTIONS)
 
 
-def _new_socket(place: Endpoint) -> socket.socket:
+async def _open_tcp(place: Endpoint) -> PlainStream:
     plain = socket.socket(socket.AF_INET6 if ":" in place.addresses[0] else socket.AF_INET)
-    plain.setblocking(False)
-    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return plain
+    try:
+        plain.setblocking(False)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with opening(peer_name(place), CONNECT_TIMEOUT_S), _builtin_timeout():
+            loop = asyncio.get_running_loop()
+            connecting = loop.sock_connect(plain, (place.addresses[0], place.port))
+            try:
+                await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
+            except OSError as exc:
+                if exc.errno is None or isinstance(exc, socket.gaierror):
+                    raise
+                # asyncio's own text has the address, not the reason.
+                raise OSError(exc.errno, os.strerror(exc.errno)) from exc
+        return PlainStream(plain)
+    except BaseException:
+        plain.close()
+        raise
 
 
-async def _connect_tcp(place: Endpoint, plain: socket.socket) -> None:
-    with opening(peer_name(place), CONNECT_TIMEOUT_S), _builtin_timeout():
-        loop = asyncio.get_running_loop()
-        connecting = loop.sock_connect(plain, (place.addresses[0], place.port))
+async def _open_in_thread(place: Endpoint, dial: Dial) -> PlainStream:
+    """The stream that a thread opens; if nobody waits for it any more, it is closed."""
+
+    def close(stream: PlainStream) -> None:
+        stream.socket.close()
+
+    with opening(peer_name(place), CONNECT_TIMEOUT_S):
+        stream = await _in_thread(partial(dial, place), discard=close)
+    stream.socket.setblocking(False)
+    return stream
+
+
+async def _in_thread(call: Callable[[], _T], discard: Callable[[_T], None]) -> _T:
+    """Result of a call that may block, which does not keep the event loop from ending.
+
+    Args:
+        call: The call.
+        discard: Takes a result for which nobody waits any more.
+    """
+    future: Future[_T] = Future()
+
+    def run() -> None:
         try:
-            await asyncio.wait_for(connecting, CONNECT_TIMEOUT_S)
-        except OSError as exc:
-            if exc.errno is None or isinstance(exc, socket.gaierror):
-                raise
-            # asyncio's own text has the address, not the reason.
-            raise OSError(exc.errno, os.strerror(exc.errno)) from exc
+            result = call()
+        except Exception as exc:
+            with suppress(InvalidStateError):
+                future.set_exception(exc)
+            return
+        try:
+            future.set_result(result)
+        except InvalidStateError:
+            discard(result)
+
+    threading.Thread(target=run, daemon=True, name="dial").start()
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        # It came at the same moment; one that comes later finds the future cancelled.
+        if future.done() and not future.cancelled() and future.exception() is None:
+            discard(future.result())
+        raise
 
 
 async def _secure(
-    place: Endpoint, plain: socket.socket, context: ssl.SSLContext
+    place: Endpoint, stream: PlainStream, context: ssl.SSLContext
 ) -> ClientConnection:
     connections: list[PinnedAgentConnection] = []
 
@@ -152,21 +221,29 @@ async def _secure(
         return connections[-1]
 
     peer = peer_name(place)
-    with opening(peer), expecting_answer(peer), _builtin_timeout():
+    with opening(peer), _builtin_timeout():
         # `connect` only calls it, though its type asks for a class.
         connecting = partial(connect, create_connection=create)  # type: ignore[arg-type]
         try:
             return await connecting(
-                f"wss://{place.address}/",
-                sock=plain,
+                AGENT_URI.replace("ws:", "wss:"),
+                sock=stream.socket,
                 ssl=context,
+                server_hostname="",  # none is sent: the certificate is compared, not a name
                 ssl_handshake_timeout=OPEN_TIMEOUT_S,
                 **_OPTIONS,
             )
-        except Exception as exc:  # websockets names its own failure, not our refusal
-            if connections and connections[-1].refusal is not None:
-                raise connections[-1].refusal from exc
-            raise
+        except Exception as exc:
+            if not connections or not connections[-1].has_certificate:
+                if isinstance(exc, END_ERRORS):
+                    reason = await _in_thread(stream.end_reason, discard=lambda _: None)
+                    raise (reason or busy_error(peer, attempts=1, passed_s=0.0)) from exc
+                raise
+            # websockets names its own failure, not our refusal.
+            if (refusal := connections[-1].refusal) is not None:
+                raise refusal from exc
+            with expecting_answer(peer):
+                raise
 
 
 @contextmanager

@@ -20,6 +20,8 @@ class Endpoint:
     """Addresses in the transport's own terms, tried in this order."""
     port: int
     """Port at all of them; 0 where the transport has no ports."""
+    identity_file: str = ""
+    """Only private key that a login on the way uses; empty: as its own settings have it."""
 
     @property
     def address(self) -> str:
@@ -27,6 +29,8 @@ class Endpoint:
         address = self.addresses[0] if self.addresses else "?"
         if not self.port:
             return address
+        if address.count(":") == 1:  # HOST:PORT of something that has ports itself
+            return f"{address} port {self.port}"
         return f"[{address}]:{self.port}" if ":" in address else f"{address}:{self.port}"
 
 

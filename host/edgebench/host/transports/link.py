@@ -7,18 +7,21 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from http import HTTPStatus
 from typing import Any
 
-from websockets.exceptions import ConnectionClosed, InvalidHandshake
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.sync.client import ClientConnection
 
 from edgebench.protocol.codec import MAX_FRAME_BYTES
-from edgebench.protocol.errors import LinkLost, LinkTimeout, NotPaired, Unreachable
+from edgebench.protocol.errors import AgentBusy, LinkLost, LinkTimeout, Unreachable
 from edgebench.protocol.text import one_line
 
 OPEN_TIMEOUT_S = 30.0
 """Time for each step of opening a connection that the device has accepted: a board that swaps, or
 measures on its only core, takes seconds for its part of a handshake."""
+AGENT_URI = "ws://agent/"
+"""URI of every agent: the address is the transport's, and may have no form that a URI can have."""
 WEBSOCKET_OPTIONS: dict[str, Any] = {
     "compression": None,
     "max_size": MAX_FRAME_BYTES,
@@ -85,8 +88,12 @@ def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
     try:
         yield
     except (InvalidHandshake, ConnectionClosed, EOFError, ssl.SSLError) as exc:
-        if _is_refusal(exc):
-            raise NotPaired(f"{peer} does not accept this host's identity") from exc
+        if (
+            isinstance(exc, InvalidStatus)
+            and exc.response.status_code == HTTPStatus.SERVICE_UNAVAILABLE
+        ):
+            reason = "has no room for another connection"
+            raise AgentBusy(f"{peer} {reason}", reason=f"agent {reason}") from exc
         reason = f"does not speak edgebench: {one_line(exc)}"
         raise Unreachable(f"{peer} {reason}", reason=f"what answers {reason}") from exc
     except TimeoutError as exc:
@@ -98,14 +105,3 @@ def opening(peer: str, timeout_s: float = OPEN_TIMEOUT_S) -> Iterator[None]:
         is_offline = exc.errno in _OFFLINE
         text = f"cannot reach {peer}: {reason}"
         raise Unreachable(text, reason=reason, is_offline=is_offline) from exc
-
-
-def _is_refusal(exc: BaseException | None) -> bool:
-    """Whether the agent ended the handshake because of our certificate."""
-    while exc is not None:
-        if isinstance(exc, ssl.SSLError) and "ALERT" in (exc.reason or ""):
-            return True
-        if isinstance(exc, ConnectionResetError):
-            return True
-        exc = exc.__cause__ or exc.__context__
-    return False

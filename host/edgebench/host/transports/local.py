@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,9 +11,26 @@ from pathlib import Path
 from websockets.sync.client import unix_connect
 
 from edgebench.host.transports.base import Announcement, Endpoint
-from edgebench.host.transports.link import WEBSOCKET_OPTIONS, Link, opening
-from edgebench.protocol.errors import NotPaired, TargetError, Unreachable
-from edgebench.protocol.paths import CONTROL_SOCKET, user_paths
+from edgebench.host.transports.link import (
+    AGENT_URI,
+    OPEN_TIMEOUT_S,
+    WEBSOCKET_OPTIONS,
+    Link,
+    opening,
+)
+from edgebench.protocol.codec import decode, encode
+from edgebench.protocol.errors import (
+    LeaseHeld,
+    LinkLost,
+    OtherEnvironment,
+    TargetError,
+    Unreachable,
+)
+from edgebench.protocol.messages import AgentClaim, AgentClaimed, ClaimOutcome
+from edgebench.system.control_address import ControlAddress
+from edgebench.system.paths import user_paths
+from edgebench.system.python_environment import PythonEnvironment, this_environment
+from edgebench.system.python_start import python_command
 
 START_TIMEOUT_S = 20.0
 POLL_S = 0.02
@@ -22,8 +38,12 @@ RESTART_S = 0.2
 """An agent that does not get the state directory has taken longer than this to find out."""
 FAILED_LOG = "start-failed.log"
 """Log of the last agent that did not start, in the agent's state directory."""
+USED_TIMEOUT_S = 5.0
+"""Time for a command of another environment to end."""
 IDLE_EXIT_S = 10.0
 """Time without a connection after which an agent that we start stops by itself."""
+_PEER = "the agent on this machine"
+"""Name of the agent in errors."""
 
 
 class LocalTransport:
@@ -31,19 +51,28 @@ class LocalTransport:
 
     name = "local"
 
-    def __init__(self, state: Path | None = None) -> None:
+    def __init__(self, state: Path | None = None, *, any_environment: bool = False) -> None:
         self._state = state or Path(user_paths(os.environ).agent_state)
+        self._any_environment = any_environment
 
     def connect(self, endpoint: Endpoint) -> Link:
         """Open a connection, and start an agent if none is running; there is one endpoint only.
 
+        The agent is of the environment of this process, unless any will do: an agent that a command
+        of another environment has started leaves before.
+
         Raises:
+            LeaseHeld: a command of another environment uses the agent.
+            OtherEnvironment: an agent of another environment serves this machine.
             TargetError: the agent does not start.
         """
+        environment = this_environment()
         try:
-            return _connect(self._state)
+            if self._any_environment:
+                return _open(self._state)
+            return _connect(self._state, environment)
         except Unreachable:
-            return _start_and_connect(self._state)
+            return _start_and_connect(self._state, environment)
 
     def discover(self, timeout_s: float) -> list[Announcement]:
         """Nothing: this machine is always known."""
@@ -52,45 +81,120 @@ class LocalTransport:
 
 def is_running(state: Path | None = None) -> bool:
     """Whether an agent seems to run on this machine; its state directory as for the transport."""
-    return ((state or Path(user_paths(os.environ).agent_state)) / CONTROL_SOCKET).exists()
+    return ControlAddress(state or Path(user_paths(os.environ).agent_state)).is_there
 
 
-def _connect(state: Path) -> Link:
-    peer = "the agent on this machine"
+def _connect(state: Path, environment: PythonEnvironment) -> Link:
+    """A connection to the agent on this machine, if it is of this environment.
+
+    Raises:
+        Unreachable: no agent runs, or it has just left.
+        LeaseHeld: the agent is of another environment, and in use.
+        OtherEnvironment: an agent of another environment serves this machine.
+    """
+    deadline_s = time.monotonic() + USED_TIMEOUT_S
+    while True:
+        link = _open(state)
+        try:
+            claimed = _claim(link, environment)
+        except BaseException:
+            link.close()
+            raise
+        if claimed is None:  # an older agent, which compares no environments
+            link.close()
+            return _open(state)
+        if claimed.outcome is ClaimOutcome.SAME:
+            return link
+        link.close()
+        if claimed.outcome is ClaimOutcome.SERVES:
+            raise OtherEnvironment(
+                f"agent that serves this machine (process {claimed.pid}) has other packages than "
+                f"this command: {_difference(claimed, environment)}",
+                pid=claimed.pid,
+            )
+        if claimed.outcome is ClaimOutcome.LEAVES:
+            _wait_for_end(claimed.pid)
+            raise Unreachable(f"{_PEER} has left")
+        if time.monotonic() > deadline_s:
+            used_by = claimed.used_by or "another command"
+            raise LeaseHeld(
+                f"device is in use by {used_by}, in another environment: "
+                f"{_difference(claimed, environment)}",
+                is_by_this_host=True,
+            )
+        time.sleep(RESTART_S)
+
+
+def _difference(claimed: AgentClaimed, environment: PythonEnvironment) -> str:
+    """Difference between the environments of the agent and of this command, for people."""
+    if claimed.interpreter != environment.interpreter:
+        return f"its Python is {claimed.interpreter}, here {environment.interpreter}"
+    return "its Python is the same, its variables differ, as PYTHONPATH"
+
+
+def _claim(link: Link, environment: PythonEnvironment) -> AgentClaimed | None:
+    """Reply of the agent to a command of this environment; None: it is too old for one.
+
+    Raises:
+        Unreachable: the agent has ended.
+    """
     try:
-        with opening(peer):
-            path = str(state / CONTROL_SOCKET)
-            return Link(unix_connect(path, uri="ws://agent/", **WEBSOCKET_OPTIONS), peer)
-    except NotPaired as exc:  # nobody is refused here: it ended while we connected
-        raise Unreachable(f"{peer} is ending") from exc
+        link.send(encode(1, AgentClaim(environment.libraries, environment.settings)))
+        message = decode(link.receive(START_TIMEOUT_S)).message
+    except LinkLost as exc:
+        raise Unreachable(f"{_PEER} is ending") from exc
+    return message if isinstance(message, AgentClaimed) else None
 
 
-def _start_and_connect(state: Path) -> Link:
+def _wait_for_end(pid: int) -> None:
+    """Wait until an agent that leaves has released its state directory."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return
+        if state in "ZX":  # it has ended, and its parent has not waited for it
+            return
+        time.sleep(POLL_S)
+
+
+def _open(state: Path) -> Link:
+    with opening(_PEER):
+        connection = ControlAddress(state).connect(OPEN_TIMEOUT_S)
+        opened = unix_connect(sock=connection, uri=AGENT_URI, **WEBSOCKET_OPTIONS)
+        return Link(opened, _PEER)
+
+
+def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
     # Two hosts may get here together: one agent wins the state directory, both connect to it. An
     # agent that is about to end wins it too, for the last time: then ours is started again.
     deadline_s = time.monotonic() + START_TIMEOUT_S
-    process, reason = _start(state), ""
+    process, reason = _start(state, environment), ""
     while time.monotonic() < deadline_s:
         try:
-            link = _connect(state)
+            link = _connect(state, environment)
             # The agent ends by itself, mostly after us; if before us, it must be waited for.
             threading.Thread(target=process.communicate, name="agent", daemon=True).start()
             return link
         except Unreachable:
             code = process.poll()
+        except BaseException:  # another agent was quicker, of another environment
+            _end(process)
+            raise
         if code is None:
             time.sleep(POLL_S)
         elif code in (0, 1) and _may_hold_state(state):
             reason = _last_line(_end(process))
             time.sleep(RESTART_S)
-            process = _start(state)
+            process = _start(state, environment)
         else:
             break
     is_late = process.poll() is None
     log = _end(process)
     reason = _last_line(log) or reason
     if is_late:
-        late = f"no answer at {state / CONTROL_SOCKET} after {START_TIMEOUT_S:.0f} s"
+        late = f"no answer at {ControlAddress(state)} after {START_TIMEOUT_S:.0f} s"
         reason = f"{late}; the last line of its log: {reason}" if reason else late
     kept = _keep(state, log)
     raise TargetError(f"agent on this machine does not start: {reason or 'no output'}{kept}")
@@ -117,12 +221,18 @@ def _keep(state: Path, log: str) -> str:
     return f"; its log: {path}"
 
 
-def _start(state: Path) -> subprocess.Popen[bytes]:
+def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:
+    # It starts here, as EDGEBENCH_METERS may hold a relative path, and leaves once it has read it.
+    python = python_command(
+        *("edgebench.agent.entry", "--state", state.absolute()),
+        *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
+        *("--environment", f"{environment.libraries}:{environment.settings}"),
+        directory=None,
+    )
     return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "edgebench.agent", "--state", str(state)),
-            *("serve", "--local", "--idle-exit", str(IDLE_EXIT_S)),
-        ],
+        python.words,
+        cwd=python.directory,
+        env=python.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

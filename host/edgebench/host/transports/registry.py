@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from edgebench.host.transports.adb import AdbTransport
 from edgebench.host.transports.base import Transport
 from edgebench.host.transports.local import LocalTransport
+from edgebench.host.transports.ssh import SshTransport
 from edgebench.host.transports.tls import TlsTransport
 
 
 def transports(
-    identity_path: Callable[[], Path], agent_state: Path | None = None
+    identity_path: Callable[[], Path],
+    agent_state: Path | None = None,
+    *,
+    any_environment: bool = False,
 ) -> dict[str, Transport]:
     """Every way to reach an agent, by name.
 
@@ -19,9 +24,13 @@ def transports(
         identity_path: Gives the file with this host's key and certificate, which it makes if
             there is none.
         agent_state: State directory of the agent on this machine; None: the user's own.
+        any_environment: Whether that agent may be of another environment than this process, as
+            nothing is measured.
     """
     every: tuple[Transport, ...] = (
-        LocalTransport(agent_state),
+        LocalTransport(agent_state, any_environment=any_environment),
         TlsTransport(identity_path),
+        AdbTransport(identity_path),
+        SshTransport(identity_path),
     )
     return {transport.name: transport for transport in every}

@@ -11,18 +11,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+from websockets.asyncio.client import ClientConnection
+
+from edgebench.host.devices.discovery import transport_of
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports.async_links import open_local, open_pinned
+from edgebench.host.transports.base import Transport
 from edgebench.host.transports.local import LocalTransport
-from edgebench.host.transports.tls import client_context
+from edgebench.host.transports.pinned import Dial, PinnedTransport, client_context
+from edgebench.host.transports.registry import transports
+from edgebench.host.transports.tls import TlsTransport
 from edgebench.host.watch.follow import AgentWatch, Open
 from edgebench.host.watch.update import Update
-from edgebench.protocol.paths import user_paths
+from edgebench.system.paths import user_paths
 
 MAX_WAITING = 256
 """Largest number of updates that wait for the caller to iterate."""
@@ -48,11 +55,12 @@ async def watch(
     context = client_context(files.identity_path())
     slots = asyncio.Semaphore(PARALLEL_HANDSHAKES)
     local = state or Path(user_paths(os.environ).agent_state)
+    registry = transports(files.identity_path, state)
 
     def opener(device: KnownDevice) -> Open:
         if device.via == LocalTransport.name:
             return partial(open_local, local)
-        return partial(open_pinned, device.endpoint, context, slots)
+        return partial(_open, device, registry, context, slots)
 
     agents: dict[tuple[str, str], list[KnownDevice]] = {}
     for device in devices:
@@ -83,3 +91,22 @@ async def watch(
         for task in (*following, *others):
             task.cancel()
         await asyncio.gather(*following, *others, return_exceptions=True)
+
+
+async def _open(
+    device: KnownDevice,
+    registry: Mapping[str, Transport],
+    context: ssl.SSLContext,
+    slots: asyncio.Semaphore,
+) -> ClientConnection:
+    """A connection to a device by its own transport.
+
+    Raises:
+        Unreachable: no agent answers there, or this version does not know the transport.
+        NotPaired: another agent answers, or the agent does not know this host.
+    """
+    transport = transport_of(device, registry)
+    dial: Dial | None = None
+    if isinstance(transport, PinnedTransport) and not isinstance(transport, TlsTransport):
+        dial = transport.dial
+    return await open_pinned(device.endpoint, context, slots, dial)

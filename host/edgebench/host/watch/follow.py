@@ -12,6 +12,8 @@ from typing import TypeVar
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
+from edgebench.host.client import hardware_of
+from edgebench.host.devices.board_check import require_board, require_single
 from edgebench.host.devices.files import SEAT_MARK, KnownDevice
 from edgebench.host.this_host import host_name, software
 from edgebench.host.watch.update import Absence, Batch, StateChange, Update
@@ -61,6 +63,7 @@ class AgentWatch:
             open_connection: Connects to the agent.
             put: Takes each update; while it waits, nothing is read.
         """
+        self._device = devices[0]
         self._agent = devices[0].name.removesuffix(f"{SEAT_MARK}{devices[0].seat}")
         seats = tuple(device.seat for device in devices)
         self._seats = seats if all(seats) else ()
@@ -127,6 +130,8 @@ class AgentWatch:
         session = secrets.token_hex(8)
         hello = m.Hello(m.PROTOCOL_VERSION, software(), host_name(), session)
         welcome = await self._ask(connection, 1, hello, m.Welcome)
+        require_single(self._device)
+        require_board(self._device, hardware_of(welcome, ""), self._device.endpoint.address)
         if welcome.protocol < m.SEATS_SINCE:
             raise TargetError(f"agent cannot be watched, it is too old: {welcome.software}")
         seats = (await self._ask(connection, 2, m.Watch(self._seats), m.Seats)).seats

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import PackageNotFoundError
 
 import pytest
 from support.tools import need_runtime
@@ -38,7 +37,8 @@ def test_library_that_is_loaded_by_ctypes_is_named_too(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("error", "command", "reason", "install"),
     [
-        (PackageNotFoundError("x"), "apt", "x is not installed", INSTALL),
+        (ModuleNotFoundError("No module named 'x'", name="x"), "apt", "x is not installed",
+         INSTALL),
         (ModuleNotFoundError("No module named 'y'", name="y.z"), "apt",
          "x needs the module y, which is not there", INSTALL),
         (ImportError(NO_STDCXX), "apt", "needs the system library libstdc++.so.6",
@@ -58,6 +58,10 @@ def test_what_is_missing_is_named_with_the_command_that_brings_it(
     error: ImportError | OSError, command: str, reason: str, install: str | None
 ) -> None:
     """A missing system library is called "not installed", and installing again helps nothing."""
-    found = why_absent("x", error, INSTALL, which=lambda name: name if name == command else None)
+    found = why_absent(
+        *("x", error, INSTALL),
+        module="x.y",
+        which=lambda name: name if name == command else None,
+    )
     assert reason in found.reason
     assert found.install == install

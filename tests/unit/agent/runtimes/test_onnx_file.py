@@ -14,7 +14,7 @@ from support import onnx_bytes as ob
 from support.tools import need_shared
 
 from edgebench.agent.runtimes.onnx_file import MAX_GRAPH_DEPTH, OnnxFacts, inspect_onnx
-from edgebench.protocol.errors import ModelRefused
+from edgebench.protocol.errors import ExternalDataRefused, ModelRefused
 from edgebench.protocol.record import QuantizedOperands
 
 BUILT_IN = Path(str(files("edgebench.host") / "builtin_models"))
@@ -203,11 +203,18 @@ def test_what_quantised_operators_multiply_follows_from_the_constants(
     assert facts.quantized == (None if found is None else (found,))
 
 
-@pytest.mark.parametrize("tensor", [{"location": 1}, {"external": True}], ids=str)
-def test_weights_in_another_file_are_refused(tmp_path: Path, tensor: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("tensor", "where"),
+    [({"location": 1}, ""), ({"external": True}, ", other.bin")],
+    ids=["flag", "name"],
+)
+def test_weights_in_another_file_are_refused(
+    tmp_path: Path, tensor: dict[str, Any], where: str
+) -> None:
     """A model reads files of the device, or fails there without its weights."""
     weights = ob.initializer(ob.FLOAT, **tensor)
-    with pytest.raises(ModelRefused, match="another file"):
+    message = rf"^weights are in another file \(external data{where}\); only a single file"
+    with pytest.raises(ExternalDataRefused, match=message):
         inspect(tmp_path, ob.model(ob.graph(initializers=(weights,))))
 
 

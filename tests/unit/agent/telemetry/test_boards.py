@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,12 @@ import pytest
 from support.boards import BOARDS, make_board
 from support.sampling import facts_of, last_values, sampling, wait_for_a_look
 
+from edgebench.agent.android import AndroidProperties, identify, read_properties
 from edgebench.agent.expectation import expect
 from edgebench.agent.system import device_identity
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.match import match_profile
+from edgebench.system.android_commands import is_android
 
 GOLDEN = Path(__file__).parent / "golden"
 PID = 4321
@@ -64,9 +65,10 @@ def test_board_is_recognised_and_as_its_profile_says(
     board = BOARDS[name]
     root = make_board(tmp_path / "root", board)
     monkeypatch.setattr("platform.machine", lambda: board.machine)
-    # A phone is recognised by what adb tells.
-    shown = replace(device_identity(root), adb_device=board.identity.get("adb_device", ""))
-    profile = match_profile(shown)
+    if is_android(root):
+        profile = match_profile(identify(AndroidProperties(read_properties(root)), root))
+    else:
+        profile = match_profile(device_identity(root))
     assert profile.id == board.profile
     expected = expect(profile, root)
     known = {mismatch.key: mismatch.actual for mismatch in expected.mismatches}

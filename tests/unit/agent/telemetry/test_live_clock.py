@@ -53,3 +53,11 @@ def test_sources_that_nobody_reads_are_passed_over() -> None:
     sources = ("firmware", "cpuinfo_avg_freq", "scaling_cur_freq")
     assert LiveClock(SENSORS, sources).look(0, (1e9, 2e9, 0.0, 3e9, 1.5e9)) == 1.5e9
     assert LiveClock((), sources).look(0, ()) is None
+
+
+def test_counter_that_stands_still_shows_no_clock() -> None:
+    """Otherwise a phone with a frozen counter is shown at 0.00 GHz."""
+    clock = LiveClock(SENSORS[:3], ("time_in_state",))
+    for second in range(1, KEPT_LOOKS + 2):
+        found = clock.look(second * NS, (2.4e9, 2.4e9, 7.0e12))
+    assert found is None

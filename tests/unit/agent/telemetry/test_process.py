@@ -17,6 +17,7 @@ from edgebench.agent.telemetry.job import FACTS_FILE, HeatReport, HeatState, Liv
 from edgebench.agent.telemetry.process import SamplerLoss, SamplerMessage, SamplerProcess
 from edgebench.protocol.telemetry import TelemetryFacts
 from edgebench.protocol.traces import TELEMETRY_FILE
+from edgebench.system import python_start
 
 Heard = list[SamplerMessage]
 Act = Callable[[int, Heard], Awaitable[None]]
@@ -83,7 +84,7 @@ def test_sampler_that_cannot_be_started_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard of the temperature does not know that nobody watches."""
-    monkeypatch.setattr("sys.executable", str(tmp_path / "no python"))
+    monkeypatch.setattr(python_start, "INTERPRETER", str(tmp_path / "no python"))
     facts, heard = sampled(tmp_path)
     assert lost(heard) == ["the sampler did not start: No such file or directory"]
     assert reason(facts) == lost(heard)[0]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.denied import denied_files
 from support.tools import skip_or_fail
 from support.trees import make_tree
 
@@ -204,10 +205,12 @@ def test_own_processor_time_grows_with_own_work() -> None:
 def test_memory_is_that_of_this_process() -> None:
     """Memory is counted in KiB, or with that of the parent."""
     resident, peak = facts.resident_bytes(), facts.resident_bytes("VmHWM")
+    assert resident is not None
+    assert peak is not None
     assert 2**23 < resident <= peak < 2**40
     shared = facts.proportional_bytes()
     assert shared is None or 2**20 < shared <= 1.1 * peak
-    assert facts.resident_bytes("VmNothing") == 0
+    assert facts.resident_bytes("VmNothing") is None
 
 
 SCHEDULE = """
@@ -265,3 +268,17 @@ def test_realtime_is_told_or_the_reason_why_not() -> None:
     _, policy, _, refused = schedule("own", priority=Priority.REALTIME.value)
     assert (policy == "fifo") == (not refused)
     assert RunSpec("tflite").priority is Priority.NORMAL
+
+
+def test_time_of_suspend_is_that_of_the_kernel() -> None:
+    """Otherwise a phone that sleeps during a run is not noticed."""
+    moment = facts.read_moment()
+    now_s = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    assert moment.suspended_ns is not None
+    assert moment.suspended_ns / 1e9 == pytest.approx(now_s, abs=1.0)
+
+
+def test_system_that_denies_its_files_leaves_memory_unknown() -> None:
+    """Otherwise a model takes 0 bytes."""
+    with denied_files("/proc/self/status"):
+        assert facts.resident_bytes() is None

@@ -16,9 +16,10 @@ from support.digits import FOLDER
 from support.hostile_runtime import TRIVIAL_VARIABLE, install
 from support.tools import need_runtime
 
-from edgebench.agent.worker import process
+from edgebench.agent.worker import timeouts
 from edgebench.agent.worker.job import WORKER_RECORD_FILE, Job
-from edgebench.agent.worker.process import PhaseStart, WorkerProcess
+from edgebench.agent.worker.process import WorkerProcess
+from edgebench.agent.worker.reports import PhaseStart
 from edgebench.protocol.errors import ModelRefused, WorkerDied
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.record import (
@@ -34,7 +35,7 @@ from edgebench.protocol.record import (
     Window,
     WorkerRecord,
 )
-from edgebench.protocol.spec import Limits, RunSpec
+from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.traces import (
     ANSWERS_FILE,
     QUERIES_FILE,
@@ -67,8 +68,8 @@ def job(tmp_path: Path) -> Job:
 async def follow(directory: Path, job: Job, at: Phase, what: signal.Signals) -> WorkerRecord:
     """Run the job, and send the worker a signal when it enters a phase."""
     directory.mkdir()
-    worker = WorkerProcess(directory, job.spec.limits)
-    await worker.start(job)
+    worker = WorkerProcess(directory, job)
+    await worker.start()
 
     def on_phase(began: PhaseStart) -> None:
         if began.phase is at:
@@ -95,7 +96,7 @@ def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
     tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, what: signal.Signals, said: str
 ) -> None:
     """Reference kernels that hang cost the measurement that was complete."""
-    monkeypatch.setattr(process, "CHECK_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(timeouts, "CHECK_TIMEOUT_S", 1.0)
     directory = tmp_path / "run"
     found = asyncio.run(follow(directory, job, Phase.CHECKING, what))
     assert found.query_count >= 21
@@ -107,20 +108,6 @@ def test_worker_that_hangs_or_dies_in_the_checks_keeps_its_measurement(
         assert error.startswith(said)
     assert found.check.reference is None
     assert not (directory / ANSWERS_FILE).exists()
-
-
-def test_worker_of_a_target_has_time_for_a_slow_line_and_a_long_window(
-    tmp_path: Path, job: Job
-) -> None:
-    """A model that takes two minutes to send is given up; so is a stop in a window of an hour."""
-    worker = WorkerProcess(tmp_path, Limits(load_timeout_s=60.0))
-    model = replace(job.model, size_bytes=240_000)
-    loading = PhaseStart(Phase.LOADING, None, 0)
-    worker._job = replace(job, model=model)
-    assert worker._timeout_s(loading) == 60.0
-    worker._job = replace(job, model=model, target="/dev/ttyACM0")
-    assert worker._timeout_s(loading) == 60.0 + 120.0
-    assert worker._timeout_s(PhaseStart(Phase.SPOOLING, 3600.0, 0)) > 3600.0
 
 
 def test_stop_in_the_checks_is_no_error(tmp_path: Path, job: Job) -> None:
@@ -140,7 +127,7 @@ def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
     tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     """A wrong guess at the declaration of a C function takes the run, or its checks, with it."""
-    monkeypatch.setattr(process, "COMPLETE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(timeouts, "COMPLETE_TIMEOUT_S", 0.3)
     for name, value in (install(tmp_path / "driver") | {TRIVIAL_VARIABLE: end}).items():
         monkeypatch.setenv(name, value)
     (tmp_path / "run").mkdir()
@@ -156,8 +143,8 @@ def test_worker_that_dies_by_the_trivial_model_keeps_everything_else(
 
 async def settled(directory: Path, job: Job) -> WorkerRecord:
     """Let a worker go that has nothing left to do before."""
-    worker = WorkerProcess(directory, job.spec.limits)
-    await worker.start(job)
+    worker = WorkerProcess(directory, job)
+    await worker.start()
     await worker.settle()
     worker.go()
     try:
@@ -183,7 +170,7 @@ def test_worker_that_dies_while_it_starts_ends_the_wait(tmp_path: Path, job: Job
 
 def test_first_line_of_a_worker_that_fails_is_kept(tmp_path: Path, job: Job) -> None:
     """The reason is read too early, and lost."""
-    worker = WorkerProcess(tmp_path, job.spec.limits)
+    worker = WorkerProcess(tmp_path, job)
     said = [b'{"failed": "no memory", "code": 4}\n', b""]
 
     class Reader:
@@ -191,7 +178,7 @@ def test_first_line_of_a_worker_that_fails_is_kept(tmp_path: Path, job: Job) -> 
             return said.pop(0)
 
     async def follow_it() -> None:
-        await worker.start(job)
+        await worker.start()
         worker._reader = cast(asyncio.StreamReader, Reader())
         await worker.settle()
         await worker.kill()
@@ -233,8 +220,8 @@ def test_whole_data_set_has_no_error_of_what_came_after(
         check=CheckFacts(dataset_sample_count=count, dataset_wanted_count=wanted),
     )
     (tmp_path / WORKER_RECORD_FILE).write_text(json.dumps(to_plain(record)))
-    worker = WorkerProcess(tmp_path, job.spec.limits)
-    worker._job, worker.is_stopping = replace(job, target="/dev/ttyACM0"), is_stopping
+    worker = WorkerProcess(tmp_path, replace(job, target="/dev/ttyACM0"))
+    worker.is_stopping = is_stopping
     found = worker._unchecked("it is gone")
     assert isinstance(found, TargetRecord)
     assert (found.check.dataset_error, found.is_dataset_stopped) == expected
@@ -261,5 +248,6 @@ def test_worker_that_dies_before_it_wrote_has_no_record(tmp_path: Path, job: Job
 def test_killed_worker_may_have_run_out_of_memory(tmp_path: Path, log: str, said: str) -> None:
     """The kernel kills the worker, and a greeting of the runtime is printed as the reason."""
     (tmp_path / WORKER_LOG_FILE).write_text(log)
-    worker = WorkerProcess(tmp_path, Limits())
+    facts = ModelFacts("model", "0" * 64, "tflite", 1)
+    worker = WorkerProcess(tmp_path, Job(SPEC, facts, "model", None, 2**30, os.getpid()))
     assert worker._obituary(-signal.SIGKILL) == f"worker was killed by SIGKILL while starting{said}"

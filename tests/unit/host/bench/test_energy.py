@@ -37,6 +37,7 @@ from edgebench.protocol.errors import (
     TraceRefused,
     UsageError,
 )
+from edgebench.system.whole_files import write_whole
 
 MEANS = ImportOptions(is_averaging=True)
 STATED = TraceOptions(columns=MEANS, gain_ratio=0.01)
@@ -307,9 +308,9 @@ def test_disk_that_fails_leaves_the_run_as_it_was(
     def full(path: Path, text: str) -> None:
         if path.name == RUN_FILE:
             raise OSError(28, "No space left on device")
-        path.write_text(text)
+        write_whole(path, text)
 
-    monkeypatch.setattr(attaching, "_replace", full)
+    monkeypatch.setattr(attaching, "write_whole", full)
     with pytest.raises(StoreError, match="energy not stored: No space left"):
         add_energy(store, RUN_ID, other, STATED)
     assert content(store.directory(RUN_ID)) == before

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +100,58 @@ def test_campaign_without_cells_or_with_too_many_is_refused(spec: CampaignSpec) 
     """A typing error makes a million runs, or none and says that all is done."""
     with pytest.raises(UsageError, match=r"must have 1\.\.10000"):
         planned(spec)
+
+
+LEVELS = tuple(f"level-{number}" for number in range(1000))
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"axes": replace(SPEC.axes, runtime=LEVELS, delegate=LEVELS, scenario=LEVELS)},
+            r"campaign has 8000000000 cells \(2 model × 2 device × 1000 runtime × 2 threads × "
+            r"1000 delegate × 1000 scenario\), must have 1\.\.10000",
+        ),
+        (
+            {
+                "axes": replace(SPEC.axes, runtime=LEVELS, delegate=LEVELS),
+                "exclude": (Pattern(runtime="level-*"),),
+            },
+            r"8000000 combinations .*, must have 1\.\.100000:",
+        ),
+        (
+            {"axes": replace(SPEC.axes, runtime=LEVELS), "repeats": 999},
+            r"campaign has 7992000 runs \(8000 cells × 999 repeats\), must have 1\.\.100000",
+        ),
+        (
+            {
+                "include": tuple(
+                    Addition(model=INT8, threads=n, device="pi4") for n in range(10_000)
+                )
+            },
+            "campaign has more than 10000 cells",
+        ),
+    ],
+)
+def test_product_is_counted_before_it_is_made(changes: dict[str, Any], told: str) -> None:
+    """A campaign file of 20 KB takes hours, or all memory, before it is refused."""
+    with pytest.raises(UsageError, match=told):
+        planned(replace(SPEC, **changes))
+
+
+def test_exclusions_leave_what_no_pattern_matches_whole() -> None:
+    """A pattern that names two axes leaves out cells that have one of its levels only."""
+    exclude = tuple(Pattern(runtime=f"level-{n}", threads=n % 2 * 3 + 1) for n in range(300))
+    spec = replace(SPEC, axes=replace(SPEC.axes, runtime=LEVELS[:300]), exclude=exclude)
+    cells = planned(spec).cells
+    assert len(cells) == 2 * 2 * 2 * 300 - 2 * 2 * 300
+    assert not [
+        cell
+        for cell in cells
+        for pattern in exclude
+        if (cell.runtime, cell.threads) == (pattern.runtime, pattern.threads)
+    ]
 
 
 def test_every_round_measures_every_cell_once_in_an_order_of_its_own() -> None:

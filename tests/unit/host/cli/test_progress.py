@@ -52,6 +52,37 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return make
 
 
+def test_open_files_are_named_once_unless_the_model_is_trusted(watch: Watch) -> None:
+    """Keys would be read before anybody is told; or a script is told with each of its runs."""
+    watcher, out = watch(is_terminal=False)
+    for device in (watcher.for_device("pi", 2), watcher.for_device("rock", 2)):
+        for _ in range(2):
+            device.files_open("pi", "Function not implemented: no keys are safe")
+    lines = out.getvalue().splitlines()
+    assert [line.split(":")[0] for line in lines] == ["warning", "hint"] * 2
+    assert lines[0].startswith("warning: pi does not keep models from files: Function not")
+    assert "--trust-model" in lines[1]
+    watcher, out = watch(is_terminal=False)
+    watcher.trusts_models = True
+    watcher.for_device("pi", 1).files_open("pi", "reason")
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("expected_s", [1e12, 1e300, 0.0, 1e-300])
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_any_expected_time_is_drawn(watch: Watch, is_terminal: bool, expected_s: float) -> None:
+    """A hostile device would end the thread that draws, in a traceback."""
+    watcher, out = watch(is_terminal=is_terminal)
+    with watcher:
+        device = watcher.for_device("board", 1)
+        device.run_started("board", MODEL, "litert", Place(1, 1000))
+        for phase in Phase:
+            device.progress(Progress("run", phase, expected_s))
+            watcher.report()
+            watcher.bar.refresh()
+    assert "digits" in out.getvalue()
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("device", ["board", "[/]", "[red]board", "a\x1b[2J"])
 def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:

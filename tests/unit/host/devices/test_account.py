@@ -35,6 +35,10 @@ class Device:
     target = "pi@board"
     address = "10.0.0.9"
     via = "tls"
+    listen = ""
+    default_name = ""
+    restart_note = "nobody starts it again"
+    kits = ""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)

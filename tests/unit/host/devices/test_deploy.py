@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 from support.records import DEVICE, ENVIRONMENT
+from support.shells import LocalShell
+from support.tools import need_tool
 
 from edgebench.host.cli import deploy as command
 from edgebench.host.cli.main import main
@@ -21,6 +23,7 @@ from edgebench.host.devices.deploy import (
     deploy_request,
 )
 from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.install import install
 from edgebench.host.devices.on_device import (
     DeviceFacts,
     StepReport,
@@ -29,10 +32,11 @@ from edgebench.host.devices.on_device import (
 )
 from edgebench.host.devices.ssh import SshTarget
 from edgebench.host.lab import Lab
+from edgebench.host.transports.ssh_program import SshAddress
 from edgebench.protocol.device import RuntimeReport, SystemDescription
-from edgebench.protocol.errors import TargetError, UsageError
+from edgebench.protocol.errors import PackagesMissing, TargetError, UsageError
 
-REQUEST = DeployRequest(SshTarget("pi", "board"))
+REQUEST = DeployRequest(SshTarget(SshAddress("pi", "board")))
 BOARD = KnownDevice("board", "id", "pin", ("10.0.0.9",), 7747)
 WITH_BRIDGE = WheelFile("edgebench_agent-0.1.0-1bridge-py3-none-any.whl", 3, "0")
 USABLE = RuntimeReport("litert", ("tflite",), "2.3")
@@ -41,15 +45,16 @@ LACKING = RuntimeReport(
 )
 
 
+def device_facts() -> DeviceFacts:
+    """A device that nothing was deployed to."""
+    return DeviceFacts(describe_interpreter(), "board", "agent", "wheels", "log", 0)
+
+
 def options_of(
     tmp_path: Path, request: DeployRequest, *, meters: tuple[str, ...], line: str | None
 ) -> AgentOptions:
     """The agent's options, on a device that has had these."""
-    facts = DeviceFacts(
-        *(describe_interpreter(), "board", "agent", "wheels", "log", 0),
-        meters=meters,
-        sync_line=line,
-    )
+    facts = replace(device_facts(), meters=meters, sync_line=line)
     return deploying._agent_options(HostFiles(tmp_path), request, facts)
 
 
@@ -198,9 +203,63 @@ def test_agent_that_does_not_start_says_where_its_log_is() -> None:
     """The log of an agent that ended is on the device, and nobody knows where."""
     facts = DeviceFacts(describe_interpreter(), "board", "agent", "wheels", "/home/agent.log", 0)
     account = SimpleNamespace(
-        shell=SimpleNamespace(target="pi@board"),
+        shell=SimpleNamespace(target="pi@board", listen=""),
         start=lambda *_, **__: StepReport("it was not ready after 60 s"),
     )
     options = AgentOptions("board", 7747, (), None)
     with pytest.raises(TargetError, match=r"not ready after 60 s; its log: /home/agent\.log$"):
-        deploying._start(cast("Account", account), facts, options, lambda _: None)
+        deploying._start(cast("Account", account), facts, options, print, at_boot=True)
+
+
+@pytest.mark.parametrize(
+    ("had", "shell", "given"),
+    [
+        (None, "", ""),
+        (None, "127.0.0.1", "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
+        ("", "127.0.0.1", ""),
+        ("127.0.0.1", "", ""),
+    ],
+)
+def test_port_that_another_host_uses_stays_open(
+    tmp_path: Path, had: str | None, shell: str, given: str
+) -> None:
+    """Otherwise a deploy through a tunnel takes the device away from whoever has it by network."""
+
+    class Tunnelled(LocalShell):
+        listen = shell
+
+    facts = replace(device_facts(), listen=had)
+    assert deploying._listen(Tunnelled(tmp_path), facts) == given
+
+
+def test_target_that_fails_keeps_no_other_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise one board that is off ends the deploy to a farm, or nobody learns which it was."""
+    need_tool("ssh")
+    targets = ("board@127.0.0.1:1", "board@127.0.0.2:1", "board@127.0.0.1:1")
+    assert main(["deploy", *targets]) == 1
+    *notes, error, hint = capsys.readouterr().err.splitlines()
+    refused = "cannot reach {} port 1: Connection refused"
+    assert notes == [
+        f"note: {target} failed: {refused.format(address)}"
+        for target, address in zip(targets[:2], ("127.0.0.1", "127.0.0.2"), strict=True)
+    ]
+    assert error == f"error: {refused.format('127.0.0.1')}"
+    assert hint.startswith("hint: ")
+    assert main(["deploy", *targets, "--name", "board"]) == 2
+    error, _ = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: --name goes with one target, not with board@127.0.0.1:1 ")
+
+
+def test_system_without_runtimes_is_refused_before_anything_is_looked_for(tmp_path: Path) -> None:
+    """Otherwise the reason comes after minutes of pip, and is one of pip's."""
+    facts = device_facts()
+    markers = replace(facts.interpreter.markers, platform_machine="riscv64")
+    facts = replace(facts, interpreter=replace(facts.interpreter, markers=markers))
+    account = Account(LocalShell(tmp_path), "python3")
+    steps: list[str] = []
+    with pytest.raises(PackagesMissing, match=r"no runtime for Python .* riscv64, .*RISC-V$"):
+        install(account, facts, steps.append, runtimes=("onnx",), source=None)
+    assert steps == []

@@ -13,7 +13,7 @@ from support.records import DEVICE, ENVIRONMENT
 from edgebench.host.devices import discovery
 from edgebench.host.devices.discovery import Access, DiscoveredDevice, find_devices, open_device
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.transports import tls
+from edgebench.host.transports import pinned
 from edgebench.host.transports.base import Announcement, Endpoint, Transport
 from edgebench.host.transports.link import Link
 from edgebench.host.transports.local import LocalTransport
@@ -124,7 +124,7 @@ def usb(monkeypatch: pytest.MonkeyPatch) -> UsbTransport:
     """The only transport of this version; the phone is plugged in at another socket than before."""
     made = UsbTransport(replace(PHONE.endpoint, name="sm-a52", addresses=("R58M12-2",)))
     every: dict[str, Transport] = {made.name: made}
-    monkeypatch.setattr(discovery, "transports", lambda *_: every)
+    monkeypatch.setattr(discovery, "transports", lambda *_, **__: every)
     return made
 
 
@@ -160,7 +160,7 @@ def test_unknown_transport_is_one_clear_line(files: HostFiles) -> None:
     files.remember(PHONE)
     with pytest.raises(Unreachable) as caught:
         open_device(files, "phone", timeout_s=0.0)
-    line = "phone is reached by 'usb', and this version knows only local, tls"
+    line = "phone is reached by 'usb', and this version knows only local, tls, adb, ssh"
     assert str(caught.value) == line
 
 
@@ -216,12 +216,12 @@ def test_wrong_agent_at_one_address_does_not_hide_that_others_are_silent(
 ) -> None:
     """The device is off, another one has got one of its addresses, and only that one is named."""
 
-    def connect(endpoint: Endpoint, _: Path) -> NoReturn:
+    def connect(endpoint: Endpoint, *_: object) -> NoReturn:
         if endpoint.addresses == ("10.0.0.2",):
             raise WrongAgent("pi (10.0.0.2:1) is not the paired agent")
         raise Unreachable("no answer from it", reason="no answer within 10 s")
 
-    monkeypatch.setattr(tls, "_connect", connect)
+    monkeypatch.setattr(pinned, "_connect", connect)
     with pytest.raises(WrongAgent) as caught:
         TlsTransport(files.identity_path).connect(
             Endpoint("pi", "", ("10.0.0.1", "10.0.0.2", "fe80::1"), 1)

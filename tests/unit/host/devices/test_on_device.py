@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 from support.agents import wait_until
+from support.tools import need_tool
 
 from edgebench.host.devices import on_device
 from edgebench.host.devices.on_device import DeployRecord, Places, UninstallReport, WheelFile
 from edgebench.meters.wiring import NOTHING
+from edgebench.system.paths import traceback_directory
 
 SCRIPT = Path(on_device.__file__)
 
@@ -83,7 +85,7 @@ def test_it_imports_nothing_but_the_standard_library() -> None:
 def test_it_answers_from_standard_input(home: Path) -> None:
     """What is fed to `python -` does not run, or its answer is not the last line."""
     facts = ask(home, verb="look")
-    assert facts["agent"] == f"{home}/.local/share/edgebench/agent-venv/bin/edgebench-agent"
+    assert facts["agent"] == f"{home}/.local/share/edgebench/agent-venv-2/bin/edgebench-agent"
     assert tree(home) == set(), "looking changes nothing"
 
 
@@ -154,7 +156,8 @@ def test_record_of_an_older_deploy_is_read(places: Places) -> None:
     on_device.make_room(places, [])
     wheel = {"name": "b.whl", "size_bytes": 3, "sha256": "0"}
     places.record.write_text(json.dumps({"created": ["/x"], "installed": [wheel]}))
-    assert places.read_record() == DeployRecord(("/x",), (WheelFile("b.whl", 3, "0"),))
+    expected = DeployRecord(("/x",), (WheelFile("b.whl", 3, "0"),), "agent-venv", listen="")
+    assert places.read_record() == expected, "it has let the agent listen on all addresses"
 
 
 @pytest.fixture
@@ -229,19 +232,28 @@ def test_agent_is_told_what_it_serves_and_is_heard(home: Path, agent: Path, plac
     """A meter is named on the host, and no run may ask for it; or nobody says that it is absent."""
     places.log.write_text("warning: of an earlier agent\n")
     meters = ["um25c:/dev/rfcomm0", "rapl"]
-    answer = ask(home, verb="start", words=["--name", "x"], meters=meters, sync_line="gpio:/v")
+    words = ["--name", "x"]
+    answer = ask(
+        home,
+        verb="start",
+        words=words,
+        listen="",
+        meters=meters,
+        sync_line="gpio:/v",
+        at_boot=False,
+    )
     assert answer["error"] is None
     assert answer["warnings"] == ["meter um25c:/dev/rfcomm0 is not there yet"]
-    words = (home / "words").read_text()
+    served = (home / "words").read_text()
     wired = f"--meter {meters[0]} --meter rapl --sync-line gpio:/v"
-    assert words == f"serve --log {places.log} --name x {wired}\n"
+    assert served == f"serve --log {places.log} --name x {wired}\n"
     assert places.log.read_text().startswith("warning: of an earlier agent\n"), "it is kept"
 
 
 def test_what_an_agent_served_outlives_it(home: Path, agent: Path, places: Places) -> None:
     """A deploy after a reboot loses the meters, or one of a running agent trusts an old list."""
     assert ask(home, verb="look")["meters"] == [], "nobody has said"
-    ask(home, verb="start", words=[], meters=["rapl"], sync_line=NOTHING)
+    ask(home, verb="start", words=[], listen="", meters=["rapl"], sync_line=NOTHING, at_boot=False)
     on_device.make_room(places, [])
     facts = ask(home, verb="look")
     assert (facts["meters"], facts["sync_line"]) == (["rapl"], NOTHING)
@@ -270,7 +282,7 @@ def test_agent_that_does_not_start_says_what_was_waited_for(
     places.agent.chmod(0o755)
     monkeypatch.setattr(on_device, "START_TIMEOUT_S", limit_s)
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process is not the script's
-    assert on_device.start(places, [], [], None).error == error
+    assert on_device.start(places, [], "", [], None, at_boot=False).error == error
     assert places.log.exists()
     assert not places.pid.exists()
 
@@ -294,3 +306,53 @@ def test_error_is_the_line_that_says_so() -> None:
     assert on_device._last_line(text) == "No matching distribution found for numpy"
     assert on_device._last_line("one\ntwo\n") == "two"
     assert on_device._last_line("") == ""
+
+
+def test_tracebacks_of_the_agent_are_removed(home: Path, places: Places) -> None:
+    """Something of ours stays behind in somebody's home, or a host's own files are gone."""
+    on_device.make_room(places, [])
+    environment = {"HOME": str(home)}
+    assert Places(environment).tracebacks == Path(traceback_directory(environment))
+    places.tracebacks.mkdir(parents=True)
+    for name in ("edgebench-agent-1.txt", "edgebench-1.txt"):
+        (places.tracebacks / name).touch()
+    on_device.remove(places)
+    assert [path.name for path in places.tracebacks.iterdir()] == ["edgebench-1.txt"]
+
+
+COMMAND = ["/home/a b/bin/edgebench-agent", "serve", "--name", '50% of "$x" \\', "--listen", ":1"]
+"""Words with everything that systemd, cron or a shell would take apart."""
+PRINT = "import json, sys; print(json.dumps(sys.argv[1:]))"
+
+
+def test_unit_is_one_that_systemd_accepts(tmp_path: Path, places: Places) -> None:
+    """Otherwise the agent does not start at boot, or under another name."""
+    need_tool("systemd-analyze")
+    environment = {"XDG_DATA_HOME": "/x y/%n", "HOME": "/root"}
+    text = on_device.unit_text(["/bin/true", *COMMAND[1:]], places, environment, "default.target")
+    unit = tmp_path / on_device.UNIT
+    unit.write_text(text)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | {"SYSTEMD_LOG_LEVEL": "info"},
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert r'"50%% of \"$$x\" \\"' in text
+    assert 'Environment="XDG_DATA_HOME=/x y/%%n"' in text
+
+
+def test_line_of_crontab_is_the_command(tmp_path: Path, places: Places) -> None:
+    """Otherwise the agent does not start at boot, or with other options."""
+    command = [sys.executable, "-c", PRINT, *COMMAND]
+    line = on_device.cron_line(command, places, {"XDG_STATE_HOME": "/x y"})
+    when, _, text = line.partition(" ")
+    assert when == "@reboot"
+    assert "%" not in text.replace(r"\%", "")
+    places.log.parent.mkdir(parents=True, exist_ok=True)
+    # As cron does: the escapes are removed, and a shell runs the rest.
+    subprocess.run(["sh", "-c", text.replace(r"\%", "%")], check=True, timeout=60)
+    assert json.loads(places.log.read_text()) == COMMAND

@@ -12,7 +12,7 @@ import pytest
 
 from edgebench.host.devices import packages
 from edgebench.host.devices.on_device import Interpreter, describe_interpreter
-from edgebench.host.devices.packages import fetch, platform_tags
+from edgebench.host.devices.packages import fetch, platform_tags, why_no_runtime
 from edgebench.protocol.errors import PackagesMissing
 
 WHEELS = {
@@ -179,3 +179,22 @@ def test_wheels_from_a_directory_come_from_nowhere_else(tmp_path: Path) -> None:
         fetch(BOARD, ["onnx"], tmp_path, tmp_path / "empty")
     closed = packages._closed_environment({"PIP_INDEX_URL": "x", "PATH": "/bin"})
     assert closed == {"PATH": "/bin", "PIP_CONFIG_FILE": os.devnull}
+
+
+@pytest.mark.parametrize(
+    ("python", "reason"),
+    [
+        (interpreter("aarch64"), ""),
+        (interpreter("x86_64"), ""),
+        (interpreter("armv7l", bits=32), ""),
+        (interpreter("aarch64", bits=32), ""),
+        (interpreter("aarch64", libc="musl", minor=2), "not for musl, which Alpine has"),
+        (interpreter("riscv64"), "not built for 64-bit RISC-V"),
+        (interpreter("i686", bits=32), "not built for 32-bit x86"),
+        (interpreter("x86_64", bits=32), "not built for 32-bit x86"),
+    ],
+)
+def test_system_without_runtimes_has_its_reason(python: Interpreter, reason: str) -> None:
+    """Otherwise pip looks for minutes and a device compiles for hours, or a good one is refused."""
+    assert reason in why_no_runtime(python)
+    assert bool(why_no_runtime(python)) == bool(reason)

@@ -6,31 +6,38 @@ import pytest
 
 from edgebench.host.devices.ssh import SshTarget
 from edgebench.host.devices.target import parse_target
+from edgebench.host.transports.ssh_program import SshAddress
 from edgebench.protocol.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("text", "target", "login"),
+    ("text", "address", "login"),
     [
-        ("pi@raspberrypi", SshTarget("pi", "raspberrypi"), "pi@raspberrypi"),
-        ("pi@10.0.0.7:2222", SshTarget("pi", "10.0.0.7", 2222), "-p 2222 pi@10.0.0.7"),
-        ("a.b-c@host.local", SshTarget("a.b-c", "host.local"), "a.b-c@host.local"),
-        ("pi@[fe80::1%eth0]:22", SshTarget("pi", "fe80::1%eth0"), "pi@fe80::1%eth0"),
+        ("pi@raspberrypi", SshAddress("pi", "raspberrypi"), "pi@raspberrypi"),
+        ("pi@10.0.0.7:2222", SshAddress("pi", "10.0.0.7", 2222), "-p 2222 pi@10.0.0.7"),
+        ("a.b-c@host.local", SshAddress("a.b-c", "host.local"), "a.b-c@host.local"),
+        ("pi@[fe80::1%eth0]:22", SshAddress("pi", "fe80::1%eth0", 22), "-p 22 pi@fe80::1%eth0"),
+        ("pi", SshAddress(None, "pi"), "pi"),
+        ("pi.lab:2222", SshAddress(None, "pi.lab", 2222), "-p 2222 pi.lab"),
+        ("[::1]", SshAddress(None, "::1"), "::1"),
+        ("ssh://pi", SshAddress(None, "pi"), "pi"),
+        ("ssh://me@pi:2222/", SshAddress("me", "pi", 2222), "-p 2222 me@pi"),
     ],
 )
-def test_target_is_taken_apart(text: str, target: SshTarget, login: str) -> None:
+def test_target_is_taken_apart(text: str, address: SshAddress, login: str) -> None:
     """Somebody logs in elsewhere than was typed."""
-    assert parse_target(text) == target
-    assert parse_target(str(target)) == target
-    assert target.login == login
+    assert parse_target(text) == SshTarget(address)
+    assert parse_target(str(address)) == SshTarget(address)
+    assert address.login == login
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "host", "@host", "pi@", "pi@host:", "pi@host:0", "pi@host:65536", "pi@host:x",
-     "pi@-oProxyCommand=x", "-oProxyCommand=x@host", "pi@fe80::1", "pi@ho st", "pi@host\n-l"],
+    ["", "@host", "pi@", "pi@host:", "pi@host:0", "pi@host:65536", "pi@host:x", "host:", "-host",
+     "pi@-oProxyCommand=x", "-oProxyCommand=x@host", "pi@fe80::1", "pi@ho st", "pi@host\n-l",
+     "ssh://", "ssh://pi/x", "pi/x", "ssh:/pi", "http://pi"],
 )  # fmt: skip
 def test_what_is_not_a_target_is_refused(text: str) -> None:
     """A slip of the finger becomes an option of `ssh`, or a connection to somewhere."""
-    with pytest.raises(UsageError, match="expected USER@HOST"):
+    with pytest.raises(UsageError, match=r"expected \[USER@\]HOST"):
         parse_target(text)

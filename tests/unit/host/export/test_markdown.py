@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
+import string
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.changes import changed
 from support.exports import (
     ACCURACY,
@@ -163,3 +167,27 @@ def test_hostile_name_stays_in_its_cell(stored: Stored) -> None:
     [one] = map(renamed, stored(PLAIN))
     [row] = rows(written("markdown", [one]))
     assert row["model"] == row["device"] == code_span(HOSTILE)
+
+
+@pytest.mark.parametrize(
+    "name", ["<img src=x onerror=alert(1)>", "</code></td>**a**", "a & b", "&lt;b&gt;", "<!-- `x`"]
+)
+def test_no_tag_is_in_the_text(name: str, stored: Stored) -> None:
+    """A viewer that knows no code spans loads what the name of a model says."""
+    [one] = [renamed(judged(one, State.INVALID), name) for one in stored(INVALID)]
+    text = written("markdown", [one]).decode()
+    tags = re.findall(r"<[^>]*>?", text)
+    assert set(tags) == {"<code>", "</code>", "<pre>", "</pre>"}
+    assert html.unescape(text).count(name) >= 2, "the name is there, in the row and in a sentence"
+    assert "|".join(line for line in text.splitlines() if "code>" in line).count("**") == 0
+
+
+@given(st.text(alphabet=string.printable[:95], min_size=1))
+def test_any_name_is_read_back(name: str) -> None:
+    """A reference is of another character, or a name loses one."""
+    span = code_span(name)
+    if span.startswith("<code>"):
+        assert html.unescape(span.removeprefix("<code>").removesuffix("</code>")) == name
+    else:
+        assert name in span.replace("\\|", "|")
+        assert not set("<&") & set(name)

@@ -14,7 +14,7 @@ from edgebench.host.cli import history
 from edgebench.host.lab import Lab
 from edgebench.host.report.page import find_reported, run_report
 from edgebench.host.store.layout import Store
-from edgebench.protocol.exit_code import ExitCode
+from edgebench.system.exit_code import ExitCode
 
 COUNT, CHANGE = 12, 6
 

@@ -49,9 +49,9 @@ from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import Annotations
 from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.errors import NoSuchRun, UsageError
-from edgebench.protocol.exit_code import ExitCode
 from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
 from edgebench.protocol.traces import RECORD_FILE
+from edgebench.system.exit_code import ExitCode
 
 PAIR_COUNT = 6
 HOSTILE = "<script>alert(1)</script>\"'&=cmd|' /C'!A1</title><img src=x onerror=alert(2)>"

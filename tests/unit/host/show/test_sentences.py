@@ -24,6 +24,7 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
+from edgebench.host.analysis.verdict.machine import QUOTA
 from edgebench.host.analysis.verdict.table import ALL_RULES, RULES, TARGET_RULES, Rule
 from edgebench.host.result.verdict import Fact, Finding, RuleOutcome, State
 from edgebench.host.show.sentences import SENTENCES, _more_words, sentence
@@ -33,7 +34,8 @@ RULINGS = {made.__name__: made for made in (at_least, at_most, holds, not_applic
 COMPUTED_REASONS = {
     "steady.steady_class.value": tuple(
         one.value for one in (SteadyClass.FLAT, SteadyClass.WARMUP, SteadyClass.SWITCHING)
-    )
+    ),
+    "QUOTA": (QUOTA,),
 }
 """Reasons that are the value of an enumeration, as the source has them."""
 OF_VALUE = {"ceiling", "milliseconds"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,15 @@ from support.records import RUN_ID, store_run
 from edgebench.host.bench.verify import verify
 from edgebench.host.store import address
 from edgebench.host.store.address import find_each, find_run, find_runs
-from edgebench.host.store.annotations import Annotations, annotate, read_annotations
+from edgebench.host.store.annotations import (
+    UNREADABLE,
+    Annotations,
+    annotate,
+    read_annotations,
+)
 from edgebench.host.store.bundle import write_bundle
-from edgebench.host.store.layout import Store
+from edgebench.host.store.index import list_runs, stored_summary
+from edgebench.host.store.layout import ANNOTATIONS_FILE, Store
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, UsageError
 
 OTHER_ID = "20260103-000000-ffffffff"
@@ -131,7 +138,7 @@ def test_directory_of_a_run_is_its_name_wherever_it_is(store: Store, tmp_path: P
     assert (found.run_id, found.run().run_id) == (RUN_ID, RUN_ID)
     assert found.document() == store.document(RUN_ID)
     assert verify(found.store, found.run_id) == []
-    (tmp_path / "sent by Ada" / "run.json").write_text('{"run_id": 5}')
+    (tmp_path / "sent by Ada" / "run.json").write_text('{"schema_version": 7, "run_id": 5}')
     with pytest.raises(RunDamaged, match="run_id is 5"):
         find_run(store, str(tmp_path / "sent by Ada"))
 
@@ -143,6 +150,23 @@ def test_annotations_are_no_part_of_the_run(store: Store) -> None:
     assert verify(store, RUN_ID) == []
     with pytest.raises(UsageError, match="33 tags, at most 32"):
         annotate(store, RUN_ID, lambda _: Annotations(tuple(map(str, range(33)))))
-    (store.directory(RUN_ID) / "annotations.json").write_text("[")
-    with pytest.raises(RunDamaged, match="tags and note are not readable"):
-        read_annotations(store.directory(RUN_ID))
+
+
+@pytest.mark.parametrize("left", [b"", b"[", b"{}", b"\0" * 60, b'{"tags": ["a b"], "note": 5}'])
+def test_unreadable_annotations_cost_the_tags_alone(
+    store: Store, tmp_path: Path, left: bytes
+) -> None:
+    """Otherwise a power cut after a tag makes the run damaged, and hides every number of it."""
+    before = stored_summary(store, RUN_ID)
+    path = store.directory(RUN_ID) / ANNOTATIONS_FILE
+    path.write_bytes(left)
+    assert find_run(store, RUN_ID).annotations() == Annotations(
+        fault=f"{UNREADABLE}: not tags and a note in JSON: {path}"
+    )
+    assert list_runs(store)[0] == replace(before, note=UNREADABLE)
+    assert verify(store, RUN_ID) == []
+    write_bundle(tmp_path / "sent.zip", [find_run(store, RUN_ID)])
+    sent = find_run(store, str(tmp_path / "sent.zip"))
+    assert (sent.annotations().tags, verify(sent.store, RUN_ID)) == ((), [])
+    assert annotate(store, RUN_ID, lambda now: replace(now, tags=("a",))) == Annotations(("a",))
+    assert list_runs(store)[0] == replace(before, tags=("a",))

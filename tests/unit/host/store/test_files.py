@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
     for queries in (unpacked, stored):
         assert np.array_equal(queries.end_ns - queries.start_ns, latencies())
         assert queries.warmup_count == WARMUP_COUNT
-    table = files.read_table(directory / QUERIES_FILE)
+    table = files.read_frame(directory, QUERIES_FILE)
     assert table.column_names[:4] == ["index", "query", "scheduled_ns", "start_ns"]
     assert table["index"].to_pylist() == list(range(len(latencies())))
     assert np.count_nonzero(table["warmup"].to_numpy()) == WARMUP_COUNT
@@ -54,7 +55,7 @@ def test_queries_survive_from_the_device_to_the_store(directory: Path) -> None:
 def test_telemetry_has_the_names_of_its_sensors(directory: Path) -> None:
     """A temperature is stored under the name of a load."""
     files.unpack_traces(directory, RECORD)
-    table = files.read_table(directory / TELEMETRY_FILE).to_pylist()
+    table = files.read_frame(directory, TELEMETRY_FILE).to_pylist()
     assert {row["sensor"] for row in table} == set(SENSORS)
     assert all(row["value"] > 50 for row in table if row["sensor"] == SENSORS[1])
     assert table[0]["time_ns"] == 0
@@ -97,12 +98,11 @@ def test_host_that_is_killed_while_it_writes_loses_no_clock_probes(
 ) -> None:
     """The file is empty when the next command reads it, and the run never leaves its device."""
 
-    def killed(path: Path, _: object) -> None:
-        path.open("wb").close()
+    def killed(_: int) -> None:
         raise KeyboardInterrupt
 
     files.write_clock(tmp_path, clock_probes())
-    monkeypatch.setattr(Path, "write_bytes", killed)
+    monkeypatch.setattr(os, "fsync", killed)
     with pytest.raises(KeyboardInterrupt):
         files.write_clock(tmp_path, clock_probes()[:1])
     assert files.read_clock(tmp_path) == clock_probes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import resource
 import socket
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.host.store import layout
+from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.store.address import Address
 from edgebench.host.store.annotations import read_annotations
 from edgebench.host.store.bundle import write_bundle
@@ -31,7 +32,10 @@ from edgebench.protocol.errors import RunDamaged, StoreError, UsageError
 IDS = ("20260101-000000-aaaaaaaa", "20260102-000000-aabbbbbb", "20260103-000000-cccccccc")
 
 
-def put(store: Store, run_id: str, text: str = "{}") -> None:
+DOCUMENT = {"schema_version": SCHEMA_VERSION}
+
+
+def put(store: Store, run_id: str, text: str = json.dumps(DOCUMENT)) -> None:
     """Store a run that is only a document."""
     with store.incoming(run_id) as directory:
         (directory / RUN_FILE).write_text(text)
@@ -144,10 +148,12 @@ def test_expectation_goes_only_when_the_run_is_on_the_disk(
     run_id, had_expectation = "20260104-000000-dddddddd", dict[str, bool]()
     expected = store.unfinished / run_id / EXPECTED_FILE
 
-    def note(path: str | Path) -> None:
-        had_expectation[Path(path).name] = expected.exists()
+    def note(descriptor: int) -> None:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        had_expectation[name] = expected.exists()
 
-    monkeypatch.setattr(layout, "_sync", note)
+    store.unfinished.mkdir(exist_ok=True)
+    monkeypatch.setattr(os, "fsync", note)
     with store.incoming(run_id) as directory:
         (directory / RUN_FILE).write_text("{}")
         expected.write_text("{}")
@@ -163,7 +169,7 @@ def test_expectation_goes_only_when_the_run_is_on_the_disk(
 def test_run_that_is_stored_already_is_not_replaced(store: Store) -> None:
     """A run that was stored, but not acknowledged, is overwritten by a second fetch."""
     put(store, IDS[0], '{"second": true}')
-    assert store.document(IDS[0]) == {}
+    assert store.document(IDS[0]) == DOCUMENT
     assert list((store.root / "incoming").iterdir()) == []
 
 

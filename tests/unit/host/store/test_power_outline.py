@@ -25,6 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(power, "GROUP_ROWS", 600)
     monkeypatch.setattr(power, "OUTLINED_ROWS", 1000)
     monkeypatch.setattr(power, "OUTLINE_ROWS", 16)
+    monkeypatch.setattr(power_outline, "OUTLINE_ROWS", 16)
 
 
 def same(one: PowerOutline, other: PowerOutline) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,15 @@ def test_end_of_the_recording_is_told(
     complete = check_recording(HEADER, facts.loss, 0)[0]
     assert words in complete.detail
     assert complete.is_passed is not ("damaged" in words)
+
+
+def test_power_of_no_device_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
+    """Otherwise one number in a recording would overflow the energy, and cost the whole run."""
+    settings = to_plain(Lpm01aSettings(setup=SETUP, supply_v=1e17))
+    header = replace(HEADER, facts=settings)
+    path = tmp_path / "recording"
+    with SpoolWriter(path, header) as writer:
+        writer.append(Packet(0, 1, stream_bytes(np.full(1500, 1e-3), rate_hz=1000, is_ascii=False)))
+    trouble = write_power(tmp_path, Recording(path, header)).loss.trouble
+    assert trouble is not None
+    assert "damaged: a power of 1e+14 W, limit 1e+09 W" in trouble

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -28,6 +27,7 @@ from websockets.asyncio.server import ServerConnection
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports import async_links
 from edgebench.host.transports.base import Endpoint
+from edgebench.host.transports.pinned import PlainStream
 from edgebench.host.watch import Absence, Batch, StateChange, Update, farm, follow, watch
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import encode
@@ -251,12 +251,14 @@ def test_device_that_is_off_keeps_no_slot_from_the_others(
     """A rack that is switched off delays each other device by ten seconds a board."""
     monkeypatch.setattr(farm, "PARALLEL_HANDSHAKES", 1)
     monkeypatch.setattr(async_links, "QUICK_S", 0.01)
-    connect = async_links._connect_tcp
+    connect = async_links._open_tcp
 
-    async def connect_or_hang(place: Endpoint, plain: socket.socket) -> None:
-        await (asyncio.Event().wait() if place.name == "off" else connect(place, plain))
+    async def connect_or_hang(place: Endpoint) -> PlainStream:
+        if place.name == "off":
+            await asyncio.Event().wait()
+        return await connect(place)
 
-    monkeypatch.setattr(async_links, "_connect_tcp", connect_or_hang)
+    monkeypatch.setattr(async_links, "_open_tcp", connect_or_hang)
 
     async def meet() -> list[Update]:
         async with agent_at_loopback(tmp_path, "good", well_behaved) as (good, _):

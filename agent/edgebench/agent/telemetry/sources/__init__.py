@@ -1,6 +1,9 @@
 """Telemetry sources, one file each."""
 
+from pathlib import Path
+
 from edgebench.agent.telemetry.source import TelemetrySource
+from edgebench.agent.telemetry.sources.android import AndroidHeatSource, AndroidStateSource
 from edgebench.agent.telemetry.sources.cooling import CoolingSource
 from edgebench.agent.telemetry.sources.cpu import CpuSource
 from edgebench.agent.telemetry.sources.cpufreq import CpufreqSource
@@ -14,6 +17,7 @@ from edgebench.agent.telemetry.sources.raspberry_pi import RaspberryPiSource
 from edgebench.agent.telemetry.sources.thermal import ThermalSource
 from edgebench.agent.telemetry.sources.worker import WorkerSource
 from edgebench.agent.telemetry.sources.x86_throttle import X86ThrottleSource
+from edgebench.system.android_commands import is_android
 
 SOURCES: tuple[type[TelemetrySource], ...] = (
     ThermalSource,
@@ -31,3 +35,10 @@ SOURCES: tuple[type[TelemetrySource], ...] = (
     WorkerSource,
 )
 """All sources; one that has nothing to read here says why."""
+ANDROID_SOURCES: tuple[type[TelemetrySource], ...] = (AndroidHeatSource, AndroidStateSource)
+"""Sources of services that only Android has."""
+
+
+def sources_under(root: Path) -> tuple[type[TelemetrySource], ...]:
+    """The sources of the system under this root."""
+    return (*SOURCES, *ANDROID_SOURCES) if is_android(root) else SOURCES

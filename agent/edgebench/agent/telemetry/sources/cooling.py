@@ -35,4 +35,6 @@ class CoolingSource:
                 if sensors.add(f"{name}.state", device / "cur_state", scaled()):
                     sensors.add_constant(f"{name}.state_max", device / "max_state", scaled())
                     sensors.add(f"{name}.transitions", device / "stats/total_trans", scaled())
-        return sensors.or_no_data("no cooling device under /sys/class/thermal")
+        return sensors.or_no_data(
+            "no cooling device under /sys/class/thermal", root / "sys/class/thermal"
+        )

@@ -56,7 +56,10 @@ class CpufreqSource:
             ]
             if cpus:
                 sensors.constants[f"{name}.cpu_mask"] = float(sum(1 << cpu for cpu in cpus))
-        return sensors.or_no_data("no policy under /sys/devices/system/cpu/cpufreq")
+        return sensors.or_no_data(
+            "no policy under /sys/devices/system/cpu/cpufreq",
+            root / "sys/devices/system/cpu/cpufreq",
+        )
 
 
 def _cycles(content: bytes) -> float:

@@ -29,4 +29,4 @@ class DevfreqSource:
             name = f"devfreq.{device.name}"
             sensors.add(f"{name}.freq_hz", device / "cur_freq", scaled(1e3))
             sensors.add(f"{name}.freq_hz_cap", device / "scaling_max_freq", scaled(1e3))
-        return sensors.or_no_data("no device under /sys/class/devfreq")
+        return sensors.or_no_data("no device under /sys/class/devfreq", root / "sys/class/devfreq")

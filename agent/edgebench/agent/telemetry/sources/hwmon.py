@@ -46,7 +46,7 @@ class HwmonSource:
             chip = read_text(folder / "name")
             if chip:
                 _add_chip(sensors, folder, chip, f"hwmon.{names.next(chip)}")
-        return sensors.or_no_data("no chip under /sys/class/hwmon")
+        return sensors.or_no_data("no chip under /sys/class/hwmon", root / "sys/class/hwmon")
 
 
 def _add_chip(sensors: FileSensors, folder: Path, chip: str, name: str) -> None:

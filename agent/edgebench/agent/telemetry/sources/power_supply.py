@@ -1,12 +1,14 @@
 """Batteries and mains: /sys/class/power_supply/*, µA, µV, tenths of a degree.
 
-The sign of a battery's current differs by vendor: it is kept as it is.
+The sign of a battery's current differs by vendor: it is kept as it is. Its status is a word, here
+the number that Android has for it: 1 unknown, 2 charging, 3 discharging, 4 not charging, 5 full.
 
-Source: https://docs.kernel.org/power/power_supply_class.html
+Source: https://docs.kernel.org/power/power_supply_class.html; `android.os.BatteryManager`
 """
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from edgebench.agent.telemetry.source import SLOW_HZ, FileSensors, NoData, scaled
@@ -19,6 +21,13 @@ _FILES = (
     ("voltage_now", "volts_v", 1e-6),
     ("power_now", "watts_w", 1e-6),
 )
+_STATUS = {
+    b"unknown": 1.0,
+    b"charging": 2.0,
+    b"discharging": 3.0,
+    b"not charging": 4.0,
+    b"full": 5.0,
+}
 
 
 class PowerSupplySource:
@@ -30,7 +39,13 @@ class PowerSupplySource:
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each supply."""
         sensors = FileSensors()
-        for supply in sorted((root / "sys/class/power_supply").glob("*")):
+        folder = root / "sys/class/power_supply"
+        for supply in sorted(folder.glob("*")):
             for file, sensor, factor in _FILES:
                 sensors.add(f"power_supply.{supply.name}.{sensor}", supply / file, scaled(factor))
-        return sensors.or_no_data("no supply under /sys/class/power_supply")
+            sensors.add(f"power_supply.{supply.name}.status", supply / "status", _status)
+        return sensors.or_no_data("no supply under /sys/class/power_supply", folder)
+
+
+def _status(content: bytes) -> float:
+    return _STATUS.get(content.strip().lower(), math.nan)

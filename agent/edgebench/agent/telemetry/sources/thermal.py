@@ -17,6 +17,7 @@ from edgebench.agent.telemetry.source import (
     FileSensors,
     Names,
     NoData,
+    denial,
     numbered,
     read_text,
     scaled,
@@ -38,13 +39,16 @@ class ThermalSource:
     def open(self, root: Path, worker_pid: int) -> FileSensors | NoData:
         """Open each zone that can be read."""
         sensors, names = FileSensors(), Names()
-        for zone in numbered(root / "sys/class/thermal", "thermal_zone"):
+        folder = root / "sys/class/thermal"
+        for zone in numbered(folder, "thermal_zone"):
             if not (kind := read_text(zone / "type")):
+                if (why := denial(zone / "type")) is not None:
+                    sensors.absent[f"thermal.{zone.name}"] = why
                 continue
             name = f"thermal.{names.next(kind)}"
             if sensors.add(f"{name}.temp_c", zone / "temp", _celsius):
                 sensors.constants |= {f"{name}.{trip}": c for trip, c in _trips(zone).items()}
-        return sensors.or_no_data("no thermal zone under /sys/class/thermal")
+        return sensors.or_no_data("no thermal zone under /sys/class/thermal", folder)
 
 
 def _celsius(content: bytes) -> float:

@@ -43,4 +43,6 @@ class X86ThrottleSource:
                     seen.add(f"{kind}.{key}")
                     total = folder / f"{kind}_throttle_total_time_ms"
                     sensors.add(f"{name}.throttle_s", total, scaled(1e-3))
-        return sensors.or_no_data("no thermal_throttle under /sys/devices/system/cpu")
+        return sensors.or_no_data(
+            "no thermal_throttle under /sys/devices/system/cpu", root / "sys/devices/system/cpu"
+        )

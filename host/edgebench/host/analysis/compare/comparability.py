@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 
+from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.result.run import Run
 from edgebench.protocol.device import Environment
 from edgebench.protocol.errors import NotComparable, UsageError, unknown_name
@@ -49,6 +50,25 @@ def _emulator(run: Run) -> object:
     return emulator and f"{emulator.name} {emulator.version}, {emulator.instruction_ns} ns"
 
 
+def _cpu_quota(run: Run) -> object:
+    """Quota of CPU time that allows the least, as a number of CPUs."""
+    scheduling = run.conditions.scheduling
+    quota = tightest_quota(scheduling) if scheduling is not None else None
+    return quota and quota.cpu_count
+
+
+def _android_build(around: Environment) -> object:
+    """Build of a phone's system: an update may change clocks and scheduling, and no other key."""
+    return around.android and (around.android.fingerprint_sha256 or around.android.security_patch)
+
+
+def _android_group(run: Run) -> object:
+    """Control group that decided on which CPUs of a phone the model ran."""
+    scheduling = run.conditions.scheduling
+    groups = scheduling.android if scheduling is not None else None
+    return groups and groups.cpuset
+
+
 KEYS: dict[str, Callable[[Run], object]] = {
     "device": _device,
     "arch": lambda run: run.device.arch,
@@ -58,6 +78,8 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "memory": _of_machine(lambda around: around.memory_total_bytes),
     "kernel": _of_machine(lambda around: around.kernel),
     "virtualization": _of_machine(lambda around: around.virtualization),
+    "android_build": _of_machine(_android_build),
+    "android_group": _android_group,
     "python": _of_machine(lambda around: around.python),
     "packages": _of_machine(lambda around: around.packages),
     "firmware": _firmware,
@@ -70,6 +92,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "engine": lambda run: run.spec.engine,
     "threads": lambda run: run.spec.threads,
     "delegate": lambda run: run.spec.delegate,
+    "signature": lambda run: run.spec.signature,
     **{name: partial(_setting, name) for traits in SCENARIOS.values() for name in traits.settings},
     "sample_count": lambda run: run.spec.sample_count,
     "input_shapes": lambda run: {
@@ -78,6 +101,7 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "inputs": lambda run: run.spec.inputs_sha256,
     "duration": lambda run: run.spec.duration_s,
     "cpus": lambda run: run.conditions.scheduling and run.conditions.scheduling.cpus,
+    "cpu_quota": _cpu_quota,
     "policy": lambda run: run.conditions.scheduling and run.conditions.scheduling.policy,
     "governor": lambda run: run.conditions.before and run.conditions.before.governors,
     "kind": lambda run: run.kind,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -31,6 +31,7 @@ from edgebench.host.result.metrics import (
     value_at,
 )
 from edgebench.host.result.run import Run
+from edgebench.host.result.settings import EffectiveSettings, SettingState
 from edgebench.host.result.verdict import State, Verdict
 from edgebench.protocol.errors import (
     MeasurementError,
@@ -80,6 +81,8 @@ class RunComparison:
     left_out_count: int = 0
     """Number of pairs that are not compared: a run of each failed, is invalid, missing, or without
     the energy that was asked for."""
+    in_effect: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    """Settings that were not in effect as requested in some run, with the values of both sides."""
 
 
 Sides = tuple[Sequence[Run], Sequence[Run]]
@@ -212,7 +215,27 @@ class _PreparedComparison:
             verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
             is_in_blocks=_is_in_blocks(before, after),
             result=result,
+            in_effect=settings_in_effect(before, after),
         )
+
+
+def settings_in_effect(
+    baseline: Sequence[Run], candidate: Sequence[Run]
+) -> dict[str, tuple[str, str]]:
+    """Settings by name that were not in effect as requested, with the values of both sides."""
+    differing: dict[str, tuple[str, str]] = {}
+    for name in EffectiveSettings.names():
+        sides = [
+            [run.conditions.settings.by_name[name] for run in runs if run.conditions.settings]
+            for runs in (baseline, candidate)
+        ]
+        if any(setting.state is SettingState.DIFFERENT for side in sides for setting in side):
+            before, after = (
+                " or ".join(dict.fromkeys(str(setting.effective) for setting in side)) or "unknown"
+                for side in sides
+            )
+            differing[name] = (before, after)
+    return differing
 
 
 def _prepare(

@@ -18,6 +18,7 @@ CONDITIONS = frozenset(
     {
         *("os", "cpu", "usable_cpus", "memory", "kernel", "virtualization", "python", "packages"),
         *("firmware", "emulator", "runtime_version", "delegates_used", "governor"),
+        *("cpu_quota", "android_build", "android_group"),
     }
 )
 """Keys of a fingerprint that may change on a device while the settings stay the same."""

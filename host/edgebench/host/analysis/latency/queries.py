@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.protocol.bounds import MAX_TIME_NS
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.spec import RunSpec, samples_per_query
 
@@ -47,7 +48,8 @@ class Queries:
         """Refuse a trace that cannot be true.
 
         Raises:
-            MeasurementError: a span ends before it starts, or inferences overlap.
+            MeasurementError: a span ends before it starts, inferences overlap, or a time is beyond
+                the range of a clock.
         """
         columns = self.start_ns, self.invoke_start_ns, self.invoke_end_ns, self.end_ns
         if len({len(column) for column in (*columns, self.scheduled_ns, self.sample)}) > 1:
@@ -59,6 +61,11 @@ class Queries:
             raise MeasurementError("query trace is not in order: a query started before it was due")
         if np.any(self.scheduled_ns[1:] < self.scheduled_ns[:-1]):
             raise MeasurementError("query trace is not in order: a query was due before the last")
+        # In order, the first and the last are the extremes; their difference must fit, too.
+        if len(moments) and not (
+            self.scheduled_ns[0] >= -MAX_TIME_NS and moments[-1] <= MAX_TIME_NS
+        ):
+            raise MeasurementError("query trace has a time beyond the range of a clock")
 
     def query_ns(self, spec: RunSpec, first_row: int) -> Nanoseconds | None:
         """Latency of each query from this row on, as the scenario defines it, shape (queries,).

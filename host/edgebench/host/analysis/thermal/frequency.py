@@ -180,7 +180,10 @@ def _read_by_policy(
     edges_ns: Nanoseconds,
     by_window: ByWindow,
 ) -> Floats | None:
-    """Sensor of whichever policy the model ran on; None where none of them has it."""
+    """Sensor of whichever policy the model ran on; None where none of them has it.
+
+    A clock of 0 Hz under a model that runs is a counter that stands still, and no reading.
+    """
     values: Floats | None = None
     for policy in np.unique(policy_by_window[~np.isnan(policy_by_window)]):
         series = telemetry.series.get(f"cpufreq.policy{policy:.0f}.{sensor}")
@@ -190,5 +193,5 @@ def _read_by_policy(
             values = np.full(len(edges_ns) - 1, np.nan)
         here = policy_by_window == policy
         read = series.rates(edges_ns) if sensor == "cycles" else by_window(series, edges_ns)
-        values[here] = read[here]
-    return values
+        values[here] = np.where(read[here] > 0, read[here], np.nan)
+    return None if values is None or np.isnan(values).all() else values

@@ -5,6 +5,7 @@ Only what is new counts: bits and counters from before the run say nothing.
     vcgencmd               now-bits in any window; sticky bits where they appear first
     x86_throttle_count     counts that grow
     soctherm_oc            events that grow: over-current, or the supply
+    android_thermal_status moderate or worse, from one such reading to the next
     cooling_device         above state 0, where it cools by slowing down what the model runs on
     under-voltage alarms   that rise
 
@@ -36,6 +37,10 @@ from edgebench.host.analysis.thermal.telemetry import (
 from edgebench.protocol.thermal import Expectation, slows_down
 
 _RPI = "rpi.throttled_bits"
+_ANDROID = "android.thermal_status"
+_MODERATE = 2
+"""Status from which Android slows a device down. Source: `android.os.PowerManager`,
+THERMAL_STATUS_MODERATE."""
 _BITS_MAX = 2.0**32
 _WORST_FIRST = ("undervoltage", "thermal", "overcurrent")
 _OF_CPU = re.compile(r"(?:cpufreq|cpuidle|idle)-cpu([0-9]{1,4})")
@@ -292,6 +297,22 @@ def _is_cap_lowered(readings: _Readings, name: str, windows: WindowMask) -> bool
     return float(working_hz.min()) < _CAP_LOWERED_RATIO * top_hz
 
 
+def _android(readings: _Readings) -> Indications:
+    series = readings.telemetry.series.get(_ANDROID)
+    if series is None:
+        return Indications([], readings.known([]))
+    inside = readings.inside(series)
+    is_set = inside.value >= _MODERATE
+    windows = readings.windows_of(inside, is_set)
+    edges_ns = readings.edges_ns
+    for first in np.flatnonzero(is_set[:-1] & is_set[1:]):
+        begin, end = inside.time_ns[first], inside.time_ns[first + 1]
+        windows |= (edges_ns[:-1] < end) & (edges_ns[1:] > begin)
+    text = f"Android's thermal status was {inside.value.max(initial=0):.0f}"
+    indications = [Indication("thermal", text, windows)] if windows.any() else []
+    return Indications(indications, readings.known([series]))
+
+
 def _alarms(readings: _Readings) -> Indications:
     indications = []
     for name, series in readings.telemetry.named("hwmon.", ".undervoltage").items():
@@ -307,6 +328,7 @@ _SOURCES: dict[str, Callable[[_Readings], Indications]] = {
     "vcgencmd": _firmware,
     "x86_throttle_count": _counters,
     "soctherm_oc": _soctherm,
+    "android_thermal_status": _android,
     "cooling_device": _cooling,
     "undervoltage": _alarms,
 }

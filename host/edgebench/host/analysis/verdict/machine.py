@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from edgebench.host.analysis.cpu_quota import throttled_count, throttled_ratio, tightest_quota
 from edgebench.host.analysis.thermal.delegation import uses_accelerator
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
@@ -14,8 +15,9 @@ from edgebench.host.analysis.verdict.evidence import (
     not_applicable,
     unknown,
 )
+from edgebench.host.analysis.worker_threads import loop_times
 from edgebench.host.result.verdict import Fact
-from edgebench.protocol.record import ThreadTime, WorkerRecord
+from edgebench.protocol.record import WorkerRecord
 
 CLOCK_INVALID_RATIO = 0.01
 CLOCK_SUSPECT_RATIO = 0.001
@@ -29,6 +31,11 @@ MIN_JUDGED_S = 0.1
 CPU_STALL_LIMIT_RATIO = 0.05
 """Part of the run in which a thread waited for a CPU; on a quiet machine it is below 1 %."""
 MEMORY_STALL_LIMIT_RATIO = 0.01
+QUOTA_LIMIT_RATIO = 0.01
+"""Share of the run in periods in which a quota was used up: fewer of them can move no percentile up
+to p99."""
+QUOTA = "quota"
+"""Reason of a rule that fails because of a quota of CPU time."""
 FREQ_LIMIT_RATIO = 0.02
 """Frequency at the end, or between, against the start."""
 
@@ -112,15 +119,40 @@ class ThreadShares:
 
 def thread_shares(evidence: Evidence) -> ThreadShares | None:
     """Shares of running and waiting; None where the kernel does not account for them."""
-    earlier = {one.thread: one for one in evidence.worker.before.threads}
-    later = evidence.worker.after.threads
-    if not earlier or not later or evidence.loop_s <= 0:
+    times, loop_s = loop_times(evidence.worker), evidence.loop_s
+    if not times or loop_s <= 0:
         return None
-    none = ThreadTime(0, 0.0, 0.0)
-    waits = [one.wait_s - earlier.get(one.thread, none).wait_s for one in later]
-    runs = [one.run_s - earlier.get(one.thread, none).run_s for one in later]
-    loop_s = evidence.loop_s
-    return ThreadShares(sum(runs) / loop_s, sum(waits) / loop_s, max(waits) / loop_s)
+    waits = [thread.wait_s for thread in times]
+    running_s = sum(thread.run_s for thread in times)
+    return ThreadShares(running_s / loop_s, sum(waits) / loop_s, max(waits) / loop_s)
+
+
+def cpu_quota(evidence: Evidence) -> Ruling:
+    """No quota of CPU time stopped the worker.
+
+    A group that has used its quota up is stopped for the rest of the period, in the middle of an
+    inference. The latencies are then about the quota.
+    """
+    worker = evidence.worker
+    quota = tightest_quota(worker.scheduling)
+    if worker.scheduling.quotas is None:
+        return unknown("not_told")
+    if quota is None:
+        return not_applicable("no_quota")
+    facts: dict[str, Fact] = {
+        "cpu_count": quota.cpu_count,
+        "period_s": quota.period_s,
+        "throttled_count": throttled_count(worker),
+    }
+    return at_most(throttled_ratio(worker), QUOTA_LIMIT_RATIO, "ratio", facts=facts)
+
+
+def _used_up_quota(worker: WorkerRecord) -> float | None:
+    """CPUs of the quota that stopped the worker; None where none did."""
+    quota = tightest_quota(worker.scheduling)
+    if quota is None or throttled_ratio(worker) <= QUOTA_LIMIT_RATIO:
+        return None
+    return quota.cpu_count
 
 
 def cpu_pressure(evidence: Evidence) -> Ruling:
@@ -135,6 +167,9 @@ def cpu_pressure(evidence: Evidence) -> Ruling:
         threads = evidence.record.spec.threads
         cpu_count = len(evidence.worker.scheduling.cpus)
         limit = CPU_STALL_LIMIT_RATIO
+        quota = _used_up_quota(evidence.worker)
+        if quota is not None and shares.waiting_max > limit:
+            return at_most(shares.waiting_max, limit, "ratio", QUOTA, {"quota_cpu_count": quota})
         if threads > cpu_count > 0:
             return at_most(
                 shares.waiting_max,
@@ -222,9 +257,14 @@ def cpu_share(evidence: Evidence) -> Ruling:
     share, limit = cpu_count / max(1, threads), CPU_SHARE_LIMIT_RATIO
     facts: dict[str, Fact] = {"threads": threads, "cpu_count": cpu_count}
     shares = thread_shares(evidence)
+    is_of_wanted = False
     if threads > 1 and share < limit <= cpu_count and shares is not None and shares.running > 0:
-        wanted = shares.running / (shares.running + shares.waiting)
-        return at_least(wanted, limit, "ratio", "of_wanted", facts)
+        share = shares.running / (shares.running + shares.waiting)
+        is_of_wanted = True
+    if (quota := _used_up_quota(worker)) is not None and share < limit:
+        return at_least(share, limit, "ratio", QUOTA, {**facts, "quota_cpu_count": quota})
+    if is_of_wanted:
+        return at_least(share, limit, "ratio", "of_wanted", facts)
     return at_least(share, limit, "ratio", None if threads <= 1 else "of_threads", facts)
 
 

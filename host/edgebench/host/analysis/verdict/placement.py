@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.delegates import plain_name
+from edgebench.host.analysis.delegates import delegated_count, operator_places, plain_name
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -24,10 +24,12 @@ def delegation(evidence: Evidence) -> Ruling:
     facts = {"asked": ", ".join(asked), "ran": _placement_text(evidence.worker)}
     if not asked:
         return not_applicable("not_asked", facts=facts)
-    places = {part.place for part in evidence.worker.placement}
+    places = set(operator_places(evidence.worker))
     used = {plain_name(name) for name in (*runtime.delegates_used, *places)}
     missing = [name for name in asked if plain_name(name) not in used]
-    if missing and (places or not all("/" in name for name in missing)):
+    # The interpreter lists no operators of a graph that a signature names.
+    is_listed = places or evidence.record.spec.signature is None
+    if missing and is_listed and (places or not all("/" in name for name in missing)):
         return holds(False, facts=facts)
     if missing or not places:
         return unknown("not_told", facts=facts)
@@ -39,20 +41,17 @@ def delegated_share(evidence: Evidence) -> Ruling:
     asked = {plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
     if not asked:
         return not_applicable("not_asked")
-    parts = evidence.worker.placement
-    if not parts:
+    counts = delegated_count(evidence.worker, asked)
+    if counts is None:
         return unknown("not_told")
-    total = sum(part.count for part in parts)
-    there = sum(part.count for part in parts if plain_name(part.place) in asked)
-    share = there / total if total else 0.0
-    return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", facts={"count": there, "total": total})
+    count, total = counts
+    share = count / total if total else 0.0
+    return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", facts={"count": count, "total": total})
 
 
 def _placement_text(worker: WorkerRecord) -> str:
     """How many operators ran where, as far as the runtime reports it: names and counts."""
-    counts: dict[str, int] = {}
-    for part in worker.placement:
-        counts[part.place] = counts.get(part.place, 0) + part.count
+    counts = operator_places(worker)
     if not counts:
         return f"used: {', '.join(worker.runtime.delegates_used) or 'none'}"
     total = sum(counts.values())

@@ -10,6 +10,7 @@ from edgebench.host.analysis.verdict import (
     energy,
     machine,
     outputs,
+    phone,
     placement,
     run,
     target,
@@ -17,7 +18,7 @@ from edgebench.host.analysis.verdict import (
 )
 from edgebench.host.analysis.verdict.evidence import Evidence, EvidenceT, RuleCheck
 from edgebench.host.analysis.verdict.target import TargetEvidence
-from edgebench.host.result.verdict import State
+from edgebench.host.result.verdict import Finding, State
 
 
 class Cause(Enum):
@@ -27,6 +28,7 @@ class Cause(Enum):
     MEMORY = "memory"
     HEAT = "heat"
     SCATTER = "scatter"
+    QUOTA = "quota"
 
 
 class WatchedQuantity(Enum):
@@ -90,12 +92,27 @@ RULES: tuple[Rule[Evidence], ...] = (
     Rule("clock_drift", _SUSPECT, machine.clock_drift),
     Rule("frequency", _SUSPECT, machine.frequency, watches=_CLOCK),
     Rule("scheduling", _SUSPECT, machine.scheduling),
+    Rule("cpu_quota", _SUSPECT, machine.cpu_quota, cause=Cause.QUOTA),
     Rule("background_load", _SUSPECT, machine.background_load, cause=_BUSY, watches=_LOAD),
     Rule("cpu_pressure", _SUSPECT, machine.cpu_pressure, cause=_BUSY, watches=_LOAD),
     Rule("cpu_share", _SUSPECT, machine.cpu_share, cause=_BUSY),
     Rule("memory_pressure", _SUSPECT, machine.memory_pressure, cause=_MEMORY),
     Rule("memory", _SUSPECT, machine.memory, cause=_MEMORY),
     Rule("swap", _SUSPECT, machine.swap, cause=_MEMORY),
+    Rule("suspended", _SUSPECT, phone.suspended),
+    Rule("charging", _SUSPECT, phone.charging),
+    Rule("screen", _SUSPECT, phone.screen),
+    Rule("power_saver", _SUSPECT, phone.power_saver),
+    Rule("scheduling_group", _SUSPECT, phone.scheduling_group),
+    Rule(
+        "thermal_status_moderate",
+        _INVALID,
+        phone.thermal_status_moderate,
+        includes="thermal_status",
+        cause=_HEAT,
+        watches=_TEMPERATURE,
+    ),
+    Rule("thermal_status", _SUSPECT, phone.thermal_status, cause=_HEAT, watches=_TEMPERATURE),
     Rule("thermal", _SUSPECT, thermal.thermal, cause=_HEAT, watches=_TEMPERATURE),
     Rule("interference", _SUSPECT, thermal.interference),
     Rule(
@@ -133,3 +150,11 @@ TARGET_RULES: tuple[Rule[TargetEvidence], ...] = (
 ALL_RULES: tuple[Rule[Any], ...] = (*RULES, *TARGET_RULES)
 BY_ID: dict[str, Rule[Any]] = {rule.id: rule for rule in ALL_RULES}
 """By name; those of one name look at the same thing, and are as severe."""
+
+
+def cause_of(finding: Finding) -> Cause | None:
+    """Possible cause of a finding: that of its rule, or a quota that makes the rule fail."""
+    if finding.reason == machine.QUOTA:
+        return Cause.QUOTA
+    rule = BY_ID.get(finding.id)
+    return rule.cause if rule is not None else None

@@ -19,6 +19,7 @@ from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import FileChanged, RunDamaged, StoreError, UsageError
+from edgebench.system.whole_files import make_directory, sync_directory, sync_file
 
 PART_BYTES = 2**20
 """Size of the parts of files. A slow link has to carry each within the time of a call, 20 s: with
@@ -76,7 +77,7 @@ class LabFiles:
             if self.has(file):  # another lane was faster
                 return
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_directory(path.parent)
                 with beside.open("ab" if offset else "wb") as opened:
                     opened.truncate(offset)
                     opened.write(part)
@@ -87,7 +88,9 @@ class LabFiles:
                 if digest != file.sha256:
                     beside.unlink()
                     raise FileChanged(f"file changed while it was sent to a lab host: {file.name}")
+                sync_file(beside)  # by its size alone it is taken for whole
                 beside.replace(path)
+                sync_directory(path.parent)
             except OSError as exc:
                 raise StoreError(f"store not writable: {exc.strerror}: {self._root}") from exc
 

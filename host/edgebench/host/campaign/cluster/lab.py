@@ -58,6 +58,7 @@ from edgebench.protocol.errors import (
     RemoteProtocolError,
 )
 from edgebench.protocol.messages import Progress
+from edgebench.system.unforeseen import named_error
 
 LAB_DIRECTORY = "lab"
 """Directory of a host's store that is its store as a lab host: runs leave it once their coordinator
@@ -239,9 +240,9 @@ class LabLane:
             self._report(m.ended(exc, None))
         except Exception as exc:
             # A defect of ours: it is reported to the coordinator, and the other lanes go on.
-            error = EdgebenchError(f"lab host failed: {type(exc).__name__}: {exc}")
+            error = named_error(exc, "lab host")
             self._report(m.ended(error, None))
-            raise
+            raise error from exc
 
     def _wait_for_before(self) -> None:
         """Wait for the lane whose place this one takes.

@@ -27,7 +27,7 @@ from edgebench.host.power.imports import (
 from edgebench.host.power.imports.blocks import SampleTally, TableDecoder
 from edgebench.host.power.imports.columns import TableColumns
 from edgebench.host.power.imports.known_tables import KnownTable, Samples
-from edgebench.host.power.session import new_recording
+from edgebench.host.power.session import new_recording, sync_recording
 from edgebench.host.power.stored import StoredSession, judge
 from edgebench.host.result.facts import ImportOptions
 from edgebench.host.store.power import PowerFacts, write_blocks
@@ -146,6 +146,7 @@ def import_file(path: Path, directory: Path, options: ImportOptions = AS_IT_IS) 
     file, samples = open_file(path, options)
     with new_recording(directory):
         facts = write_samples(directory, file, samples)
+        sync_recording(directory)
     return judge(directory, facts)
 
 
@@ -368,7 +369,7 @@ def _from_own(file: ImportFile) -> ImportSamples:
     try:
         recorded = read_facts_of(file.path)
     except StoreError as exc:
-        raise FileRefused("damaged: what edgebench wrote of the meter is not readable") from exc
+        raise FileRefused(f"damaged: {exc}") from exc
     header = recorded.header
     facts = file.facts(
         {key: header.facts.get(key) for key in ("supply_v", TOTAL)}

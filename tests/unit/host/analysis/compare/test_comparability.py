@@ -15,8 +15,9 @@ from edgebench.host.analysis.compare.comparability import (
     fingerprint,
 )
 from edgebench.host.analysis.run import analyse_run
+from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.record import EmulatorFacts, FirmwareFacts
+from edgebench.protocol.record import AndroidGroups, CpuQuota, EmulatorFacts, FirmwareFacts
 from edgebench.protocol.spec import Engine, RunSpec, Scenario
 
 RUN = analyse_run(
@@ -31,7 +32,19 @@ BOARD = changed(
     RUN, {"conditions.firmware": FirmwareFacts("nucleo", "1", "ab" * 32, emulator=EMULATOR)}
 )
 """A device that timed itself."""
-RUN_WITH = {"target_qps": SERVED, "firmware": BOARD, "emulator": BOARD}
+PHONE = changed(
+    RUN,
+    {
+        "environment.android": AndroidSystem("shiba", "Pixel 8", "16", 36, None, "ab" * 32),
+        "conditions.scheduling.android": AndroidGroups("/", None, None),
+    },
+)
+RUN_WITH = {
+    "target_qps": SERVED,
+    "firmware": BOARD,
+    "emulator": BOARD,
+    **dict.fromkeys(("android_build", "android_group"), PHONE),
+}
 """Runs with keys that others do not have."""
 OTHERS: dict[str, tuple[str, object]] = {
     "device": ("device.id", "something else"),
@@ -42,6 +55,8 @@ OTHERS: dict[str, tuple[str, object]] = {
     "memory": ("environment.memory_total_bytes", 5),
     "kernel": ("environment.kernel", "something else"),
     "virtualization": ("environment.virtualization", "something else"),
+    "android_build": ("environment.android.fingerprint_sha256", "ef" * 32),
+    "android_group": ("conditions.scheduling.android.cpuset", "/background"),
     "python": ("environment.python", "something else"),
     "packages": ("environment.packages", {"something": "else"}),
     "firmware": ("conditions.firmware.sha256", "cd" * 32),
@@ -54,6 +69,7 @@ OTHERS: dict[str, tuple[str, object]] = {
     "engine": ("spec.engine", Engine.LOADGEN),
     "threads": ("spec.threads", 7),
     "delegate": ("spec.delegate", "something else"),
+    "signature": ("spec.signature", "something else"),
     "samples_per_query": ("spec.samples_per_query", 7),
     "target_qps": ("spec.target_qps", 7.0),
     "sample_count": ("spec.sample_count", 7),
@@ -61,6 +77,7 @@ OTHERS: dict[str, tuple[str, object]] = {
     "inputs": ("spec.inputs_sha256", "ff" * 32),
     "duration": ("spec.duration_s", 7.0),
     "cpus": ("conditions.scheduling.cpus", (7,)),
+    "cpu_quota": ("conditions.scheduling.quotas", (CpuQuota(0.5, 0.1),)),
     "policy": ("conditions.scheduling.policy", "something else"),
     "governor": ("conditions.before.governors", ("something else",)),
     "kind": ("kind", "profile"),
@@ -73,10 +90,12 @@ OTHERS: dict[str, tuple[str, object]] = {
 def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
     """A key is `none` in every run, and two devices are compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
-    only_targets = {"firmware", "emulator"}
-    assert absent - only_targets == {
+    only_others = {"firmware", "emulator", "android_build", "android_group"}
+    assert absent - only_others == {
         "virtualization",
         "delegate",
+        "signature",
+        "cpu_quota",
         "target_qps",
         "input_shapes",
         "inputs",

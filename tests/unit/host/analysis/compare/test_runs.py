@@ -14,7 +14,9 @@ from edgebench.host.analysis.compare.runs import compare_groups, compare_pairs, 
 from edgebench.host.analysis.run import analyse_run
 from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.run import Run
+from edgebench.host.result.settings import Setting, SettingState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.show.comparisons import comparison_lines
 from edgebench.protocol.errors import MeasurementError, NoSecondSide, UsageError
 
 GOOD = analyse_run(
@@ -211,3 +213,22 @@ def test_comparison_needs_both_sides() -> None:
     """An empty side divides by zero."""
     with pytest.raises(UsageError, match="both sides"):
         compare_groups([([], [run(1, 1)])])
+
+
+def test_setting_without_effect_is_noted_in_a_comparison() -> None:
+    """Otherwise two threads would be as fast as one, and nobody said that one worked."""
+
+    def threads(requested: int, number: int) -> Run:
+        state = SettingState.AS_REQUESTED if requested == 1 else SettingState.DIFFERENT
+        setting = Setting(requested=requested, effective=1, state=state, reason="fewer")
+        made = run(100 + number % 8, number)
+        return changed(made, {"spec.threads": requested, "conditions.settings.threads": setting})
+
+    sides = [threads(1, i) for i in range(8)], [threads(2, i + 10) for i in range(8)]
+    (found,) = compare_groups([sides], allowed=["threads"])
+    assert found.in_effect == {"threads": ("1", "1")}
+    assert "note: threads in effect: 1 / 1, which is not what was requested" in comparison_lines(
+        [found]
+    )
+    (plain,) = compare_groups([(sides[0], [threads(1, i + 10) for i in range(8)])])
+    assert plain.in_effect == {}

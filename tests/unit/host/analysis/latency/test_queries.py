@@ -67,6 +67,18 @@ def test_span_that_ends_before_it_starts_is_refused(column: str, by_ns: int, row
         with_change(trace(), column, row, by_ns).check()
 
 
+@pytest.mark.parametrize(
+    ("column", "row", "time_ns"),
+    [("scheduled_ns", 0, -(2**63) + 1), ("end_ns", 11, 2**63 - 1)],
+)
+def test_time_that_no_clock_shows_is_refused(column: str, row: int, time_ns: int) -> None:
+    """Otherwise the difference of two times overflows, and a latency is negative."""
+    made = trace()
+    getattr(made, column)[row] = time_ns
+    with pytest.raises(MeasurementError, match="a time beyond the range of a clock"):
+        made.check()
+
+
 @pytest.mark.parametrize(("column", "row", "by_ns"), [("end_ns", 4, 1), ("start_ns", 5, -1)])
 def test_inferences_that_overlap_are_refused(column: str, row: int, by_ns: int) -> None:
     """Two inferences at a time are counted as if one model could do that."""

@@ -116,3 +116,23 @@ def test_nominal_frequency_is_the_profiles_or_that_of_the_start() -> None:
     assert nominal_freq_hz(TelemetryTrace({}, constants), ANY, 0.0) == 1.8e9
     assert nominal_freq_hz(TelemetryTrace(), ANY, 0.0) is None
     assert nominal_freq_hz(run, profile, float("nan")) is None
+
+
+def test_counter_that_stands_still_is_no_clock() -> None:
+    """Otherwise a frozen counter is shown as 0.00 GHz, and is evidence of a steady clock."""
+    order = replace(ANY, freq_truth=("time_in_state", "scaling_cur_freq"))
+    frozen = {**EVERY.series, "cpufreq.policy0.cycles": Series(EDGES_NS, np.full(4, 9.0e12))}
+    assert clock(replace(EVERY, series=frozen), order) == 1.3e9
+    alone = {
+        name: frozen[name] for name in ("cpufreq.policy0.cycles", "cpufreq.policy0.freq_hz_cap")
+    }
+    found = find_frequency(TelemetryTrace(alone), order, EDGES_NS)
+    assert found.freq_hz is None
+    assert found.cap_hz is not None
+
+
+def test_clock_of_zero_is_no_reading() -> None:
+    """Otherwise a driver that reports 0 for a clock makes it the model's."""
+    order = replace(ANY, freq_truth=("cpuinfo_avg_freq", "scaling_cur_freq"))
+    zero = {**EVERY.series, "cpufreq.policy0.freq_hz_average": flat(0.0)}
+    assert clock(replace(EVERY, series=zero), order) == 1.3e9

@@ -138,3 +138,16 @@ def test_first_indicator_of_the_profile_names_the_cause() -> None:
     assert causes("soctherm_oc", "cooling_device") == ["overcurrent", "thermal"]
     assert causes("cooling_device", "soctherm_oc") == ["thermal", "overcurrent"]
     assert causes("cooling_device") == ["thermal", "overcurrent"]
+
+
+def test_status_of_android_holds_from_one_reading_to_the_next() -> None:
+    """Otherwise the windows between two readings of a slow command are cool."""
+    status = Series(
+        (np.array([-0.5, 2.5, 6.5, 9.5]) * 1e9).astype(np.int64), np.array([0.0, 2.0, 3.0, 1.0])
+    )
+    found = find_indications(
+        TelemetryTrace({"android.thermal_status": status}), ANY, EDGES_NS, None
+    )
+    assert by_cause(found) == {"thermal": [2, 3, 4, 5, 6]}
+    assert found.known.all()
+    assert [one.detail for one in found.indications] == ["Android's thermal status was 3"]

@@ -14,10 +14,11 @@ from support.records import ENVIRONMENT, latencies, run_record, traces_of, worke
 
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
+from edgebench.host.analysis.phone import PhoneConditions
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
-from edgebench.host.analysis.verdict.table import BY_ID, RULES
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause, cause_of
 from edgebench.host.result.energy import (
     EnergyResult,
     EnergySync,
@@ -38,8 +39,11 @@ from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.show.advice import advice
 from edgebench.host.show.sentences import described
+from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.record import (
+    AndroidGroups,
     BindingFacts,
+    CpuQuota,
     CpuTime,
     HarnessFacts,
     LoadCode,
@@ -49,6 +53,7 @@ from edgebench.protocol.record import (
     Outcome,
     OutputFacts,
     QuantizedOperands,
+    QuotaUse,
     RuntimeFacts,
     Scheduling,
     SyncFacts,
@@ -383,6 +388,23 @@ def after_with_share(share: float) -> Change:
     return change
 
 
+def throttled(used_up: float, cpu_count: float = 0.5) -> Change:
+    """A quota was used up in periods that are this share of the run; the worker lost nothing."""
+
+    def change(evidence: Evidence) -> Evidence:
+        scheduling = replace(
+            evidence.worker.scheduling, quotas=(CpuQuota(8.0, 0.1), CpuQuota(cpu_count, 1e-6))
+        )
+        count = round(used_up * evidence.loop_s / 1e-6)
+        quiet = QuotaUse(1000, 5, 0.25)
+        begin, end = QuotaUse(1000, 7, 0.25), QuotaUse(2000, 7 + count, 9.0)
+        before = replace(evidence.worker.before, quotas=(quiet, begin))
+        now = replace(evidence.worker.after, quotas=(quiet, end))
+        return worker(scheduling=scheduling, before=before, after=now)(evidence)
+
+    return change
+
+
 def through_a_binding(p50_ns: int | None, c_p50_ns: int | None) -> Change:
     """A trivial model that took so long through the binding, and in C."""
     reason = None if c_p50_ns is not None else "no symbol"
@@ -428,6 +450,38 @@ def mostly_on_the_cpu(evidence: Evidence) -> Evidence:
     return worker(placement=placement)(delegates(("cuda",), ("cuda", "cpu"))(evidence))
 
 
+PHONE = AndroidSystem("shiba", "Pixel 8", "16", 36, "2025-11-05", None, is_shell=True)
+GROUPS = AndroidGroups("/", 0.0, 1.0)
+COOL_PHONE = PhoneConditions(
+    charging_ratio=0.0, screen_off_ratio=0.0, power_saver_ratio=0.0, thermal_status_max=0
+)
+
+
+def phone(groups: AndroidGroups | None = GROUPS, **fields: Any) -> Change:
+    """A phone with this state; fields of `PhoneConditions`."""
+
+    def change(evidence: Evidence) -> Evidence:
+        environment = replace(evidence.record.environment, android=PHONE)
+        scheduling = replace(evidence.worker.scheduling, android=groups)
+        changed = record(environment=environment)(worker(scheduling=scheduling)(evidence))
+        return measured(phone=replace(COOL_PHONE, **fields))(changed)
+
+    return change
+
+
+def few_cpus(evidence: Evidence) -> Evidence:
+    """A phone that lets its shell use four of eight CPUs."""
+    changed = phone()(evidence)
+    environment = changed.record.environment
+    cpu = replace(environment.cpu, logical_count=8, usable_count=4)
+    return record(environment=replace(environment, cpu=cpu))(changed)
+
+
+def hot_phone(status: int, **fields: Any) -> Change:
+    """A phone with this thermal status at most."""
+    return phone(thermal_status_max=status, **fields)
+
+
 OPERATOR = OperatorTime(0, "CONV_2D", "", "builtin", 10, 1000)
 FAILING: list[tuple[str, State, Change]] = [
     ("complete", State.INVALID, record(outcome=Outcome.INTERRUPTED)),
@@ -460,6 +514,16 @@ FAILING: list[tuple[str, State, Change]] = [
     ("harness_dominates", State.INVALID, worker(harness=HarnessFacts(15_000, 15_000.0))),
     ("harness_share", State.SUSPECT, worker(harness=HarnessFacts(2_000, 2_000.0))),
     ("binding_share", State.SUSPECT, through_a_binding(3_200, 1_000)),
+    ("suspended", State.SUSPECT, after(suspended_ns=5_021_000_000)),
+    ("charging", State.SUSPECT, phone(charging_ratio=0.5)),
+    ("screen", State.SUSPECT, phone(screen_off_ratio=0.5)),
+    ("power_saver", State.SUSPECT, phone(power_saver_ratio=1.0)),
+    ("scheduling_group", State.SUSPECT, phone(AndroidGroups("/background", None, None))),
+    ("scheduling_group", State.SUSPECT, phone(AndroidGroups("/foreground", 0.0, 0.5))),
+    ("scheduling_group", State.SUSPECT, few_cpus),
+    ("thermal_status", State.SUSPECT, hot_phone(1)),
+    ("thermal_status_moderate", State.INVALID, hot_phone(2)),
+    ("thermal_status_moderate", State.INVALID, hot_phone(3, is_thermal_overridden=True)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.THROTTLED, cause="thermal", onset_s=9.0)),
     ("thermal", State.SUSPECT, heat(state=ThermalState.FREQUENCY_LIMITED, cause="power_limit")),
     ("interference", State.SUSPECT, heat(state=ThermalState.INTERFERENCE)),
@@ -493,6 +557,7 @@ FAILING: list[tuple[str, State, Change]] = [
     ("frequency", State.SUSPECT, heat(freq_change_ratio=0.021)),
     ("frequency", State.SUSPECT, lambda e: both(freq_hz=())(heat(freq_change_ratio=0.1)(e))),
     ("scheduling", State.SUSPECT, worker(scheduling=Scheduling((0,), "other", 0, ("no fifo",)))),
+    ("cpu_quota", State.SUSPECT, throttled(used_up=0.011)),
     ("background_load", State.SUSPECT, busy(0.11)),
     # A neighbour on one of 16 CPUs, beside a model that the kernel may put anywhere.
     ("background_load", State.SUSPECT, occupied(1.0, *[0.0] * 14, 1.0, own=1.0)),
@@ -575,12 +640,22 @@ UNKNOWN: list[tuple[str, Change]] = [
             wall_ns=e.worker.before.wall_ns + 99_000_000,
         )(e),
     ),
+    ("cpu_quota", worker(scheduling=Scheduling((0, 1), "other", 0))),
     ("cpu_pressure", both(cpu_stall_s=None)),
     ("memory_pressure", both(memory_stall_s=None)),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=None))),
     ("memory", record(environment=replace(ENVIRONMENT, memory_available_bytes=0))),
     ("memory", worker(memory=MemoryFacts(0, 0))),
     ("swap", both(swapped_page_count=None)),
+    ("suspended", both(suspended_ns=None)),
+    ("charging", phone(charging_ratio=None)),
+    ("charging", phone(charging_ratio=None, is_battery_faked=True)),
+    ("screen", phone(screen_off_ratio=None)),
+    ("power_saver", phone(power_saver_ratio=None)),
+    ("scheduling_group", phone(None)),
+    ("thermal_status", phone(thermal_status_max=None)),
+    ("thermal_status", phone(thermal_status_max=0, is_thermal_overridden=True)),
+    ("thermal_status_moderate", phone(thermal_status_max=None, is_thermal_overridden=True)),
     ("energy_idle", energy(power_w_idle_after=None)),
 ]
 NEVER_ASKED: list[tuple[str, Change]] = [
@@ -590,6 +665,7 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("loadgen", same),
     *((name, quality(accuracy=None)) for name in ("accuracy_floor", "accuracy")),
     *((name, not_checked) for name in ("agreement", "agreement_of_all")),
+    ("cpu_quota", same),
     ("delegation", same),
     ("delegation", delegates(("none",), ())),
     ("delegated_share", same),
@@ -599,6 +675,8 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("cpu_share", worker(placement=(OperatorPlacement("cuda", "Conv", 3),))),
     ("cooldown", record(cooldown=CooldownFacts())),
     ("telemetry", lambda e: spec(telemetry_rate_hz=0.0)(watched(sensors=())(e))),
+    *((name, same) for name in ("charging", "screen", "power_saver", "scheduling_group")),
+    *((name, same) for name in ("thermal_status", "thermal_status_moderate")),
     *((name, no_meter) for name in ("meter", "energy_sync", "energy_idle", "energy")),
 ]
 """What the run has nothing to do with: nobody could have told, as nobody asked."""
@@ -633,6 +711,7 @@ PASSING: list[tuple[str, Change]] = [
     ("interference", heat(moved_ratio=0.05, moved_latency_ratio=2.5)),
     ("interference", heat(moved_ratio=0.37, moved_latency_ratio=0.96)),
     ("interference", heat(moved_ratio=0.04)),
+    ("cpu_quota", throttled(used_up=0.0099)),
     ("background_load", busy(0.0999)),
     # What others do elsewhere is nothing to a worker that is bound.
     ("background_load", occupied(1.0, 1.0, 1.0, 1.0, own=0.95, bound=(2,))),
@@ -643,6 +722,12 @@ PASSING: list[tuple[str, Change]] = [
     # Threads without work: the model cannot be split any further.
     ("cpu_share", ran((1.0, 0.0), (0.4, 0.01), (0.4, 0.01), (0.4, 0.01))),
     ("cpu_share", lambda e: spec(threads=4)(after_with_share(3.61)(e))),
+    ("suspended", after(suspended_ns=5_019_000_000)),
+    ("suspended", after(suspended_ns=4_999_000_000)),
+    *((name, phone()) for name in ("charging", "screen", "power_saver", "scheduling_group")),
+    *((name, hot_phone(0)) for name in ("thermal_status", "thermal_status_moderate")),
+    ("thermal_status_moderate", hot_phone(1)),
+    ("scheduling_group", phone(AndroidGroups("/top-app", None, None))),
     ("energy_idle", energy(power_w_idle_after=1.199)),
     (
         "energy_idle",  # a device that idles as it works: only rounding tells its powers apart
@@ -762,6 +847,29 @@ def test_one_of_several_runs_may_drift_within_the_precision(
         one = replace(drifting, facts=replace(drifting.facts, **several))
         outcomes.append(rule_of(judged(one), "steady_state").outcome)
     assert outcomes == [RuleOutcome.PASS, RuleOutcome.FAIL]
+
+
+def test_quota_is_named_where_the_worker_got_less_than_a_cpu() -> None:
+    """Otherwise other processes would be blamed for the limit of the container."""
+    of_loop_s = (good().worker.after.monotonic_ns - good().worker.before.monotonic_ns) / 1e9
+    waiting = both(threads=(ThreadTime(7, 1.0, 1.0),))(throttled(used_up=0.9)(good()))
+    threads = (ThreadTime(7, 1.0 + 0.5 * of_loop_s, 1.0 + 0.5 * of_loop_s),)
+    verdict = judged(after(threads=threads)(after_with_share(0.5)(waiting)))
+    failed = {one.id: one for one in verdict.failures}
+    assert failed.keys() == {"cpu_quota", "cpu_share", "cpu_pressure"}
+    assert "quota of the control group, 0.5 CPUs, was used up in" in failed["cpu_quota"].detail
+    for name in ("cpu_share", "cpu_pressure"):
+        assert "control group has a quota of 0.5 CPUs" in failed[name].detail
+    assert {cause_of(one) for one in failed.values()} == {Cause.QUOTA}
+    advised = {advice(one) for one in failed.values()}
+    assert len(advised) == 1, "one thing is to be done"
+    assert "end other programs" not in (advised.pop() or "")
+
+
+def test_worker_that_got_less_than_a_cpu_beside_an_unused_quota_has_another_reason() -> None:
+    """Otherwise a quota that was never reached would hide the neighbour that took the CPU."""
+    failed = judged(after_with_share(0.5)(throttled(used_up=0.0)(good()))).failures
+    assert [(one.id, one.reason) for one in failed] == [("cpu_share", None)]
 
 
 def test_code_that_was_seen_need_not_be_the_best_way() -> None:

@@ -1,0 +1,170 @@
+"""Android around an agent: what it is, by its properties.
+
+An agent on a phone is a process of adb's shell, or of an app. It has files under /proc and /sys as
+on any Linux, and what names the device are properties. The state of battery, screen and heat, which
+commands report, is telemetry (`telemetry/sources/android.py`).
+
+Source: https://source.android.com/docs/core/architecture/configuration/add-system-properties;
+platform/frameworks/base, `android.os.Build`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgebench.agent.surroundings import LinuxSurroundings
+from edgebench.agent.system import describe_device, device_identity
+from edgebench.device_profiles.match import DeviceIdentity, match_profile
+from edgebench.device_profiles.schema import Profile
+from edgebench.meters import charging
+from edgebench.protocol.device import AndroidSystem, DeviceDescription, Environment
+from edgebench.protocol.text import one_line
+from edgebench.system.android_commands import run_command
+
+SHELL_UID = 2000
+"""User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
+_PROPERTY = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
+_NAME = re.compile(r"[^a-z0-9]+")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    r"""Properties in the output of getprop(1); a value may have several lines.
+
+    >>> parse_properties("[ro.product.model]: [Pixel 8]\n[a]: [1\n2]\n")
+    {'ro.product.model': 'Pixel 8', 'a': '1\n2'}
+    """
+    return dict(_PROPERTY.findall(text))
+
+
+def read_properties(root: Path = Path("/")) -> dict[str, str]:
+    """All properties that this process may read; none where getprop fails."""
+    return parse_properties(run_command(root, "getprop").text)
+
+
+@dataclass(frozen=True, slots=True)
+class AndroidProperties:
+    """What the properties say of a device."""
+
+    values: Mapping[str, str]
+
+    def _first(self, *names: str) -> str | None:
+        return next((one_line(text) for name in names if (text := self.values.get(name))), None)
+
+    @property
+    def device(self) -> str | None:
+        """Name of the hardware, as profiles have it."""
+        return self._first("ro.product.device", "ro.product.vendor.device")
+
+    @property
+    def model(self) -> str | None:
+        """Name that people know."""
+        return self._first("ro.product.model", "ro.product.vendor.model")
+
+    @property
+    def soc(self) -> str | None:
+        """Maker and name of the system on a chip: properties of API 31, or those before."""
+        name = self._first("ro.soc.model")
+        if name is None:
+            return self._first("ro.board.platform", "ro.hardware")
+        maker = self._first("ro.soc.manufacturer")
+        return f"{maker} {name}" if maker else name
+
+    @property
+    def serial(self) -> str:
+        """Serial number; empty where this process may not read it."""
+        return self._first("ro.serialno", "ro.boot.serialno") or ""
+
+    @property
+    def os(self) -> str:
+        """Name of the operating system: Android 16 (API 36)."""
+        release, api_level = self._first("ro.build.version.release"), self.api_level
+        name = f"Android {release}" if release else "Android"
+        return name if api_level is None else f"{name} (API {api_level})"
+
+    @property
+    def api_level(self) -> int | None:
+        """Level of the interfaces that apps have."""
+        text = self._first("ro.build.version.sdk") or ""
+        return int(text) if re.fullmatch(r"[0-9]{1,4}", text) else None
+
+    @property
+    def is_emulator(self) -> bool:
+        """Whether the device is the emulator of Android's tools."""
+        return "1" in (self.values.get("ro.kernel.qemu"), self.values.get("ro.boot.qemu"))
+
+    def system(self) -> AndroidSystem:
+        """The part that goes into a run's environment."""
+        fingerprint = self._first("ro.build.fingerprint")
+        return AndroidSystem(
+            device=self.device,
+            model=self.model,
+            release=self._first("ro.build.version.release"),
+            api_level=self.api_level,
+            security_patch=self._first("ro.build.version.security_patch"),
+            fingerprint_sha256=(
+                None if fingerprint is None else hashlib.sha256(fingerprint.encode()).hexdigest()
+            ),
+            is_shell=os.geteuid() == SHELL_UID,
+        )
+
+
+def name_of(model: str) -> str:
+    """Name of a device by its model, as it is typed.
+
+    >>> name_of("Pixel 8 Pro"), name_of("SM-S911B")
+    ('pixel-8-pro', 'sm-s911b')
+    """
+    return _NAME.sub("-", model.lower()).strip("-")
+
+
+class AndroidSurroundings(LinuxSurroundings):
+    """A Linux system that is Android; properties do not change while it runs."""
+
+    def __init__(
+        self,
+        properties: AndroidProperties,
+        profile: Profile,
+        device_id: str,
+        *,
+        state: Path,
+        root: Path = Path("/"),
+    ) -> None:
+        super().__init__(profile, device_id, state=state, root=root)
+        charging.recover(root)  # an earlier agent may have been killed in a run
+        self._properties = properties
+
+    def environment(self) -> Environment:
+        """The conditions that files and properties show."""
+        environment = super().environment()
+        layers = ["Android Emulator"] if self._properties.is_emulator else []
+        layers += filter(None, [environment.virtualization])
+        return replace(
+            environment,
+            os=self._properties.os,
+            android=self._properties.system(),
+            virtualization=" on ".join(layers) or None,
+        )
+
+
+def identify(properties: AndroidProperties, root: Path = Path("/")) -> DeviceIdentity:
+    """Names and ids for the choice of a profile."""
+    return replace(device_identity(root), system="android", adb_device=properties.device or "")
+
+
+def describe_phone(
+    properties: AndroidProperties, state: Path, name: str | None, root: Path = Path("/")
+) -> DeviceDescription:
+    """The description of this device; `state` keeps a random id where it shows no serial number."""
+    named = name or name_of(properties.model or "") or None
+    plain = describe_device(state, named, root, serial=properties.serial)
+    return replace(
+        plain,
+        profile=match_profile(identify(properties, root)).id,
+        soc=properties.soc or plain.soc,
+        os=properties.os,
+    )

@@ -1,0 +1,201 @@
+"""View of the files: a mount namespace whose root has nothing but what a worker may open.
+
+Theory of operation. Landlock is not in every kernel: that of Raspberry Pi OS is built without it.
+Mount namespaces are, for root, and for a user who may make a user namespace. So the worker builds a
+tree and makes it its root:
+
+    1  an empty file system in memory is mounted over the worker's own directory, in a namespace
+       of its own
+    2  each path of `AllowedPaths` is bound to its place in it; a link on the way is made again, and
+       what it leads to is bound
+    3  all of it but the worker's directory and files of devices is made read-only; no file raises
+       rights, and none outside of /dev is a device
+    4  the tree becomes the root, and the old root is unmounted
+
+The directories on the way are those of the new file system, which every user may enter. So a worker
+that is another user reaches bound files in the home of root, and nothing beside them.
+
+Whatever is mounted beneath a path is bound with it: without its user's rights, a namespace may not
+show what another mount covers. Flags of a mount that such a namespace inherited have to be kept.
+
+Source: mount_namespaces(7), pivot_root(2) ("pivot_root(".", ".")"), mount(2).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from edgebench.agent.confine.kernel import Kernel
+from edgebench.agent.confine.landlock import AllowedPaths
+from edgebench.agent.mounts import read_mounts
+
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT = 1, 2, 4, 8, 32
+_NOSYMFOLLOW, _BIND, _RECURSIVE, _PRIVATE = 256, 4096, 16384, 1 << 18
+_DETACH = 2
+"""Source: include/uapi/linux/mount.h; umount2(2)."""
+_OPTIONS = {
+    "ro": _RDONLY,
+    "nosuid": _NOSUID,
+    "nodev": _NODEV,
+    "noexec": _NOEXEC,
+    "nosymfollow": _NOSYMFOLLOW,
+}
+"""Options of a mount in mountinfo that a remount would take off; it keeps those of access times."""
+_MAX_LINKS = 40
+"""Links of one path, as the kernel follows them: path_resolution(7)."""
+_COVERED = (errno.ENOENT, errno.ENOTDIR, errno.EINVAL)
+"""Errors of a mount that is covered by another one, so that no path leads to it."""
+_EMPTY = "/mnt"
+"""Directory that is covered for a worker without a directory of its own: a test, a benchmark."""
+_SIZE = "size=1m,mode=755"
+"""Limits of the file system of the root, which holds directories and links only."""
+
+
+def enter_view(kernel: Kernel, allowed: AllowedPaths) -> None:
+    """Make these paths the only files of this process's mount namespace.
+
+    The process must be alone in that namespace, with the rights of root.
+
+    Raises:
+        OSError: the kernel refuses a mount, or a file cannot be made; the files are as before.
+    """
+    work = next(filter(os.path.isdir, allowed.writable), None)
+    base = os.path.realpath(work or _EMPTY)
+    directory = os.getcwd()
+    kernel.mount(None, "/", None, _RECURSIVE | _PRIVATE)
+    # What the base covers is bound from this descriptor.
+    covered = os.open(base, os.O_PATH | os.O_CLOEXEC)
+    kernel.mount("edgebench", base, "tmpfs", _NOSUID | _NODEV, _SIZE)
+    try:
+        _View(kernel, base, covered).build(allowed)
+        os.chdir(base)
+        kernel.pivot_root(".", ".")
+        kernel.umount(".", _DETACH)
+    except OSError:
+        with suppress(OSError):  # it is the root already
+            kernel.umount(base, _DETACH)
+        raise
+    finally:
+        os.close(covered)
+        os.chdir("/")
+        with suppress(OSError):  # it was in a directory that is left behind
+            os.chdir(directory)
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+class _View:
+    """Tree of a view while it is built, beneath its base."""
+
+    def __init__(self, kernel: Kernel, base: str, covered: int) -> None:
+        self._kernel = kernel
+        self._base = base
+        self._covered = covered
+        """Descriptor of the directory that the base covers."""
+        self._ways: set[str] = set()
+        """Directories and links that lead to what is bound."""
+        self._bound: dict[str, bool] = {}
+        """Whether each place that is bound may be written to."""
+
+    def build(self, allowed: AllowedPaths) -> None:
+        """Bind all paths, and make the mounts read-only but those of writable paths.
+
+        Raises:
+            OSError: the kernel refuses a mount, or a file cannot be made.
+        """
+        # The wider ones first, so that what is in them is there already.
+        readable = {os.path.abspath(path) for path in allowed.readable}
+        for path in sorted(readable, key=lambda path: (os.path.islink(path), len(path))):
+            if not self._is_held(path):
+                self._place(path, is_writable=False)
+        for path in allowed.devices:
+            # A line of a GPIO is a plain file of /sys. The nodes of devices can be written to
+            # however they are mounted.
+            self._place(os.path.abspath(path), is_writable=os.path.isfile(path))
+        for path in allowed.writable:
+            self._place(os.path.abspath(path), is_writable=True)
+        devices = {os.path.realpath(path) for path in allowed.devices}
+        for mount in read_mounts():
+            if not _is_in(mount.point, self._base):
+                continue
+            place = mount.point[len(self._base) :] or "/"
+            flags = _NOSUID
+            for option in mount.options:
+                flags |= _OPTIONS.get(option, 0)
+            if not any(_is_in(place, device) for device in devices):
+                flags |= _NODEV
+            if not self._bound.get(place, False):
+                flags |= _RDONLY
+            try:
+                self._kernel.mount(None, mount.point, None, _REMOUNT | _BIND | flags)
+            except OSError as exc:
+                if exc.errno not in _COVERED:
+                    raise
+
+    def _place(self, path: str, *, is_writable: bool) -> None:
+        """Bind what is at a path, which may lead over links; nothing where there is nothing."""
+        waiting, place = path.split("/")[:0:-1], ""
+        link_count = 0
+        while waiting:
+            name = waiting.pop()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                place = place.rpartition("/")[0]
+                continue
+            step = f"{place}/{name}"
+            try:
+                mode = self._mode(step)
+                if stat.S_ISLNK(mode):
+                    link_count += 1
+                    if link_count > _MAX_LINKS:
+                        return
+                    target = os.readlink(step)
+                    if not self._is_shown(step):
+                        os.symlink(target, self._base + step)
+                        self._ways.add(step)
+                    waiting += target.split("/")[::-1]
+                    place = "" if target.startswith("/") else place
+                    continue
+                if waiting and not self._is_shown(step):
+                    os.mkdir(self._base + step)
+                    self._ways.add(step)
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                return
+            place = step
+        if place and (is_writable or not self._is_held(place)):
+            self._bind(place, is_writable=is_writable)
+
+    def _mode(self, path: str) -> int:
+        status = os.fstat(self._covered) if path == self._base else os.lstat(path)
+        return status.st_mode
+
+    def _is_shown(self, place: str) -> bool:
+        """Whether a place is in the tree, bound or as a directory or link on the way."""
+        return self._is_held(place) or place in self._ways
+
+    def _is_held(self, place: str) -> bool:
+        """Whether a place, or a directory above it, is bound."""
+        while place:
+            if place in self._bound:
+                return True
+            place = place.rpartition("/")[0]
+        return False
+
+    def _bind(self, place: str, *, is_writable: bool) -> None:
+        target = self._base + place
+        if not self._is_held(place):
+            if stat.S_ISDIR(self._mode(place)):
+                os.makedirs(target, exist_ok=True)
+            else:
+                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        if place == self._base:  # not with what covers it, which is this very tree
+            self._kernel.mount(f"/proc/self/fd/{self._covered}", target, None, _BIND)
+        else:
+            self._kernel.mount(place, target, None, _BIND | _RECURSIVE)
+        self._bound[place] = is_writable

@@ -1,0 +1,105 @@
+"""Hardware of this machine, compared with that on which a directory was made.
+
+An identity is a file, and SD cards are copied. So the directory of an identity, and that of an
+agent's state, remember the hardware: an agent that finds another one is on a copy of a card, or its
+card was moved, and makes itself a new identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from pathlib import Path
+
+from edgebench.agent.files import write_private
+from edgebench.agent.system import board_id
+from edgebench.agent.telemetry.source import read_text
+from edgebench.protocol.errors import RemoteProtocolError
+from edgebench.protocol.hardware import BoardChange, Hardware
+from edgebench.protocol.plain import from_outside, to_plain
+
+HARDWARE_FILE = "hardware.json"
+MAX_CARDS = 16
+"""Limit on the network cards that are read."""
+_PERMANENT = "0"
+"""NET_ADDR_PERM of addr_assign_type: the card's own address. Source: Linux,
+Documentation/ABI/testing/sysfs-class-net."""
+_NOT_BURNT_IN = 0x03
+"""Bits of an address's first byte that no card has: group, and locally administered. Source: IEEE
+802-2014, 8.2.2."""
+_AT_USB = re.compile(r"/usb\d+/")
+
+logger = logging.getLogger(__name__)
+
+
+def read_hardware(root: Path = Path("/"), serial: str = "") -> Hardware:
+    """Hardware of this machine, as far as its kernel shows it.
+
+    Args:
+        root: Stands for / in tests.
+        serial: Serial number that it shows elsewhere than in a file, if it does.
+    """
+    networks = root / "sys/class/net"
+    try:
+        interfaces = sorted(path for path in networks.iterdir() if _is_built_in(path))
+    except OSError:  # there are none, or a container hides them
+        interfaces = []
+    addresses = {read_text(path / "address").lower() for path in interfaces[:MAX_CARDS]}
+    cards = {_hashed(address) for address in addresses if _is_of_card(address)}
+    return Hardware(board_id(root, serial), tuple(sorted(cards)))
+
+
+def changed_hardware(directory: Path, now: Hardware) -> BoardChange | None:
+    """Evidence that a directory was made on another machine; None: there is none."""
+    return _remembered(directory).change_to(now)
+
+
+def remember_hardware(directory: Path, now: Hardware) -> None:
+    """Store the hardware of this machine in a directory of its own."""
+    before = _remembered(directory)
+    if (after := before.updated(now)) == before:
+        return
+    path = directory / HARDWARE_FILE
+    try:
+        write_private(path, json.dumps(to_plain(after), indent=1))
+    except OSError as exc:
+        logger.warning("a copy of this card will not be noticed: %s: %s", exc.strerror, path)
+
+
+def forget_hardware(directory: Path) -> None:
+    """Remove the hardware from a directory, which is then any machine's."""
+    (directory / HARDWARE_FILE).unlink(missing_ok=True)
+
+
+def _remembered(directory: Path) -> Hardware:
+    path = directory / HARDWARE_FILE
+    try:
+        return from_outside(json.loads(path.read_text()), Hardware)
+    except FileNotFoundError:
+        return Hardware()
+    except (OSError, ValueError, RemoteProtocolError) as exc:
+        logger.warning("hardware not known, file not readable: %s: %s", exc, path)
+        return Hardware()
+
+
+def _is_built_in(interface: Path) -> bool:
+    """Whether this is a card of the machine: neither virtual, nor at USB, where cards are moved."""
+    device = interface / "device"
+    if not device.exists() or _AT_USB.search(str(device.resolve())):
+        return False
+    return read_text(interface / "addr_assign_type") == _PERMANENT
+
+
+def _is_of_card(address: str) -> bool:
+    try:
+        octets = bytes.fromhex(address.replace(":", ""))
+    except ValueError:
+        return False
+    return len(octets) == 6 and not octets[0] & _NOT_BURNT_IN and any(octets[3:])
+
+
+def _hashed(address: str) -> str:
+    """Hash of an address; an attacker can find it by trying all, or on its network."""
+    return hashlib.blake2b(address.encode(), key=b"edgebench card", digest_size=8).hexdigest()

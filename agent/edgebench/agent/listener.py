@@ -1,0 +1,187 @@
+"""The agent's listening sockets, as one that asyncio accepts from: see `Admission`.
+
+asyncio begins a TLS handshake with whatever `accept` returns. So `accept` returns only connections
+that are granted one. The descriptor of a `Listener` is an epoll set, which is readable as soon as
+there is something to do: a new connection, bytes on a parked one, or room for a handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import select
+import socket
+from typing import Any
+
+from edgebench.agent.admission import Admission
+from edgebench.agent.shedding import WINDOW_S, apply_rule
+
+ACCEPTED_AT_ONCE = 64
+"""Connections that are accepted before the event loop gets its turn."""
+WAKE_S = 0.1
+"""Interval of the checks for a free handshake while a connection waits for one: asyncio does not
+report those that failed."""
+BACKLOG = 128
+"""Connections that the kernel keeps until they are accepted."""
+_PARKED_EVENTS = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+
+logger = logging.getLogger(__name__)
+
+
+class Listener(socket.socket):
+    """Listening sockets as one, whose connections pass an `Admission`."""
+
+    def __init__(self, family: int, admission: Admission) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._admission = admission
+        self._others: list[socket.socket] = []
+        self._epoll = select.epoll()
+        self._room = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._epoll.register(self._room, select.EPOLLIN)
+        self._listening: dict[int, socket.socket] = {}
+        self._is_turn_over = False
+        self._wake: asyncio.TimerHandle | None = None
+
+    def add(self, other: socket.socket) -> None:
+        """Accept from another bound socket, too."""
+        self._others.append(other)
+
+    def fileno(self) -> int:
+        """Descriptor of the epoll set; -1 when closed."""
+        return -1 if self._epoll.closed else self._epoll.fileno()
+
+    def listen(self, backlog: int = BACKLOG, /) -> None:
+        """Listen on all sockets."""
+        super().listen(BACKLOG)
+        self._listening[super().fileno()] = self
+        for other in self._others:
+            other.setblocking(False)
+            other.listen(BACKLOG)
+            self._listening[other.fileno()] = other
+        for descriptor in self._listening:
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection that gets a handshake.
+
+        Raises:
+            BlockingIOError: no connection gets one now, or it is the event loop's turn.
+        """
+        if self._is_turn_over:
+            self._is_turn_over = False
+            raise BlockingIOError
+        self._take_in()
+        if (granted := self._admission.grant()) is None:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._room)
+            if self._admission.is_waited_for:
+                self._wake_in(WAKE_S)
+            raise BlockingIOError
+        self._epoll.unregister(granted[0].fileno())
+        self._is_turn_over = True
+        os.eventfd_write(self._room, 1)  # there may be room for another
+        return granted
+
+    def close(self) -> None:
+        """Stop listening; drop what is parked."""
+        if self._wake is not None:
+            self._wake.cancel()
+        if not self._epoll.closed:
+            self._admission.close()
+            self._epoll.close()
+            os.close(self._room)
+        for other in self._others:
+            other.close()
+        super().close()
+
+    def _wake_in(self, delay_s: float) -> None:
+        """Have `accept` called after a delay, if not earlier."""
+        loop = asyncio.get_running_loop()
+        if self._wake is not None:
+            if self._wake.when() <= loop.time() + delay_s:
+                return
+            self._wake.cancel()
+        self._wake = loop.call_later(delay_s, self._on_wake)
+
+    def _on_wake(self) -> None:
+        self._wake = None
+        os.eventfd_write(self._room, 1)
+
+    def _shed(self) -> None:
+        """Have the kernel drop connections by the rule of now, or stop it."""
+        rates, before = self._admission.rates, self._admission.rates.rule
+        rates.update()
+        if rates.rule != before and not (rates.rule.is_idle and before.is_idle):
+            for listening in self._listening.values():
+                if not apply_rule(listening, rates.rule):
+                    logger.info("no filter of connections on this system")
+        if rates.rule.shed and not before.shed:
+            logger.warning(
+                "too many connections of %d networks; most of them are dropped now",
+                len(rates.rule.shed),
+            )
+
+    def _take_in(self) -> None:
+        """Park new connections, and check the bytes of parked ones."""
+        if self._admission.rates.is_due:
+            self._shed()
+        if not self._admission.rates.rule.is_idle:
+            self._wake_in(WINDOW_S)  # the filter must end, too, when no connection comes
+        for descriptor, _ in self._epoll.poll(0):
+            if descriptor in self._listening:
+                self._park_from(self._listening[descriptor])
+            elif descriptor != self._room:
+                self._admission.look(descriptor)
+
+    def _park_from(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                descriptor, address = listening._accept()  # type: ignore[attr-defined]
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            # With family, type and protocol, which Python else reads by three system calls.
+            connection = socket.socket(
+                listening.family, socket.SOCK_STREAM, listening.proto, fileno=descriptor
+            )
+            connection.setblocking(False)
+            self._epoll.register(descriptor, _PARKED_EVENTS)
+            self._admission.park(connection, address)
+
+
+def bind_listener(host: str, port: int, admission: Admission) -> Listener:
+    """A listener at a port of each address of a host, or of this machine for "".
+
+    Raises:
+        OSError: the host is unknown, or the port is taken.
+    """
+    listener: Listener | None = None
+    try:
+        for family, _, _, _, address in socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            chosen = port
+            try:
+                if listener is None:
+                    listener = Listener(family, admission)
+                    bound: socket.socket = listener
+                else:
+                    bound = socket.socket(family, socket.SOCK_STREAM)
+                    listener.add(bound)
+                    # With port 0, the kernel chooses one, and the other addresses get it too.
+                    chosen = listener.getsockname()[1]
+            except OSError:
+                continue  # the C library supports IPv6, the kernel does not
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((address[0], chosen, *address[2:]))
+        if listener is None:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+    except OSError:
+        if listener is not None:
+            listener.close()
+        raise
+    return listener

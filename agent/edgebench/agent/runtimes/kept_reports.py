@@ -1,0 +1,95 @@
+"""Reports of earlier probes, kept until something that they depend on changes.
+
+A probe imports a runtime and runs a model with it. An agent that a command starts would probe the
+built-in runtimes each time, for two seconds of CPU time right before a measurement.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from edgebench.agent.confine.paths import ACCELERATOR_DEVICES
+from edgebench.protocol.device import RuntimeReport
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.system.paths import cache_directory
+from edgebench.system.python_start import INTERPRETER
+from edgebench.system.variables import listed_variables
+from edgebench.system.whole_files import make_directory, write_whole
+
+FILE_NAME = "runtimes.json"
+MAX_CIRCUMSTANCES = 32
+"""Circumstances of which reports are kept; those of the oldest report are dropped first."""
+_AGENT_DIRECTORY = Path(__file__).resolve().parents[1]
+
+
+def read_reports() -> dict[str, RuntimeReport]:
+    """Reports that were made under the circumstances of now, by name of the runtime."""
+    with suppress(OSError, ValueError, LookupError, TypeError, EdgebenchError):
+        reports = _read(_path())[_circumstances()]
+        return {
+            str(name): from_plain(report, RuntimeReport) for name, report in dict(reports).items()
+        }
+    return {}
+
+
+def keep_reports(reports: Iterable[RuntimeReport]) -> None:
+    """Keep reports for the agents after this one; without a place for them, nothing is kept."""
+    path = _path()
+    with suppress(OSError):
+        others: dict[str, object] = {}
+        with suppress(OSError, ValueError, TypeError):
+            others = dict(_read(path))
+        others.pop(key := _circumstances(), None)
+        newest = dict(list(others.items())[-(MAX_CIRCUMSTANCES - 1) :])
+        newest[key] = {report.name: to_plain(report) for report in reports}
+        make_directory(path.parent)
+        write_whole(path, json.dumps(newest))
+
+
+def installed_state() -> tuple[float, ...]:
+    """Times at which packages and system libraries changed last, seconds since 1970."""
+    packages = (place for place in sys.path if place.endswith("-packages"))
+    return _changed(*packages, "/etc/ld.so.cache", "/lib", "/usr/lib")
+
+
+def _changed(*paths: str | Path) -> tuple[float, ...]:
+    times: list[float] = []
+    for path in paths:
+        with suppress(OSError):
+            times.append(Path(path).stat().st_mtime)
+    return tuple(times)
+
+
+def _circumstances() -> str:
+    """Digest of all that decides what a probe of a built-in runtime reports."""
+    boot = ""
+    with suppress(OSError):  # a driver may come with a kernel, or without one
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    everything = (
+        (INTERPRETER, sys.version, sys.path, boot, os.geteuid()),
+        installed_state(),
+        _changed(
+            *sorted(_AGENT_DIRECTORY.glob("runtimes/*.py")),
+            *sorted(_AGENT_DIRECTORY.glob("confine/*.py")),
+        ),
+        sorted(listed_variables(os.environ).items()),
+        [path for pattern in ACCELERATOR_DEVICES for path in sorted(glob.glob(pattern))],
+    )
+    return hashlib.sha256(json.dumps(everything).encode()).hexdigest()
+
+
+def _path() -> Path:
+    return Path(cache_directory(os.environ)) / FILE_NAME
+
+
+def _read(path: Path) -> Mapping[str, Mapping[str, object]]:
+    kept: Mapping[str, Mapping[str, object]] = json.loads(path.read_bytes())
+    return kept

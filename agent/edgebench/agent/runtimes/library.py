@@ -1,0 +1,106 @@
+"""Library of a runtime as it is installed, by its module.
+
+A build of a vendor, of a distribution or for an accelerator has the same module in a package of
+another name: `onnxruntime-gpu`, `-openvino`, `-qnn`, Debian's `python3-onnxruntime`. So the module
+is imported, and it names its version; the package is looked up, and may be unknown.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import Distribution, distributions
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFacts:
+    """A library that is imported."""
+
+    version: str
+    distribution: str | None
+    """Package that the module comes in; None where it has none, as in a build tree."""
+    path: str | None
+    """Directory of the module."""
+
+
+@runtime_checkable
+class LibraryRuntime(Protocol):
+    """A runtime whose library is one Python module."""
+
+    @property
+    def module(self) -> str:
+        """Name of the module."""
+        ...
+
+
+def has_module(module: str) -> bool:
+    """Whether a module is installed, even if its import fails."""
+    try:
+        return find_spec(module.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def library_version(module: str) -> str:
+    """Version of an imported module: its own, or that of its package; `unknown` without either."""
+    version = getattr(_top(module), "__version__", None)
+    if isinstance(version, str) and version:
+        return version
+    distribution = _distribution(module)
+    return distribution.version if distribution else "unknown"
+
+
+def library_facts(module: str) -> LibraryFacts:
+    """Version, package and directory of an imported module."""
+    distribution, place = _distribution(module), _place(module)
+    return LibraryFacts(
+        library_version(module),
+        distribution.name if distribution else None,
+        None if place is None else str(place),
+    )
+
+
+def distribution_of(module: str) -> str | None:
+    """Name of the package that a module comes in, which need not be imported."""
+    distribution = _distribution(module)
+    return distribution.name if distribution else None
+
+
+def _top(module: str) -> object:
+    return sys.modules.get(module.partition(".")[0])
+
+
+def _place(module: str) -> Path | None:
+    """Directory of a module, imported or not."""
+    top = module.partition(".")[0]
+    file = getattr(sys.modules.get(top), "__file__", None)
+    if file is None and has_module(top):
+        spec = find_spec(top)
+        file = spec.origin if spec is not None else None
+    return Path(file).parent if isinstance(file, str) else None
+
+
+def _distribution(module: str) -> Distribution | None:
+    """Package beside the module that holds it; of several, one whose version is the module's.
+
+    Builds of one library overwrite each other's files, and the record of each claims them.
+    """
+    top, place = module.partition(".")[0], _place(module)
+    if place is None:
+        return None
+    holders = list(_holders(top, place))
+    version = getattr(sys.modules.get(top), "__version__", None)
+    same = [holder for holder in holders if holder.version == version]
+    return next(iter(same or holders), None)
+
+
+def _holders(top: str, place: Path) -> Iterator[Distribution]:
+    for distribution in distributions(path=[str(place.parent)]):
+        names = (distribution.read_text("top_level.txt") or "").split()
+        record = "" if names else distribution.read_text("RECORD") or ""
+        if top in names or f"\n{top}/" in f"\n{record}":
+            yield distribution

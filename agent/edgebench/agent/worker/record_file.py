@@ -1,0 +1,80 @@
+"""Record of a worker, which the daemon reads, and which may be hostile.
+
+The daemon serves all seats while it reads, and a board may have little memory. So the size of the
+file is checked, and then the memory that its objects would take, before it is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from edgebench.protocol.errors import RemoteProtocolError, WorkerDied
+from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.protocol.record import TargetRecord, WorkerRecord
+from edgebench.protocol.sizes import format_bytes
+
+MAX_RECORD_BYTES = 2**20
+"""Limit on the size of a record; one without a profile has some 20 KB."""
+MAX_PARSED_BYTES = 3 * 2**20
+"""Limit on the memory of the parsed record: that of a profile with 2500 operators."""
+_VALUE_BYTES, _LIST_BYTES, _DICT_BYTES = 64, 64, 240
+"""Memory of a value behind a comma, of a list, of a dict, in CPython 3.10 to 3.13, rounded up."""
+
+_T = TypeVar("_T", WorkerRecord, TargetRecord)
+
+
+def write_record(path: Path, record: WorkerRecord | TargetRecord) -> None:
+    """Write a record whole or not at all: the worker may die in the checks after the first one.
+
+    A profile that would make it too large is left out of it, with the reason.
+    """
+    text = json.dumps(to_plain(record))
+    if (excess := _excess(text.encode())) and record.check.operators:
+        reason = f"times of {len(record.check.operators)} operators are not kept: {excess}"
+        check = replace(record.check, operators=(), profile_error=reason)
+        text = json.dumps(to_plain(replace(record, check=check)))
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def read_record(path: Path, kind: type[_T]) -> _T:
+    """Read the record of a worker that has ended.
+
+    Raises:
+        WorkerDied: the record is missing, malformed, or beyond its limits.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            data = file.read(MAX_RECORD_BYTES + 1)
+        if excess := _excess(data):
+            raise WorkerDied(f"worker left a record that is too large: {excess}")
+        text = data.decode("ascii")
+        del data  # the objects need its memory
+        plain = json.loads(text)
+        del text
+        return from_plain(plain, kind)
+    except (OSError, ValueError, RecursionError, RemoteProtocolError) as exc:
+        raise WorkerDied(f"worker left no readable record: {exc}") from exc
+
+
+def _excess(data: bytes) -> str | None:
+    """Limit that a record exceeds; None: none."""
+    if len(data) > MAX_RECORD_BYTES:
+        return f"more than {format_bytes(MAX_RECORD_BYTES)}"
+    parsed = (
+        _VALUE_BYTES * data.count(b",")
+        + _LIST_BYTES * data.count(b"[")
+        + _DICT_BYTES * data.count(b"{")
+    )
+    if parsed > MAX_PARSED_BYTES:
+        return f"more than {format_bytes(MAX_PARSED_BYTES)} in memory"
+    # A character beyond ASCII makes its whole text up to four times as large.
+    if not data.isascii():
+        return "not in ASCII"
+    return None

@@ -1,0 +1,98 @@
+"""Syncs of the host: how many a run and a tag take, and for how long.
+
+    python benchmarks/syncs.py [--rounds 15] [--short]
+
+What is announced has been synced (docs/decisions/0060-power-cuts.md). A sync takes what the disk
+takes: some milliseconds on an SSD, tens on an SD card. Each round makes a short run on this machine
+through `Lab.bench`, tags it and gives it a note; os.fsync is counted and timed within this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+from common import claim, claims_table, machine, parse, report, spread
+
+from edgebench.host.lab import Lab
+from edgebench.host.store.annotations import Annotations, annotate
+
+MODEL, RUNTIME = "digits_int8.tflite", "litert"
+
+
+@dataclass(frozen=True, slots=True)
+class SyncCost:
+    """Syncs of one action."""
+
+    count: int
+    sync_s: float
+    total_s: float
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parse(parser, smoke={"rounds": 1}, rounds=5)
+    began = machine()
+    runs: list[SyncCost] = []
+    tags: list[SyncCost] = []
+    with tempfile.TemporaryDirectory(prefix="edgebench-", dir=Path.cwd()) as folder:  # a disk
+        lab = Lab(Path(folder) / "store")
+        for number in range(options.rounds + 1):
+            cost = measured(lambda: bench(lab))
+            newest = lab.store.run_ids()[-1]
+            tag = measured(partial(annotate, lab.store, newest, tagged))
+            if number:  # the first one makes the store's directories
+                runs.append(cost)
+                tags.append(tag)
+    rows = [row for name, costs in (("run", runs), ("tag", tags)) for row in rows_of(name, costs)]
+    report("Syncs of the host", [claims_table(rows)], began)
+
+
+def bench(lab: Lab) -> None:
+    """A short run."""
+    lab.bench(MODEL, runs=1, runtime=RUNTIME, duration_s=0.2, min_query_count=64, is_checked=False)
+
+
+def tagged(before: Annotations) -> Annotations:
+    """With a tag."""
+    return replace(before, tags=("a",))
+
+
+def measured(action: Callable[[], object]) -> SyncCost:
+    """Do this, and count the syncs."""
+    real, times_s = os.fsync, list[float]()
+
+    def timed(descriptor: int) -> None:
+        began_s = time.perf_counter()
+        real(descriptor)
+        times_s.append(time.perf_counter() - began_s)
+
+    began_s = time.perf_counter()
+    with patch("os.fsync", timed):
+        action()
+    return SyncCost(len(times_s), sum(times_s), time.perf_counter() - began_s)
+
+
+def rows_of(name: str, costs: list[SyncCost]) -> list[list[str]]:
+    """Rows of the table."""
+    return [
+        claim(f"syncs of a {name}", spread([one.count for one in costs]).text(0)),
+        claim(f"time in syncs of a {name}, ms", spread([one.sync_s * 1e3 for one in costs]).text()),
+        claim(
+            f"time in syncs / time of a {name}",
+            spread([one.sync_s / one.total_s for one in costs]).text(4),
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Phones as the adb server lists them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from edgebench.protocol.text import printable
+
+
+class AdbState(str, Enum):
+    """State of a phone, with the adb server's word for it."""
+
+    READY = "device"
+    UNAUTHORISED = "unauthorized"
+    AUTHORISING = "authorizing"
+    CONNECTING = "connecting"
+    OFFLINE = "offline"
+    NO_PERMISSIONS = "no permissions"
+    RECOVERY = "recovery"
+    SIDELOAD = "sideload"
+    RESCUE = "rescue"
+    BOOTLOADER = "bootloader"
+    NO_SHELL_V2 = "no shell_v2"
+    """Ready, but its shell reports no exit codes: our word, the server lists it as ready."""
+    ABSENT = "absent"
+    """Not listed: our word."""
+    OTHER = "other"
+    """A state that this version does not know."""
+
+
+_SEE = "see what adb sees: adb devices -l"
+WORDS: dict[AdbState, tuple[str, str]] = {
+    AdbState.READY: ("ready", "edgebench deploy {target}"),
+    AdbState.UNAUTHORISED: (
+        "unauthorised: it does not allow USB debugging from this computer yet",
+        "unlock it and accept the dialog; without a dialog: adb reconnect offline",
+    ),
+    AdbState.AUTHORISING: ("still being authorised", _SEE),
+    AdbState.CONNECTING: ("still being connected", _SEE),
+    AdbState.OFFLINE: (
+        "offline: it is connected, but does not answer adb",
+        "unplug it and plug it in again, or: adb reconnect offline",
+    ),
+    AdbState.NO_PERMISSIONS: (
+        "no permissions: this user may not open its USB device",
+        "install the rules for it, then plug it in again: apt install "
+        "android-sdk-platform-tools-common; adb kill-server",
+    ),
+    AdbState.RECOVERY: ("in recovery, not in Android", "start Android: adb -s {serial} reboot"),
+    AdbState.SIDELOAD: ("in sideload, not in Android", "start Android: adb -s {serial} reboot"),
+    AdbState.RESCUE: ("in rescue mode, not in Android", "start Android: adb -s {serial} reboot"),
+    AdbState.BOOTLOADER: ("in its bootloader", "start Android: fastboot -s {serial} reboot"),
+    AdbState.NO_SHELL_V2: (
+        "without shell_v2: its adb shell reports no exit codes, as before Android 7",
+        "use a newer phone, or a newer adb: adb -s {serial} features",
+    ),
+    AdbState.ABSENT: (
+        "not connected",
+        "plug it in, or over Wi-Fi: adb connect HOST:PORT",
+    ),
+    AdbState.OTHER: ("in an unknown state", _SEE),
+}
+"""What each state means, and the next step, which a phone's `next_step` fills in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phone:
+    """A line of the adb server's list."""
+
+    serial: str
+    """Name at the adb server: the serial number, or HOST:PORT over Wi-Fi."""
+    state: AdbState
+    model: str = ""
+
+    @property
+    def target(self) -> str:
+        """Text that names it for `edgebench deploy`."""
+        return target_of(self.serial)
+
+    @property
+    def meaning(self) -> str:
+        """What the state means."""
+        return WORDS[self.state][0]
+
+    @property
+    def next_step(self) -> str:
+        """What to do next, with a command."""
+        return WORDS[self.state][1].format(target=self.target, serial=self.serial)
+
+
+def target_of(serial: str) -> str:
+    """Text that names a phone for `edgebench deploy`."""
+    return f"adb:{serial}"
+
+
+def parse_phones(listing: str) -> tuple[Phone, ...]:
+    """Phones of the answer to `host:devices-l`; lines that are none are left out.
+
+    >>> parse_phones("R58M12  device usb:1-2 product:p model:Pixel_8 device:d transport_id:3")
+    (Phone(serial='R58M12', state=<AdbState.READY: 'device'>, model='Pixel_8'),)
+    """
+    return tuple(phone for line in listing.splitlines() if (phone := _parse_phone(printable(line))))
+
+
+def _parse_phone(line: str) -> Phone | None:
+    match = re.fullmatch(r"(?P<serial>\S+)\s+(?P<rest>\S.*)", line.strip())
+    if match is None:
+        return None
+    rest = match["rest"]
+    known = (state for state in AdbState if re.match(rf"{state.value}(?![\w-])", rest))
+    model = re.search(r"(?<!\S)model:(\S+)", rest)
+    return Phone(match["serial"], next(known, AdbState.OTHER), model[1] if model else "")

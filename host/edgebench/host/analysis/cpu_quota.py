@@ -1,0 +1,39 @@
+"""Quotas of CPU time that control groups set to the worker."""
+
+from __future__ import annotations
+
+from edgebench.protocol.record import CpuQuota, Scheduling, WorkerRecord
+
+
+def tightest_quota(scheduling: Scheduling) -> CpuQuota | None:
+    """Quota that allows the least; None where no group has one, or none could be read."""
+    return min(scheduling.quotas or (), key=lambda quota: quota.cpu_count, default=None)
+
+
+def available_cpu_count(scheduling: Scheduling) -> float:
+    """Upper bound of the CPUs of the worker: those of its affinity, within its quotas."""
+    quota, count = tightest_quota(scheduling), float(len(scheduling.cpus))
+    return count if quota is None else min(count, quota.cpu_count)
+
+
+def throttled_count(worker: WorkerRecord) -> int:
+    """Periods of the timed loop in which a quota was used up."""
+    return sum(
+        after.throttled_count - before.throttled_count
+        for before, after in zip(worker.before.quotas, worker.after.quotas, strict=False)
+    )
+
+
+def throttled_ratio(worker: WorkerRecord) -> float:
+    """Share of the timed loop in periods in which a quota was used up, 0…1.
+
+    The kernel's count of the time for which the group was stopped is no use: it is a sum over CPUs.
+    """
+    loop_s = (worker.after.monotonic_ns - worker.before.monotonic_ns) / 1e9
+    quotas = worker.scheduling.quotas or ()
+    uses = zip(quotas, worker.before.quotas, worker.after.quotas, strict=False)
+    throttled_s = sum(
+        quota.period_s * (after.throttled_count - before.throttled_count)
+        for quota, before, after in uses
+    )
+    return min(1.0, max(0.0, throttled_s / loop_s)) if loop_s > 0 else 0.0

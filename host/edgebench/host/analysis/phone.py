@@ -1,0 +1,82 @@
+"""State of a phone during a run, by its telemetry; a pure function over the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryTrace
+
+UNKNOWN, CHARGING = 1, 2
+"""Status of a battery. Source: `android.os.BatteryManager`, BATTERY_STATUS_UNKNOWN and
+BATTERY_STATUS_CHARGING, as the sampler has them for files of the kernel, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneConditions:
+    """What was read between the reading before the timed loop and the one after it.
+
+    A field is None where nothing was read.
+    """
+
+    charging_ratio: float | None = None
+    """Share of the readings in which a battery charged."""
+    is_battery_faked: bool = False
+    """Whether the battery's service reported what it was told to at some time."""
+    screen_off_ratio: float | None = None
+    """Share of the readings in which the screen was off."""
+    power_saver_ratio: float | None = None
+    """Share of the readings in which the power saver was on."""
+    thermal_status_max: int | None = None
+    """Highest status of the thermal service, 0 to 6."""
+    is_thermal_overridden: bool = False
+    """Whether somebody had overridden that status at some time."""
+
+
+def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> PhoneConditions:
+    """The state around a timed loop.
+
+    Args:
+        telemetry: Trace of the run.
+        begin_ns: Begin of the timed loop, device clock.
+        end_ns: End of it.
+    """
+
+    def read(name: str) -> Floats:
+        series = telemetry.series.get(name)
+        return _NO if series is None else _around(series, begin_ns, end_ns)
+
+    is_faked = bool((read("android.battery_faked") > 0).any())
+    # A file of the kernel is not faked; the service's own word counts where there is none.
+    kernel = [read(name) for name in telemetry.named("power_supply.", ".status")]
+    ratios = list(map(_charging_ratio, kernel))
+    if not any(ratio is not None for ratio in ratios):
+        ratios = [_charging_ratio(read("android.battery_status"))]
+    overridden = read("android.thermal_overridden") > 0
+    status = read("android.thermal_status")
+    return PhoneConditions(
+        charging_ratio=max((ratio for ratio in ratios if ratio is not None), default=None),
+        is_battery_faked=is_faked,
+        screen_off_ratio=_mean(read("android.screen_on") == 0),
+        power_saver_ratio=_mean(read("android.power_saver") > 0),
+        thermal_status_max=int(status.max()) if status.size else None,
+        is_thermal_overridden=bool(overridden.any()),
+    )
+
+
+_NO: Floats = np.empty(0)
+
+
+def _around(series: Series, begin_ns: int, end_ns: int) -> Floats:
+    """Readings of the loop, with the last one before it and the first one after it."""
+    first, last = np.searchsorted(series.time_ns, [begin_ns, end_ns])
+    return series.value[max(0, int(first) - 1) : int(last) + 1]
+
+
+def _charging_ratio(statuses: Floats) -> float | None:
+    return _mean(statuses[statuses > UNKNOWN] == CHARGING)
+
+
+def _mean(values: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> float | None:
+    return float(values.mean()) if values.size else None

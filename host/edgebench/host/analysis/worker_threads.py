@@ -1,0 +1,50 @@
+"""CPU time of each thread of the worker during the timed loop."""
+
+from __future__ import annotations
+
+from edgebench.protocol.record import ThreadTime, WorkerRecord
+
+WORKING_RATIO = 0.10
+"""CPU time of a thread that counts as working, over that of the thread with the most.
+
+If the work of a thread with this ratio were done by the busiest thread instead, the run would be
+longer by that ratio at most. So threads below a tenth have shortened an inference by a tenth at
+most, however they are used. Housekeeping threads of runtimes have less than 0.01."""
+ACCOUNTED_RATIO = 0.9
+"""Share of the worker's CPU time below which the listed threads are not all of them: a thread that
+begins and ends within the loop is in neither list."""
+
+
+def loop_times(worker: WorkerRecord) -> list[ThreadTime] | None:
+    """Running and waiting time of each thread during the loop.
+
+    None where the kernel does not account for waiting threads.
+    """
+    earlier = {time.thread: time for time in worker.before.threads}
+    if not earlier or not worker.after.threads:
+        return None
+    none = ThreadTime(0, 0.0, 0.0)
+    return [
+        ThreadTime(
+            time.thread,
+            run_s=time.run_s - earlier.get(time.thread, none).run_s,
+            wait_s=time.wait_s - earlier.get(time.thread, none).wait_s,
+        )
+        for time in worker.after.threads
+    ]
+
+
+def working_thread_count(worker: WorkerRecord) -> int | None:
+    """Threads with a material share of the worker's CPU time in the loop; None where unknown.
+
+    It is an upper bound of the threads that did work: a pool that spins while it is idle, as that
+    of onnxruntime, uses CPU time all the same.
+    """
+    times = loop_times(worker)
+    worker_s = worker.after.own_cpu_s - worker.before.own_cpu_s
+    if times is None or worker_s <= 0:
+        return None
+    run_s = [time.run_s for time in times]
+    if sum(run_s) < ACCOUNTED_RATIO * worker_s:
+        return None
+    return sum(thread_s >= WORKING_RATIO * max(run_s) for thread_s in run_s)

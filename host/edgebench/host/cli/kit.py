@@ -1,0 +1,112 @@
+"""`edgebench kit`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import tempfile
+from pathlib import Path
+
+from edgebench.host.cli.failure import print_document
+from edgebench.host.cli.options import add_json, new_parser
+from edgebench.host.kit.debian import ARCHITECTURES, fetch_root
+from edgebench.host.kit.kit import PHONE_MACHINE
+from edgebench.host.kit.root import Root
+from edgebench.protocol.distributions import HOST_DISTRIBUTION, install_command
+from edgebench.protocol.errors import PackagesMissing, UsageError, unknown_name
+from edgebench.protocol.plain import to_plain
+from edgebench.protocol.text import printable
+from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
+
+TYPE_CHECKING = False  # see edgebench.host
+if TYPE_CHECKING:
+    from edgebench.host.kit.build import BuiltKit
+
+MIB = 2**20
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = new_parser(
+        "kit", "Make a Python for phones, which have none; edgebench deploy brings it to them."
+    )
+    actions = made.add_subparsers(dest="action", metavar="ACTION", required=True)
+    action = actions.add_parser(
+        "build", help="make one from Debian's packages, by apt, or from DIR"
+    )
+    action.add_argument(
+        "--root",
+        type=Path,
+        metavar="DIR",
+        help="root directory of a system to make it from, as a mounted image of a Raspberry Pi; no "
+        "package is fetched",
+    )
+    action.add_argument(
+        "--machine",
+        metavar="NAME",
+        help=f"as uname -m prints it: aarch64, armv7l or x86_64 (default: {PHONE_MACHINE}, or that "
+        "of DIR)",
+    )
+    action.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="file ending with .whl, or a directory (default: where edgebench deploy finds it)",
+    )
+    add_json(action)
+    return made
+
+
+def run(options: argparse.Namespace) -> ExitCode:
+    """Make it.
+
+    Raises:
+        UsageError: the machine is unknown, or there is no such directory.
+        KitNotBuilt: no kit can be made from it.
+        PackagesMissing: what changes programs is not installed.
+    """
+    if options.machine is not None and options.machine not in ARCHITECTURES:
+        raise unknown_name("machine", options.machine, tuple(ARCHITECTURES))
+    if options.root is not None:
+        if not options.root.is_dir():
+            raise UsageError(f"no directory: {options.root}")
+        return _build(Root(options.root), options.machine, options)
+    machine = options.machine or PHONE_MACHINE
+    say(f"fetching Debian's packages for {machine}")
+    with tempfile.TemporaryDirectory(prefix="edgebench-kit-") as folder:
+        return _build(fetch_root(machine, Path(folder)), machine, options)
+
+
+def _build(root: Root, machine: str | None, options: argparse.Namespace) -> ExitCode:
+    from edgebench.host.kit.build import build_kit
+
+    say("making the kit")
+    try:
+        built = build_kit(root, options.output, machine=machine)
+    except ModuleNotFoundError as exc:
+        install = install_command("kit", HOST_DISTRIBUTION)
+        what = f"kits are not made: {exc.name} is not installed here: {install}"
+        raise PackagesMissing(what) from exc
+    if options.json:
+        print_document(to_plain(built))
+    else:
+        _report(built)
+    return ExitCode.DONE
+
+
+def _report(built: BuiltKit) -> None:
+    manifest = built.manifest
+    print(printable(f"kit       {built.path}"))
+    print(printable(f"          {manifest}, {manifest.name}"))
+    size = f"{built.size_bytes / MIB:.1f} MiB, on a phone {manifest.unpacked_bytes / MIB:.1f} MiB"
+    print(f"size      {size}")
+    versions = ", ".join(f"{one.name} {one.version}" for one in manifest.packages)
+    print(printable(f"packages  {versions or 'unknown: the root has no record of them'}"))
+    if built.left_out:
+        print(printable(f"left out  {', '.join(built.left_out)}: their libraries are not there"))
+    if built.unlicensed:
+        print(f"warning   no licence is known of {len(built.unlicensed)} files: do not pass it on")
+    named = "" if built.is_kept else f" --kit {shlex.quote(str(built.path))}"
+    print(printable(f"next: edgebench deploy adb:SERIAL{named}"))

@@ -1,0 +1,115 @@
+"""Bring a Python to a device that has none, and remove it again: through its shell alone.
+
+A kit lies below a directory with its name, which it gets when it is whole. So a kit that runs needs
+no other check, a deploy that finds it sends nothing, and an agent goes on with the kit that its
+environment was made with until another is installed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from edgebench.host.devices.install import MIB, OnStep
+from edgebench.host.devices.shell import CommandOutput, Shell
+from edgebench.host.kit.kit import Kit, find_kit
+from edgebench.protocol.errors import NoSpace, TargetError
+from edgebench.protocol.text import one_line
+
+COMMAND_TIMEOUT_S = 60.0
+UNPACK_TIMEOUT_S = 300.0
+
+
+def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
+    """Path of the Python of a kit, which is sent if it is not there yet.
+
+    Args:
+        shell: Shell of a device whose `kits` is a directory.
+        given: File of the kit; None: the one that was made here or is installed.
+        on_step: Called with a line if it is sent.
+
+    Raises:
+        NotAKit: the file cannot be read, or is for another machine.
+        KitMissing: there is no kit for this machine.
+        NoSpace: it does not fit.
+        TargetError: it does not run there.
+    """
+    machine = _run(shell, "reading its machine", "uname", "-m").text.strip()
+    kit = find_kit(machine, given)
+    python = kit.manifest.python_path
+    if _runs(shell, python).code != 0:
+        on_step(f"sending {kit.manifest}, {kit.manifest.unpacked_bytes / MIB:.1f} MiB")
+        _send(shell, kit)
+        if (output := _runs(shell, python)).code != 0:
+            reason = one_line(output.text.strip() or f"status {output.code}", 400)
+            raise TargetError(f"{kit.manifest} does not run on {shell.target}: {reason}")
+    return python
+
+
+def present_python(shell: Shell) -> str | None:
+    """Path of the Python of a kit that is there and runs; None if there is none."""
+    for name in _names(shell):
+        python = f"{shell.kits}/{name}/bin/python3"
+        if _runs(shell, python).code == 0:
+            return python
+    return None
+
+
+def remove_kits(shell: Shell, *, keep: str = "") -> None:
+    """Remove the kits of a device, but for the one whose Python has this path."""
+    for name in _names(shell):
+        path = f"{shell.kits}/{name}"
+        if not keep.startswith(f"{path}/"):
+            _run(shell, "removing a kit", "rm", "-rf", path)
+    if not keep:
+        _run(shell, "removing the kits", "rm", "-rf", shell.kits)
+
+
+def _names(shell: Shell) -> list[str]:
+    listed = shell.run(
+        ["ls", "-1", shell.kits], what="looking for kits", timeout_s=COMMAND_TIMEOUT_S
+    )
+    return listed.text.split() if listed.code == 0 else []
+
+
+def _runs(shell: Shell, python: str) -> CommandOutput:
+    # It imports what every wheel of a runtime needs libraries for.
+    words = [python, "-I", "-c", "import ssl, ctypes, zlib"]
+    return shell.run(words, what="starting Python", timeout_s=COMMAND_TIMEOUT_S)
+
+
+def _send(shell: Shell, kit: Kit) -> None:
+    """Send a kit, unpack it beside its place, and give it its name.
+
+    Raises:
+        NoSpace: it does not fit.
+        TargetError: it cannot be unpacked.
+    """
+    name = kit.manifest.name
+    partial, directory = f"{shell.kits}/{name}.new", kit.manifest.directory
+    _run(shell, "making room for a kit", "rm", "-rf", partial, directory)
+    _run(shell, "making room for a kit", "mkdir", "-p", partial)
+    with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
+        file = Path(folder) / f"{name}.tar"
+        file.write_bytes(kit.tar())
+        shell.put([file], partial)
+    archive = f"{partial}/{file.name}"
+    _run(shell, "unpacking a kit", "tar", "-xf", archive, "-C", partial)
+    _run(shell, "unpacking a kit", "mv", f"{partial}/{name}", directory)
+    _run(shell, "unpacking a kit", "rm", "-rf", partial)
+
+
+def _run(shell: Shell, what: str, *words: str) -> CommandOutput:
+    """Run a command that has to succeed.
+
+    Raises:
+        NoSpace: the disk is full.
+        TargetError: it fails for another reason.
+    """
+    output = shell.run(words, what=what, timeout_s=UNPACK_TIMEOUT_S)
+    if output.code == 0:
+        return output
+    reason = one_line(output.text.strip() or f"status {output.code}", 400)
+    if "No space left on device" in output.text:
+        raise NoSpace(f"disk full on {shell.target}: {shell.kits}")
+    raise TargetError(f"{what} on {shell.target} failed: {reason}")

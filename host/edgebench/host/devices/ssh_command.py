@@ -1,0 +1,361 @@
+"""A shell on a device through the user's own `ssh`.
+
+    ssh -M -S control ADDRESS cat      logs in once, and stays for as long as its input is open
+    ssh -S control … -- COMMAND        a session in that login, without another handshake
+
+The login ends with this process, however that ends: its input is closed then, so `cat` ends. Files
+go through `cat` too, as many devices have no SFTP. What a login needs of ~/.ssh/config is settled
+when it is made, so that a session reads no configuration, and makes no connection by itself.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import selectors
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from edgebench.host.devices.shell import (
+    MAX_OUTPUT_BYTES,
+    RESTART_NOTE,
+    CommandOutput,
+    write_file_words,
+)
+from edgebench.host.transports.ssh import LOOPBACK, SshTransport
+from edgebench.host.transports.ssh_program import (
+    FAILED,
+    SshAddress,
+    SshConfig,
+    failure_of,
+    identity_words,
+    last_message,
+    login_words,
+    read_config,
+    read_log,
+)
+from edgebench.host.transports.tls import TlsTransport
+from edgebench.protocol.errors import AccessDenied, LinkLost, LinkTimeout, TargetError, Unreachable
+from edgebench.protocol.text import one_line, printable
+
+LOGIN_TIMEOUT_S = 120.0
+"""Time for a login that prompts for nothing: a key of hardware may wait for a touch."""
+SEND_TIMEOUT_S = 60.0
+"""Time without progress after which sending a file has failed."""
+CLOSE_TIMEOUT_S = 5.0
+CHECK_TIMEOUT_S = 10.0
+CHUNK_BYTES = 64 * 1024
+MAX_DIRECTORY_CHARS = 50
+"""Longest directory for a control socket, whose path, with 17 characters that `ssh` adds, has at
+most 107. Source: unix(7); OpenSSH, mux.c."""
+_READY = "edgebench-ready"
+_KEEP = f"echo {_READY}; exec cat"
+"""Command that keeps a login open; any shell of an account understands it."""
+
+
+class SshCommandShell:
+    """A login that `ssh` has made."""
+
+    default_name = ""
+    restart_note = RESTART_NOTE
+    kits = ""
+
+    def __init__(self, program: str, login: _Login, target: str, route: _Route) -> None:
+        self._program, self._login = program, login
+        self.target = target
+        self.address, self.via, self.listen = route.address, route.via, route.listen
+
+    def run(
+        self, words: Sequence[str], *, what: str, timeout_s: float, stdin: bytes = b""
+    ) -> CommandOutput:
+        """Run one command to its end."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._session(words, what) as session:
+            try:
+                kept = _converse(session, io.BytesIO(stdin), deadline_s=deadline_s)
+                code = session.wait(max(0.0, deadline_s - time.monotonic()))
+            except (TimeoutError, subprocess.TimeoutExpired) as exc:
+                text = f"{what} on {self.target} did not end in {timeout_s:.0f} s"
+                raise LinkTimeout(text) from exc
+        self._require_session(code, what)
+        return CommandOutput(code, printable(kept.decode("utf-8", "replace"), keep_lines=True))
+
+    def put(self, files: Sequence[Path], directory: str) -> None:
+        """Copy files into a directory of the device."""
+        what = "sending files"
+        for file in files:
+            path = f"{directory}/{file.name}"
+            with (
+                file.open("rb") as source,
+                self._session(write_file_words(path), what) as session,
+            ):
+                try:
+                    kept = _converse(session, source, quiet_s=SEND_TIMEOUT_S)
+                    code = session.wait(SEND_TIMEOUT_S)
+                except (TimeoutError, subprocess.TimeoutExpired) as exc:
+                    text = f"{what} to {self.target}: no progress in {SEND_TIMEOUT_S:.0f} s"
+                    raise LinkTimeout(text) from exc
+            self._require_session(code, what)
+            if code:
+                reason = one_line(kept.decode("utf-8", "replace")) or f"status {code}"
+                raise TargetError(f"not written on {self.target}: {path}: {reason}")
+
+    def close(self) -> None:
+        """Log out."""
+        self._login.close()
+
+    @contextmanager
+    def _session(self, words: Sequence[str], what: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A command in the login, ended with the context."""
+        self._login.session_log.unlink(missing_ok=True)
+        command = [self._program, "-F", "none", "-S", str(self._login.control), "-T"]
+        # Without the login, whose socket is gone, it would connect by itself: that fails at once.
+        command += ["-oProxyCommand=exit 1", "-oBatchMode=yes", "-oControlMaster=no"]
+        command += ["-E", str(self._login.session_log), "--", "device", shlex.join(words)]
+        try:
+            session = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is for us, who end it
+            )
+        except OSError as exc:
+            raise TargetError(f"{self._program} not started for {what}: {exc.strerror}") from exc
+        with session:
+            try:
+                yield session
+            finally:
+                if session.poll() is None:
+                    session.kill()
+
+    def _require_session(self, code: int, what: str) -> None:
+        """Require that the status is the command's, not that of `ssh`.
+
+        Raises:
+            LinkLost: the login has ended.
+            TargetError: the device starts no command.
+        """
+        if code != FAILED:
+            return
+        if not self._login.is_open():
+            reason = last_message(read_log(self._login.log)) or "ssh has ended"
+            raise LinkLost(f"connection to {self.target} was lost while {what}: {reason}")
+        if message := last_message(read_log(self._login.session_log)):
+            raise TargetError(f"{self.target} starts no command for {what}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """How an agent is reached that was installed through a login."""
+
+    address: str
+    via: str
+    listen: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """An open login."""
+
+    program: str
+    folder: Path
+    """Directory of the login's files."""
+    control: Path
+    """Socket by which other processes use the login."""
+    process: subprocess.Popen[bytes] | None
+    """What holds the login open; None where it is one of the user's, which stays."""
+
+    @property
+    def log(self) -> Path:
+        """Messages of the login."""
+        return self.folder / "log"
+
+    @property
+    def output(self) -> Path:
+        """Standard error of the login: messages of programs that lead to the device."""
+        return self.folder / "output"
+
+    @property
+    def session_log(self) -> Path:
+        """Messages of the last session."""
+        return self.folder / "session-log"
+
+    def is_open(self) -> bool:
+        """Whether the login lives."""
+        words = [self.program, "-F", "none", "-S", str(self.control), "-O", "check", "device"]
+        with suppress(subprocess.TimeoutExpired):
+            result = subprocess.run(
+                words, stdin=subprocess.DEVNULL, capture_output=True,
+                timeout=CHECK_TIMEOUT_S, check=False,
+            )  # fmt: skip
+            return result.returncode == 0
+        return False
+
+    def close(self) -> None:
+        """End the login; without effect when it has ended."""
+        if self.process is not None:
+            with self.process:
+                assert self.process.stdin is not None
+                self.process.stdin.close()  # so that `cat` ends
+                try:
+                    self.process.wait(CLOSE_TIMEOUT_S)
+                except subprocess.TimeoutExpired:
+                    self.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def log_in(
+    program: str,
+    address: SshAddress,
+    identity_file: Path | None,
+    via: str | None,
+    *,
+    can_prompt: bool,
+) -> SshCommandShell:
+    """Log in.
+
+    Args:
+        program: Path of `ssh`.
+        address: Where, in the words of `ssh`.
+        identity_file: Only private key to use; None: those that `ssh` would use.
+        via: Transport that is to reach the agent; None: a tunnel where other programs lead to the
+            device, else its port.
+        can_prompt: Whether `ssh` may ask for a password, or about a host key, on the terminal.
+
+    Raises:
+        UsageError: `ssh` refuses its configuration.
+        Unreachable: the device does not answer.
+        AccessDenied: it refuses the login, or is not trusted.
+    """
+    config = read_config(program, address, identity_file)
+    temporary = tempfile.gettempdir()
+    place = temporary if len(temporary) <= MAX_DIRECTORY_CHARS else "/tmp"
+    folder = Path(tempfile.mkdtemp(prefix="edgebench-", dir=place))
+    if config.control_path:
+        shared = _Login(program, folder, Path(config.control_path), None)
+        if shared.is_open():
+            return SshCommandShell(program, shared, str(address), _route(address, config, via, ""))
+    login = _Login(program, folder, folder / "control", None)
+    words = [program, "-M", "-S", str(login.control), "-oControlPersist=no"]
+    words += [*login_words(config, login.log, can_prompt=can_prompt)]
+    words += [*identity_words(identity_file), *address.words, _KEEP]
+    with login.output.open("wb") as output:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # A notice to touch a key goes to a terminal only.
+            stderr=None if can_prompt else output,
+            # Without a terminal to prompt on, programs that lead to the device have none either.
+            start_new_session=not can_prompt,
+        )
+    login = replace(login, process=process)
+    try:
+        timeout_s = None if can_prompt else LOGIN_TIMEOUT_S
+        _wait_for_login(login, process, address, config, timeout_s=timeout_s)
+        route = _route(address, config, via, read_log(login.log))
+        return SshCommandShell(program, login, str(address), route)
+    except BaseException:  # Ctrl-C as well: no connection is left open
+        process.kill()
+        login.close()
+        raise
+
+
+def _wait_for_login(
+    login: _Login,
+    process: subprocess.Popen[bytes],
+    address: SshAddress,
+    config: SshConfig,
+    *,
+    timeout_s: float | None,
+) -> None:
+    """Wait until the command that keeps the login open has begun."""
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    try:
+        printed = _converse(process, io.BytesIO(), deadline_s=deadline_s, until=_READY.encode())
+    except TimeoutError as exc:
+        raise Unreachable(f"no login at {address} within {timeout_s:.0f} s") from exc
+    if _READY.encode() in printed:
+        return
+    status = process.wait()
+    if status != FAILED:  # it has let us in, and ended: a shell such as nologin
+        words = one_line(printed.decode("utf-8", "replace")) or f"status {status}"
+        raise AccessDenied(f"{address} starts no command: {words}", address.login)
+    log, output = read_log(login.log), read_log(login.output)
+    raise failure_of(address, config, log, output, status=status).error(address)
+
+
+def _route(address: SshAddress, config: SshConfig, via: str | None, log: str) -> _Route:
+    """How the agent is reached: by this transport, or by the one that fits the login."""
+    if via == SshTransport.name or (via is None and config.is_proxied):
+        return _Route(str(address), SshTransport.name, LOOPBACK)
+    # The address at which the login has reached the device. Source: OpenSSH, sshconnect2.c,
+    # ssh_userauth2.
+    direct = re.search(
+        r"^Authenticated to .* \(\[([0-9a-fA-F:.]+(?:%\w+)?)\]:\d+\) using", log, re.MULTILINE
+    )
+    return _Route(direct[1] if direct else config.host_name, TlsTransport.name, "")
+
+
+def _converse(
+    process: subprocess.Popen[bytes],
+    source: IO[bytes],
+    *,
+    deadline_s: float | None = None,
+    quiet_s: float | None = None,
+    until: bytes | None = None,
+) -> bytes:
+    """Give a process its input, and read its output to its end.
+
+    Args:
+        process: The process, with a pipe for each.
+        source: Input; the pipe is closed after it, unless `until` is given.
+        deadline_s: Time of the monotonic clock at which this fails.
+        quiet_s: Longest time in which no byte goes in either direction.
+        until: What ends the reading, where it comes.
+
+    Returns:
+        The output; the end of it, where it is long.
+
+    Raises:
+        TimeoutError: it took too long.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    kept, pending = b"", memoryview(b"")
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        if until is None:
+            os.set_blocking(process.stdin.fileno(), False)
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            left_s = quiet_s if deadline_s is None else deadline_s - time.monotonic()
+            if (left_s is not None and left_s <= 0) or not (ready := selector.select(left_s)):
+                raise TimeoutError
+            for key, _ in ready:
+                if key.fileobj is process.stdout:
+                    chunk = os.read(process.stdout.fileno(), CHUNK_BYTES)
+                    kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
+                    if not chunk or (until is not None and until in kept):
+                        selector.unregister(process.stdout)
+                    continue
+                pending = pending or memoryview(source.read(CHUNK_BYTES))
+                is_open = bool(pending)
+                try:
+                    pending = pending[os.write(process.stdin.fileno(), pending) :]
+                except BrokenPipeError:  # it does not read the rest
+                    is_open = False
+                if not is_open:
+                    selector.unregister(process.stdin)
+                    process.stdin.close()
+    return kept

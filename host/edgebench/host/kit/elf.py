@@ -1,0 +1,105 @@
+"""Programs and libraries as files: what they need, and a program that finds its own libraries.
+
+Source: System V ABI, chapters 4 and 5; ld.so(8), "RPATH" and "RUNPATH".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+
+TYPE_CHECKING = False  # it takes a fifth of a second to import, and deploys do without
+if TYPE_CHECKING:
+    import lief
+
+MACHINES = {40: "armv7l", 62: "x86_64", 183: "aarch64"}
+"""Names of the machines, as uname(1) prints them. Source: elf.h, EM_ARM, EM_X86_64, EM_AARCH64."""
+MAGIC = b"\x7fELF"
+PAGE_BYTES = {"aarch64": 16384, "armv7l": 4096, "x86_64": 4096}
+"""Largest page of phones, and of Android's emulator. Source: Android's developer documentation,
+"Support 16 KB page sizes"."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElfFile:
+    """A program or a library."""
+
+    machine: str
+    """Name as of uname(1); empty for one that no kit is made for."""
+    interpreter: str
+    """Path of the loader that a program names; empty for a library."""
+    needed: tuple[str, ...]
+    """Names of the libraries that it is loaded with."""
+    alignment_bytes: int
+    """Largest page on which every segment can be mapped."""
+    has_executable_stack: bool
+    symbol_versions: tuple[str, ...]
+    """Versions that a library defines, as GLIBC_2.36."""
+
+
+def read_elf(data: bytes) -> ElfFile | None:
+    """Facts of a file; None where it is neither a program nor a library."""
+    binary = _parsed(data)
+    if binary is None:
+        return None
+
+    import lief
+
+    loads = [segment for segment in binary.segments if segment.type == lief.ELF.Segment.TYPE.LOAD]
+    return ElfFile(
+        machine=MACHINES.get(binary.header.machine_type.value, ""),
+        interpreter=binary.interpreter if binary.has_interpreter else "",
+        needed=tuple(map(str, binary.libraries)),
+        alignment_bytes=min((_mapped_alignment(one) for one in loads), default=0),
+        has_executable_stack=not binary.has_nx,
+        symbol_versions=tuple(
+            str(auxiliary.name)
+            for definition in binary.symbols_version_definition
+            for auxiliary in definition.auxiliary_symbols
+        ),
+    )
+
+
+def relocated(
+    program: bytes, *, interpreter: str, library_path: str, needed: tuple[str, ...]
+) -> bytes:
+    """A program that is loaded from another place.
+
+    Args:
+        program: The program.
+        interpreter: Path of its loader there.
+        library_path: Directories of its libraries, which may begin with $ORIGIN.
+        needed: Libraries that it names beside its own. A library with a RUNPATH ignores the
+            program's RPATH, and finds only what is loaded already.
+
+    Raises:
+        ValueError: it is no program that a loader starts.
+    """
+    binary = _parsed(program)
+    if binary is None or not binary.has_interpreter:
+        raise ValueError("no program that a loader starts")
+
+    import lief
+
+    binary.interpreter = interpreter
+    binary.add(lief.ELF.DynamicEntryRpath(library_path))
+    for name in needed:
+        if name not in binary.libraries:
+            binary.add_library(name)
+    return bytes(binary.write_to_bytes())
+
+
+def _parsed(data: bytes) -> lief.ELF.Binary | None:
+    if not data.startswith(MAGIC):
+        return None
+
+    import lief
+
+    lief.logging.disable()  # it prints to standard error
+    return lief.ELF.parse(BytesIO(data))
+
+
+def _mapped_alignment(segment: lief.ELF.Segment) -> int:
+    """Largest page on which a segment can be mapped: address and offset agree within it."""
+    difference = abs(segment.virtual_address - segment.file_offset)
+    return segment.alignment if difference % segment.alignment == 0 else difference & -difference

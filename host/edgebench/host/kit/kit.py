@@ -1,0 +1,206 @@
+"""A kit: a Python for phones as one file, a wheel that holds an archive and its manifest.
+
+    edgebench_kit/manifest.json   what is in it, for which machine and which place
+    edgebench_kit/kit.tar.xz      the files, below a directory with the kit's name
+    …dist-info/licenses/          copyright and licence of each package
+
+pip installs it, and `edgebench deploy --kit` takes it as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+import os
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from edgebench.protocol.errors import KitMissing, NotAKit, RemoteProtocolError
+from edgebench.protocol.plain import from_outside
+from edgebench.system.paths import user_paths
+
+DISTRIBUTION = "edgebench-kit"
+PACKAGE = "edgebench_kit"
+MANIFEST, ARCHIVE = f"{PACKAGE}/manifest.json", f"{PACKAGE}/kit.tar.xz"
+PLACE = "/data/local/tmp/edgebench-kit"
+"""Directory of kits on a phone; the path of its loader is written into a kit's program."""
+PHONE_MACHINE = "aarch64"
+"""Machine of today's phones, which a kit is made for unless another is named."""
+PROGRAM = "bin/python3"
+"""Path of Python below a kit's directory."""
+FORMAT = 1
+MAX_UNPACKED_BYTES = 256 * 2**20
+_MACHINE_NAMES = {"armv8l": "armv7l"}
+"""Names that uname(1) has for a machine beside the first. Source: linux/kernel/sys.c, personality
+of 32-bit programs on a 64-bit kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitMember:
+    """A file of a kit."""
+
+    path: str
+    """Path below the kit's directory."""
+    size_bytes: int
+    sha256: str
+    package: str = ""
+    """Package that it comes from; empty where the root that it comes from records none."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitPackage:
+    """A package that files of a kit come from."""
+
+    name: str
+    version: str
+    licence: str = ""
+    """Name of the file with its licence, in the metadata of the wheel; empty: it was not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class KitManifest:
+    """What a kit is made of."""
+
+    name: str
+    """16 digits of a SHA-256 over its files before they were made for their place."""
+    machine: str
+    """Machine as uname(1) names it."""
+    python: str
+    """Version, as 3.11."""
+    libc: str
+    """C library and its version, as glibc 2.36."""
+    unpacked_bytes: int
+    archive_sha256: str
+    """SHA-256 of the compressed archive."""
+    files: tuple[KitMember, ...]
+    packages: tuple[KitPackage, ...]
+    place: str = PLACE
+    format: int = FORMAT
+
+    @property
+    def directory(self) -> str:
+        """Directory of the kit on a phone."""
+        return f"{self.place}/{self.name}"
+
+    @property
+    def python_path(self) -> str:
+        """Path of Python on a phone."""
+        return f"{self.directory}/{PROGRAM}"
+
+    def __str__(self) -> str:
+        return f"Python {self.python} for {self.machine}, {self.libc}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """A kit that has been read."""
+
+    manifest: KitManifest
+    source: str
+    """Where it comes from, for messages."""
+    archive: bytes
+    """The archive, compressed."""
+
+    def tar(self) -> bytes:
+        """The archive, decompressed.
+
+        Raises:
+            NotAKit: it is damaged.
+        """
+        limit = self.manifest.unpacked_bytes + 2**20 + 2048 * len(self.manifest.files)
+        try:
+            unpacked = lzma.LZMADecompressor().decompress(self.archive, max_length=limit + 1)
+        except lzma.LZMAError as exc:
+            raise NotAKit(f"kit is damaged: {exc}: {self.source}") from exc
+        if len(unpacked) > limit:
+            raise NotAKit(
+                f"kit unpacks to more than the {limit} bytes of its manifest: {self.source}"
+            )
+        return unpacked
+
+
+def kits_directory() -> Path:
+    """Directory of the kits that `edgebench kit build` keeps, one for each machine."""
+    return Path(user_paths(os.environ).data) / "kits"
+
+
+def find_kit(machine: str, given: Path | None = None) -> Kit:
+    """The kit for a machine: the given one, one that was made here, or the installed package.
+
+    Args:
+        machine: Name as of uname(1).
+        given: File that `edgebench kit build` has written.
+
+    Raises:
+        NotAKit: it cannot be read, or is for another machine or place.
+        KitMissing: there is none.
+    """
+    machine = _MACHINE_NAMES.get(machine, machine)
+    if given is not None:
+        return _fitting(_read_wheel(given), machine)
+    for path in sorted((kits_directory() / machine).glob("*.whl"))[-1:]:
+        return _fitting(_read_wheel(path), machine)
+    spec = find_spec(PACKAGE)
+    for directory in (spec.submodule_search_locations or ()) if spec else ():
+        kit = _read_package(Path(directory))
+        if kit.manifest.machine == machine:
+            return _fitting(kit, machine)
+    raise KitMissing(f"no kit for {machine}, and a phone has no Python of its own", machine)
+
+
+def _fitting(kit: Kit, machine: str) -> Kit:
+    if kit.manifest.machine != machine:
+        raise NotAKit(f"kit is for {kit.manifest.machine}, not for {machine}: {kit.source}")
+    return kit
+
+
+def _read_wheel(path: Path) -> Kit:
+    try:
+        with zipfile.ZipFile(path) as wheel:
+            for name in (MANIFEST, ARCHIVE):
+                if wheel.getinfo(name).file_size > MAX_UNPACKED_BYTES:
+                    raise NotAKit(f"{name} is larger than {MAX_UNPACKED_BYTES} bytes: {path}")
+            return _kit(wheel.read(MANIFEST), wheel.read(ARCHIVE), str(path))
+    except OSError as exc:
+        raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {path}") from exc
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as exc:
+        raise NotAKit(f"not a kit: {path}") from exc
+
+
+def _read_package(directory: Path) -> Kit:
+    manifest, archive = (directory / name.partition("/")[2] for name in (MANIFEST, ARCHIVE))
+    try:
+        return _kit(manifest.read_bytes(), archive.read_bytes(), str(directory))
+    except OSError as exc:
+        raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {directory}") from exc
+
+
+def _kit(manifest_text: bytes, archive: bytes, source: str) -> Kit:
+    try:
+        plain = json.loads(manifest_text)
+        if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+            raise NotAKit(f"kit of another version of edgebench: {source}")
+        manifest = from_outside(plain, KitManifest)
+    except (ValueError, RemoteProtocolError) as exc:
+        raise NotAKit(f"manifest of the kit is damaged: {source}") from exc
+    if not re.fullmatch("[0-9a-f]{16}", manifest.name):
+        raise NotAKit(f"manifest of the kit is damaged: {source}")
+    if manifest.place != PLACE:
+        raise NotAKit(f"kit is for {manifest.place}, not for {PLACE}: {source}")
+    if hashlib.sha256(archive).hexdigest() != manifest.archive_sha256:
+        raise NotAKit(f"kit is damaged: its archive is not the one of its manifest: {source}")
+    if manifest.unpacked_bytes > MAX_UNPACKED_BYTES:
+        raise NotAKit(f"kit is larger than {MAX_UNPACKED_BYTES} bytes: {source}")
+    return Kit(manifest, source, archive)

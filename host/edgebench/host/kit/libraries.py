@@ -1,0 +1,105 @@
+"""The libraries of a root directory, and which of them a program and its modules need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+from edgebench.host.kit.elf import ElfFile, read_elf
+from edgebench.host.kit.root import Root
+from edgebench.protocol.errors import KitNotBuilt
+
+SUPPORT = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libgcc_s.so.1")
+"""Libraries that wheels of runtimes need, and Python does not; the first three are in libc since
+glibc 2.34, and stay as empty ones."""
+_REQUIRED = SUPPORT[3:]
+_DIRECTORIES = ("lib", "usr/lib", "lib64", "usr/lib64", "usr/local/lib")
+
+
+class Libraries:
+    """The libraries of a root, and which of them a kit needs."""
+
+    def __init__(self, root: Root, program: ElfFile) -> None:
+        """Find those that runtimes need.
+
+        Raises:
+            KitNotBuilt: one of them is not there.
+        """
+        self._root, self._program = root, program
+        directories = [
+            f"{base}/{name}"
+            for base in _DIRECTORIES
+            for name in root.names(base)
+            if "-linux-gnu" in name
+        ]
+        self._directories = (*directories, *_DIRECTORIES)
+        self._wanted = set[str]()
+        self._found = dict[str, tuple[PurePosixPath, ElfFile] | None]()
+        self.support = tuple(name for name in SUPPORT if self._closure((name,)) is not None)
+        for name in _REQUIRED:
+            if name not in self.support:
+                raise KitNotBuilt(f"no {name} in {root.directory}, which every runtime needs")
+
+    @property
+    def loader(self) -> str:
+        """File name of the loader."""
+        return PurePosixPath(self._program.interpreter).name
+
+    def is_served(self, data: bytes) -> bool:
+        """Whether all libraries that a module needs are there; they then go into the kit."""
+        elf = read_elf(data)
+        closure = self._closure(elf.needed) if elf else set()
+        self._wanted |= closure or set()
+        return closure is not None
+
+    def needed(self) -> dict[str, PurePosixPath]:
+        """Paths of the libraries that the kit needs, with the loader, by name.
+
+        Raises:
+            KitNotBuilt: not all that the program needs are there.
+        """
+        closure = self._closure((*self._program.needed, *self.support, self.loader))
+        if closure is None:
+            raise KitNotBuilt(f"not all libraries of Python are in {self._root.directory}")
+        found = {name: self._find(name) for name in sorted(self._wanted | closure)}
+        return {name: library[0] for name, library in found.items() if library is not None}
+
+    def libc(self) -> str:
+        """C library and its version.
+
+        Raises:
+            KitNotBuilt: it is not glibc.
+        """
+        found = self._find("libc.so.6")
+        names = " ".join(found[1].symbol_versions if found else ())
+        versions = re.findall(r"GLIBC_(\d+)\.(\d+)\b", names)
+        if not versions:
+            raise KitNotBuilt(f"no glibc in {self._root.directory}")
+        return "glibc {}.{}".format(*max((int(major), int(minor)) for major, minor in versions))
+
+    def _closure(self, names: Iterable[str]) -> set[str] | None:
+        """These libraries and all that they need; None if one is not there."""
+        found, waiting = set[str](), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found:
+                continue
+            library = self._find(name)
+            if library is None:
+                return None
+            found.add(name)
+            waiting += library[1].needed
+        return found
+
+    def _find(self, name: str) -> tuple[PurePosixPath, ElfFile] | None:
+        """Path and facts of a library for this machine."""
+        if name not in self._found:
+            directories = (str(PurePosixPath(self._program.interpreter).parent), *self._directories)
+            paths = [self._root.find(f"{directory}/{name}") for directory in directories]
+            read = ((path, read_elf(self._root.read(path))) for path in paths if path)
+            fitting = (
+                (path, elf) for path, elf in read if elf and elf.machine == self._program.machine
+            )
+            self._found[name] = next(fitting, None)
+        return self._found[name]

@@ -1,0 +1,112 @@
+"""The root directory of a Linux system that does not run here: its files and its packages.
+
+Source: path_resolution(7); dpkg-query(1), "FILES".
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+MAX_LINKS = 40
+"""Most links on the way to a file. Source: path_resolution(7)."""
+DPKG = "var/lib/dpkg"
+DOCUMENTS = "usr/share/doc"
+
+
+class Package(NamedTuple):
+    """A package of the distribution."""
+
+    name: str
+    version: str
+
+
+class Root:
+    """Files below a directory, whose links lead to files below it, too."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def find(self, path: str) -> PurePosixPath | None:
+        """The path behind all links, relative to the root; None where nothing is there."""
+        parts, found, links = [*PurePosixPath(path).parts][::-1], PurePosixPath(), 0
+        while parts:
+            part = parts.pop()
+            if part in ("/", ".."):
+                found = PurePosixPath() if part == "/" else found.parent
+                continue
+            here = self.directory / found / part
+            if here.is_symlink():
+                links += 1
+                if links > MAX_LINKS:
+                    return None
+                parts += PurePosixPath(os.readlink(here)).parts[::-1]
+            elif here.exists():
+                found /= part
+            else:
+                return None
+        return found
+
+    def read(self, path: PurePosixPath) -> bytes:
+        """Content of a file that `find` or `files` has given."""
+        return (self.directory / path).read_bytes()
+
+    def names(self, path: str) -> list[str]:
+        """Sorted names of what is in a directory; none where there is no directory."""
+        found = self.find(path)
+        if found is None or not (self.directory / found).is_dir():
+            return []
+        return sorted(os.listdir(self.directory / found))
+
+    def files(self, path: str) -> Iterator[tuple[str, PurePosixPath]]:
+        """All files below a directory: path relative to it, and path behind all links."""
+        for name in self.names(path):
+            found = self.find(f"{path}/{name}")
+            if found is None:
+                continue  # a link to a package that is not installed
+            if not (self.directory / found).is_dir():
+                yield name, found
+            elif not (self.directory / path / name).is_symlink():
+                for below, file in self.files(f"{path}/{name}"):
+                    yield f"{name}/{below}", file
+
+    def package_of(self, path: PurePosixPath) -> Package | None:
+        """The package that a file belongs to; None where the root does not record it."""
+        name = self._owners.get(_without_usr(str(path)))
+        return Package(name, self._versions.get(name, "")) if name else None
+
+    def licence_of(self, package: Package) -> bytes | None:
+        """Copyright and licence of a package; None where they are not in the root."""
+        found = self.find(f"{DOCUMENTS}/{package.name}/copyright")
+        return self.read(found) if found is not None else None
+
+    @cached_property
+    def _owners(self) -> dict[str, str]:
+        """Package of each file, by its path without /usr, which old lists do not have."""
+        owners = {}
+        info = f"{DPKG}/info"
+        for name in self.names(info):
+            if name.endswith(".list"):
+                package = name.removesuffix(".list").partition(":")[0]
+                for line in (self.directory / info / name).read_text().splitlines():
+                    owners[_without_usr(line.strip("/"))] = package
+        return owners
+
+    @cached_property
+    def _versions(self) -> dict[str, str]:
+        status = self.directory / DPKG / "status"
+        text = status.read_text() if status.exists() else ""
+        found = dict[str, str]()
+        for block in text.split("\n\n"):
+            fields = dict(re.findall(r"^(Package|Version): (.*)$", block, re.MULTILINE))
+            if len(fields) == 2:
+                found[fields["Package"]] = fields["Version"]
+        return found
+
+
+def _without_usr(path: str) -> str:
+    return path.removeprefix("usr/")

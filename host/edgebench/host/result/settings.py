@@ -1,0 +1,66 @@
+"""Settings of a run, as requested and as in effect.
+
+A runtime may use fewer threads than requested, a control group may stop them, a file may hold
+several graphs, and a delegate may leave operators to the CPU. None of these is an error of the run,
+and each changes the meaning of its numbers. `show.settings` has a sentence for each difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+
+from edgebench.host.result.verdict import Fact
+
+
+class SettingState(Enum):
+    """Comparison of a setting in effect with the request."""
+
+    AS_REQUESTED = "as_requested"
+    """Also where nothing was requested and nothing could be chosen."""
+    DIFFERENT = "different"
+    NOT_CHOSEN = "not_chosen"
+    """Nothing was requested, and there were several possibilities."""
+    UNKNOWN = "unknown"
+    """The device does not report what was in effect."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One setting of a run."""
+
+    requested: Fact
+    """Requested value; None: the default."""
+    effective: Fact
+    """Value in effect; None: unknown, or none."""
+    state: SettingState
+    reason: str | None = None
+    """Name of the sentence that `show.settings` has for it; None: it needs none."""
+    facts: Mapping[str, Fact] = field(default_factory=dict[str, Fact])
+    """Names and counts in that sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveSettings:
+    """Every setting that is compared with its effect."""
+
+    threads: Setting
+    """Threads of the runtime; in effect are those that used CPU time in the timed loop, by work or
+    by spinning: an upper bound of those that worked."""
+    cpus: Setting
+    """Number of CPUs; in effect are those within affinity, cpuset and quota, with a fraction."""
+    signature: Setting
+    """Signature of the model's graph."""
+    delegate: Setting
+    """Delegates or execution providers, separated by commas."""
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of the settings, in their order."""
+        return tuple(setting.name for setting in fields(cls))
+
+    @property
+    def by_name(self) -> dict[str, Setting]:
+        """The settings by their names, in their order."""
+        return {name: getattr(self, name) for name in self.names()}

@@ -1,0 +1,97 @@
+"""Sentences about settings that were not in effect as they were requested.
+
+Each setting has a sentence for each reason that `analysis.settings` gives. `{requested}`,
+`{effective}` and the facts of the setting are filled in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.settings import Setting, SettingState
+from edgebench.host.show.verdict import named_sets
+from edgebench.protocol.text import printable
+
+SENTENCES: Mapping[str, Mapping[str, str]] = {
+    "threads": {
+        "fewer": "{requested} threads requested, {effective} worked: the runtime does not use more "
+        "for this model",
+        "more": "{requested} thread(s) requested, {effective} used CPU time",
+        "not_told": "the device does not report how many threads worked",
+    },
+    "cpus": {
+        "quota": "{threads} thread(s) requested, the quota of a control group allows "
+        "{effective:.3g} CPUs",
+        "fewer": "{threads} threads requested, {effective:.3g} CPUs may be used",
+        "quota_not_told": "the device reports no control groups, so a CPU quota is not known",
+    },
+    "signature": {
+        "not_chosen": "signature {effective} was measured, the file also has {others}: choose with "
+        "--signature {example}",
+        "unnamed": "the first graph of the file was measured, which has no signature; it also has "
+        "{others}: choose with --signature {example}",
+        "ignored": "signature {requested} requested, the agent of the device is too old for that "
+        "and measured the first graph of the file",
+    },
+    "delegate": {
+        "partly": "{requested} requested, it ran {count} of {total} operators",
+        "unused": "{requested} requested, and it ran nothing",
+        "not_told": "{requested} requested; the runtime does not report what it ran",
+    },
+}
+_RULES: Mapping[str, frozenset[str]] = {
+    "cpus": frozenset({"cpu_quota", "scheduling", "cpu_pressure"}),
+    "delegate": frozenset({"delegation", "delegated_share"}),
+}
+"""Rules whose sentence states the same difference: where one of them fails, no note is added."""
+_NOTED = (SettingState.DIFFERENT, SettingState.NOT_CHOSEN)
+"""States that are noted beside the numbers."""
+
+
+def setting_sentence(name: str, setting: Setting) -> str | None:
+    """Sentence about a setting; None where it was in effect as requested."""
+    template = SENTENCES.get(name, {}).get(setting.reason or "")
+    if template is None:
+        return None
+    words = {**setting.facts, "requested": setting.requested, "effective": setting.effective}
+    try:
+        return template.format(**words)
+    except (LookupError, TypeError, ValueError):  # of a newer edgebench, or damaged
+        return None
+
+
+def run_notes(run: Run) -> list[str]:
+    """Sentences about the settings of a run whose effect differs from the request."""
+    settings = run.conditions.settings
+    if settings is None:
+        return []
+    failed = {rule.id for rule in run.verdict.failures}
+    sentences = [
+        setting_sentence(name, setting)
+        for name, setting in settings.by_name.items()
+        if setting.state in _NOTED and not failed & _RULES.get(name, frozenset())
+    ]
+    return [sentence for sentence in sentences if sentence is not None]
+
+
+def setting_lines(
+    sets: Sequence[RunSet], titles: Callable[[RunSet], str] | None = None
+) -> list[str]:
+    """Notes on the settings of sets, each once, with its sets if those are not all.
+
+    Args:
+        sets: The sets.
+        titles: Names of the sets, where several are of one model on one device; None: their ids.
+    """
+    sharing: dict[str, list[int]] = {}
+    for index, run_set in enumerate(sets):
+        for note in dict.fromkeys(note for run in run_set.runs for note in run_notes(run)):
+            sharing.setdefault(note, []).append(index)
+    return [
+        printable(f"note: {note}")
+        if len(indexes) == len(sets)
+        else printable(f"note: {named_sets(sets, indexes, titles)}: {note}")
+        for note, indexes in sharing.items()
+    ]

@@ -1,0 +1,280 @@
+"""TLS 1.3 to an agent whose certificate is pinned by fingerprint, over any stream that leads there.
+
+    PinnedTransport.dial ─▶ PlainStream ─▶ TLS, pin compared ─▶ WebSocket ─▶ Link
+      (TCP, adb, …)                     (this file, for all of them)
+
+No authority and no name is checked: the handshake proves that the agent owns the key of the
+certificate that it shows, and the fingerprint says whether that is the certificate we want. That
+is decided before a single byte of ours is sent. So what carries the stream need not be trusted.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from websockets.exceptions import ConnectionClosed, InvalidMessage
+from websockets.sync.client import connect as websocket_connect
+
+from edgebench.host.transports.base import Announcement, Endpoint
+from edgebench.host.transports.link import (
+    AGENT_URI,
+    OPEN_TIMEOUT_S,
+    WEBSOCKET_OPTIONS,
+    Link,
+    opening,
+)
+from edgebench.protocol.errors import (
+    AgentBusy,
+    EdgebenchError,
+    NotPaired,
+    Unreachable,
+    WrongAgent,
+)
+from edgebench.protocol.identity import fingerprint
+
+CONNECT_TIMEOUT_S = 10.0
+"""Time to open a plain stream: the kernel of a device answers at once, or it is not there."""
+BUSY_S = 10.0
+"""Time for which connections to an agent are tried again that end before it shows its certificate:
+it drops some at random while too many are waiting."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.1, 1.0
+"""Shortest and longest pause between two attempts; each is up to twice the last one."""
+REFUSALS = 2
+"""Connections in a row that end right after the handshake, of a host that is refused. A single one
+may have taken too long while others were waiting."""
+END_ERRORS = (ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)
+"""Errors of a connection that the other side ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainStream:
+    """An open stream to the port of an agent, before TLS."""
+
+    socket: socket.socket
+    """Connected stream socket, TCP or unix."""
+    end_reason: Callable[[], EdgebenchError | None] = lambda: None
+    """Called once if the other side ends the stream before the agent has shown its certificate: the
+    error that is the cause, where the carrier of the stream reports one. None: it is tried
+    again, as a flooded agent ends connections, too. May wait for some seconds, in any thread."""
+
+
+Dial = Callable[[Endpoint], PlainStream]
+"""Opens the plain stream to an endpoint with one address, within `CONNECT_TIMEOUT_S` and in any
+thread. Raises `Unreachable`, or an `OSError` that `link.opening` translates."""
+
+
+class PinnedTransport(ABC):
+    """A transport that carries TLS with a pinned certificate; subclasses open the plain stream."""
+
+    name: str
+
+    def __init__(self, identity_path: Callable[[], Path]) -> None:
+        self._identity_path = identity_path
+
+    def connect(self, endpoint: Endpoint) -> Link:
+        """Open a connection to the first address that answers as the pinned agent.
+
+        Raises:
+            Unreachable: no agent answers at any of them.
+            NotPaired: another agent answers, or the agent does not know this host.
+        """
+        identity_path = self._identity_path()
+        failures = Failures(endpoint.name)
+        for place in places(endpoint):
+            with failures.noted(place):
+                return _connect(place, identity_path, self.dial)
+        raise failures.error()
+
+    @abstractmethod
+    def dial(self, place: Endpoint) -> PlainStream:
+        """Open the plain stream, as `Dial` describes it."""
+
+    @abstractmethod
+    def discover(self, timeout_s: float) -> list[Announcement]:
+        """Devices that can be seen now; empty where this machine cannot look for them."""
+
+
+def places(endpoint: Endpoint) -> list[Endpoint]:
+    """The endpoint at each of its addresses alone."""
+    return [replace(endpoint, addresses=(address,)) for address in endpoint.addresses]
+
+
+class Failures:
+    """Why an agent could not be reached, at one address after another."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._silent: dict[str, Unreachable] = {}
+        self._refusal: NotPaired | None = None
+
+    @contextmanager
+    def noted(self, place: Endpoint) -> Iterator[None]:
+        """Keep the reason why nobody answers here, or why the agent refuses."""
+        try:
+            yield
+        except Unreachable as exc:
+            self._silent[place.address] = exc
+        except NotPaired as exc:
+            # A wrong agent at one address does not mean that the right one is not at the next.
+            self._refusal = self._refusal or exc
+
+    def error(self) -> Unreachable | NotPaired:
+        """One error with all reasons."""
+        if self._refusal is None:
+            return _unreachable(self._name, self._silent)
+        if self._silent:
+            error = type(self._refusal)(f"{self._refusal}; {_reasons(self._silent)}")
+            error.__cause__ = self._refusal
+            return error
+        return self._refusal
+
+
+def _unreachable(name: str, silent: Mapping[str, Unreachable]) -> Unreachable:
+    """Why nobody answers at any address; an only one is named by its own error."""
+    if len(silent) == 1:
+        return next(iter(silent.values()))
+    if not silent:
+        return Unreachable(f"{name}: no address is known")
+    is_offline = all(exc.is_offline for exc in silent.values())
+    why = "no network leads there: " if is_offline else ""
+    return Unreachable(f"cannot reach {name}: {why}{_reasons(silent)}", is_offline=is_offline)
+
+
+def _reasons(silent: Mapping[str, Unreachable]) -> str:
+    """Each reason with the addresses that it is of."""
+    addresses: dict[str, list[str]] = {}
+    for address, exc in silent.items():
+        addresses.setdefault(exc.reason, []).append(address)
+    return "; ".join(f"{reason} at {', '.join(those)}" for reason, those in addresses.items())
+
+
+class _EarlyEnd(Exception):
+    """The other side ended a connection before it showed its certificate."""
+
+    def __init__(self, stream: PlainStream) -> None:
+        super().__init__()
+        self.stream = stream
+
+
+def _connect(endpoint: Endpoint, identity_path: Path, dial: Dial) -> Link:
+    """Connect to one address, again and again where no more than a handshake was begun.
+
+    Raises:
+        AgentBusy: the agent ends connections before it shows its certificate.
+        Unreachable: no agent responds at the address.
+        NotPaired: another agent responds, or the agent refuses this host.
+    """
+    context, begin_s = client_context(identity_path), time.monotonic()
+    refusal_count, pause_s = 0, FIRST_PAUSE_S
+    for attempt in count(1):
+        try:
+            return _connect_once(endpoint, context, dial)
+        except _EarlyEnd as exc:
+            if (reason := exc.stream.end_reason()) is not None:
+                raise reason from exc
+            refusal_count = 0
+            if (passed_s := time.monotonic() - begin_s) > BUSY_S:
+                raise busy_error(peer_name(endpoint), attempt, passed_s) from exc
+        except WrongAgent:
+            raise
+        except NotPaired:
+            refusal_count += 1
+            if refusal_count == REFUSALS:
+                raise
+        time.sleep(pause_s * random.uniform(0.5, 1.0))
+        pause_s = min(2 * pause_s, LAST_PAUSE_S)
+    raise AssertionError("the loop returns or raises")
+
+
+def busy_error(peer: str, attempts: int, passed_s: float) -> AgentBusy:
+    """Error about an agent that ended all connections before it showed its certificate."""
+    times = "a connection" if attempts == 1 else f"{attempts} connections within {passed_s:.0f} s"
+    reason = f"ended {times} before it showed a certificate: it is flooded, or is no agent"
+    return AgentBusy(f"{peer} {reason}", reason=f"what is there {reason}")
+
+
+def _connect_once(endpoint: Endpoint, context: ssl.SSLContext, dial: Dial) -> Link:
+    """Connect to one address, once.
+
+    Raises:
+        _EarlyEnd: the agent ended the connection before it showed its certificate.
+        Unreachable: no agent responds at the address.
+        NotPaired: another agent responds, or the agent refuses this host.
+    """
+    peer = peer_name(endpoint)
+    secured = _handshake(endpoint, peer, context, dial)
+    try:
+        with opening(peer), expecting_answer(peer):
+            require_pin(secured.getpeercert(binary_form=True), endpoint)
+            secured.settimeout(None)
+            return Link(websocket_connect(AGENT_URI, sock=secured, **WEBSOCKET_OPTIONS), peer)
+    except BaseException:  # Ctrl-C as well
+        secured.close()
+        raise
+
+
+def peer_name(endpoint: Endpoint) -> str:
+    """The agent at an endpoint, for error texts."""
+    return f"{endpoint.name} ({endpoint.address})"
+
+
+def require_pin(certificate: bytes | None, endpoint: Endpoint) -> None:
+    """Check the certificate, in DER, that the agent has shown in the handshake.
+
+    Raises:
+        WrongAgent: it is not the pinned one.
+    """
+    shown = fingerprint(certificate or b"")
+    if shown != endpoint.pin:
+        raise WrongAgent(
+            f"{peer_name(endpoint)} is not the paired agent: it shows {shown[:12]}…, as "
+            "another board does, or one that was set up anew"
+        )
+
+
+@contextmanager
+def expecting_answer(peer: str) -> Iterator[None]:
+    """Translate an end where the pinned agent's first answer should be.
+
+    In TLS 1.3 our handshake ends before the agent has looked at our certificate: a refusal shows
+    only then, and never before the agent has shown its own.
+    """
+    try:
+        yield
+    except (InvalidMessage, ConnectionClosed, ssl.SSLError, *END_ERRORS) as exc:
+        raise NotPaired(f"{peer} does not accept this host's identity") from exc
+
+
+def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext, dial: Dial) -> ssl.SSLSocket:
+    """Open a plain stream, and secure it."""
+    with opening(peer, CONNECT_TIMEOUT_S):
+        stream = dial(endpoint)
+    try:
+        with opening(peer):
+            stream.socket.settimeout(OPEN_TIMEOUT_S)
+            try:
+                return context.wrap_socket(stream.socket)
+            except END_ERRORS as exc:
+                raise _EarlyEnd(stream) from exc
+    except BaseException:  # Ctrl-C as well: no socket is left open
+        stream.socket.close()
+        raise
+
+
+def client_context(identity_path: Path) -> ssl.SSLContext:
+    """TLS settings of this host, for any number of connections."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # the fingerprint is compared instead: see above
+    context.load_cert_chain(identity_path)
+    return context

@@ -1,0 +1,123 @@
+"""TLS through a tunnel of the user's own `ssh`, to devices that only SSH reaches.
+
+    this process ── socket pair ── ssh -W 127.0.0.1:PORT ── SSH ── agent's port on the device
+
+No port is opened on this machine. The tunnel is one process, which ends with its connection. TLS
+with pins is inside: hosts on the way see nothing, and the device's SSH account is not enough.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+
+from edgebench.host.transports.base import Announcement, Endpoint
+from edgebench.host.transports.pinned import PinnedTransport, PlainStream, peer_name
+from edgebench.host.transports.ssh_program import (
+    FAILED,
+    FailureKind,
+    SshAddress,
+    SshConfig,
+    failure_of,
+    find_ssh,
+    identity_words,
+    login_words,
+    parse_address,
+    read_config,
+    read_log,
+)
+from edgebench.protocol.errors import EdgebenchError, Unreachable, UsageError
+
+LOOPBACK = "127.0.0.1"
+"""Address of the agent, as the device sees it."""
+END_TIMEOUT_S = 10.0
+"""Time for `ssh` to end after its stream has: a host on the way may take longer than the device."""
+
+
+class SshTransport(PinnedTransport):
+    """TLS through `ssh -W`; the address of a device is what `ssh` is told."""
+
+    name = "ssh"
+
+    def dial(self, place: Endpoint) -> PlainStream:
+        """Start a tunnel; whether it leads to the device shows in the first bytes from there.
+
+        Raises:
+            Unreachable: there is no program `ssh`, or it refuses its configuration.
+        """
+        address, program = parse_address(place.addresses[0]), find_ssh()
+        if address is None:  # written by a newer version
+            raise Unreachable(f"{place.name}: not an address of SSH: {place.addresses[0]!r}")
+        if program is None:
+            raise Unreachable(f"cannot reach {peer_name(place)}: the program ssh is not installed")
+        identity_file = Path(place.identity_file) if place.identity_file else None
+        try:
+            config = read_config(program, address, identity_file)
+        except UsageError as exc:
+            raise Unreachable(f"cannot reach {peer_name(place)}: {exc}") from exc
+        tunnel = _Tunnel(peer_name(place), address, config)
+        words = [program, *tunnel.words, "-W", f"{LOOPBACK}:{place.port}"]
+        return tunnel.open([*words, *identity_words(identity_file), *address.words])
+
+    def discover(self, timeout_s: float) -> list[Announcement]:
+        """Nothing: a device behind SSH announces itself to nobody."""
+        return []
+
+
+class _Tunnel:
+    """A process of `ssh` that carries one stream."""
+
+    def __init__(self, peer: str, address: SshAddress, config: SshConfig) -> None:
+        self._peer, self._address, self._config = peer, address, config
+        self._folder = Path(tempfile.mkdtemp(prefix="edgebench-"))
+        self._has_ended = threading.Event()
+        self._status, self._log, self._output = 0, "", ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Options of `ssh`."""
+        return login_words(self._config, self._folder / "log", can_prompt=False)
+
+    def open(self, words: list[str]) -> PlainStream:
+        """Start the process."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs, (self._folder / "output").open("wb") as output:
+                process = subprocess.Popen(
+                    words,
+                    stdin=theirs.fileno(),
+                    stdout=theirs.fileno(),
+                    stderr=output,
+                    start_new_session=True,  # Ctrl-C ends a run in order, by this stream
+                )
+        except BaseException:
+            ours.close()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        waiting = threading.Thread(target=self._wait, args=(process,), daemon=True, name="ssh")
+        waiting.start()
+        return PlainStream(ours, self._end_reason)
+
+    def _wait(self, process: subprocess.Popen[bytes]) -> None:
+        """Keep what the process has printed when it ends, and nothing else of it."""
+        self._status = process.wait()
+        self._log = read_log(self._folder / "log")
+        self._output = read_log(self._folder / "output")
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._has_ended.set()
+
+    def _end_reason(self) -> EdgebenchError | None:
+        """Why the tunnel has not led to the agent; None where the agent has ended the stream."""
+        if not self._has_ended.wait(END_TIMEOUT_S) or self._status != FAILED:
+            return None
+        failure = failure_of(
+            self._address, self._config, self._log, self._output, status=self._status
+        )
+        if failure.kind is FailureKind.NO_STREAM:
+            text = f"cannot reach {self._peer}: {failure.text}"
+            return Unreachable(text, reason=failure.text)
+        return failure.error(self._address)

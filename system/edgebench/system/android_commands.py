@@ -1,0 +1,73 @@
+"""Commands of Android: each is a process, so none runs beside a timed loop without need.
+
+A command that is denied something may print a line about it and end with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.protocol.text import one_line
+
+COMMANDS = "system/bin"
+"""Directory of Android's commands."""
+MARKS = ("system/build.prop", f"{COMMANDS}/getprop")
+"""Files of every Android. Variables of its environment, as ANDROID_ROOT, come with adb's shell and
+with tools on a PC as well."""
+COMMAND_TIMEOUT_S = 10.0
+MAX_OUTPUT_BYTES = 2**20
+"""Bytes of a command's output that are read: `dumpsys power` has some ten thousand."""
+_REFUSALS = (r"^Permission Denial: .*", r"^Can't find service: .*", r"^.*SecurityException.*")
+"""Lines of a command that has no data. Source: platform/frameworks/native, cmds/dumpsys;
+platform/frameworks/base, `DumpUtils.checkDumpPermission`."""
+
+
+def is_android(root: Path = Path("/")) -> bool:
+    """Whether the system under this root is Android."""
+    return any((root / mark).exists() for mark in MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceOutput:
+    """Output of a command of Android's."""
+
+    text: str
+    """Standard output; empty where the command failed."""
+    failure: str = ""
+    """Why there is none, one line."""
+
+
+def command_environment() -> dict[str, str]:
+    """Variables for the system's programs, which have another C library than the agent."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("LD_")}
+
+
+def run_command(root: Path, *words: str) -> ServiceOutput:
+    """Run one of Android's commands; a failure is a value, not an error."""
+    program = root / COMMANDS / words[0]
+    try:
+        done = subprocess.run(
+            [str(program), *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=command_environment(),
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ServiceOutput("", f"{' '.join(words)}: no answer within {COMMAND_TIMEOUT_S:g} s")
+    except OSError as exc:
+        return ServiceOutput("", f"{program}: {exc.strerror}")
+    text = done.stdout[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    errors = done.stderr[:MAX_OUTPUT_BYTES].decode("utf-8", "replace")
+    for refusal in _REFUSALS:
+        if match := re.search(refusal, f"{text[:1000]}\n{errors[:1000]}", re.MULTILINE):
+            return ServiceOutput("", one_line(f"{' '.join(words)}: {match[0]}"))
+    if done.returncode != 0:
+        reason = one_line(errors) or f"ended with status {done.returncode}"
+        return ServiceOutput("", f"{' '.join(words)}: {reason}")
+    return ServiceOutput(text)

@@ -1,0 +1,145 @@
+"""Process of a command: its end by any exception, and by Ctrl-C while it loads.
+
+An exception in the middle of an import ends in a message of the library that was being loaded, or
+is swallowed there (`Exception ignored in …`). While a command loads, nothing is open that would
+have to be closed. So until then, Ctrl-C ends the process without an exception.
+
+An unforeseen exception ends a command in one line, as any error does, and its traceback is in a
+file (`unforeseen.py`). Threads and finalisers that end in one print a warning.
+
+Entry points import this module, and nothing else before it: what loads earlier is not protected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from edgebench.system.exit_code import ExitCode
+
+TYPE_CHECKING = False  # type checkers know this name; to import it from typing takes 2 ms
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import ExceptHookArgs
+    from types import FrameType, TracebackType
+
+INTERRUPTED = b"interrupted\n"
+MAX_STRAY_LINES = 5
+"""Warnings about threads and finalisers that one process prints."""
+
+
+def exit_when_interrupted() -> None:
+    """End with one line at Ctrl-C, at once; a process that ignores Ctrl-C goes on ignoring it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _exit)
+
+
+def raise_when_interrupted() -> None:
+    """Raise KeyboardInterrupt at Ctrl-C from now on: there is something to close."""
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def exit_code_of(run: Callable[[], int], program: str = "edgebench") -> int:
+    """Run a command; its exit code, or that of an interrupt, a closed output or an exception.
+
+    Args:
+        run: The command, which prints the errors that it foresees.
+        program: Name of the program, for hints.
+    """
+    try:
+        code = run()
+        flush_output()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        discard_output()
+        return ExitCode.NOT_READ
+    except Exception as exc:
+        if isinstance(exc, OSError) and exc.filename is None:
+            discard_output()
+        # Only here: what loads before Ctrl-C is handled is not protected.
+        from edgebench.system.terminal import say, say_hint
+        from edgebench.system.unforeseen import exit_code_for, hint_for, named_error
+
+        error = named_error(exc)
+        say(f"error: {error}")
+        say_hint(hint_for(error, program))
+        return exit_code_for(error)
+    return code
+
+
+def report_strays() -> None:
+    """Have Python report an exception outside of `exit_code_of` in one line on stderr.
+
+    Such an exception ends a thread, is ignored in a finaliser, or is caught nowhere.
+    """
+    import threading
+
+    counts = itertools.count(1)
+
+    def warn(exc: BaseException, where: str) -> None:
+        if next(counts) <= MAX_STRAY_LINES:
+            _print_stray("warning", exc, where)
+
+    def on_thread(args: ExceptHookArgs) -> None:
+        if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+            warn(
+                args.exc_value, "a thread" if args.thread is None else f"thread {args.thread.name}"
+            )
+
+    def on_finaliser(args: sys.UnraisableHookArgs) -> None:
+        if args.exc_value is not None:
+            warn(args.exc_value, "a finaliser")
+
+    def on_process(
+        kind: type[BaseException], exc: BaseException, trace: TracebackType | None
+    ) -> None:
+        del kind, trace
+        _print_stray("interrupted" if isinstance(exc, KeyboardInterrupt) else "error", exc, "")
+
+    threading.excepthook = on_thread
+    sys.unraisablehook = on_finaliser
+    sys.excepthook = on_process
+
+
+def _print_stray(word: str, exc: BaseException, where: str) -> None:
+    line = word
+    if word != "interrupted":
+        try:
+            from edgebench.system.unforeseen import named_error
+
+            line = f"{word}: {named_error(exc, where)}"
+        except ImportError:  # the interpreter is ending, and can import nothing
+            line = f"{word}: unforeseen {type(exc).__name__}"
+    with suppress(OSError, ValueError, AttributeError):  # stderr is closed, or gone already
+        print(line, file=sys.stderr, flush=True)
+
+
+def flush_output() -> None:
+    """Write the buffer of stdout, while an error can still be reported.
+
+    Raises:
+        BrokenPipeError: the reader of stdout is gone.
+        OSError: stdout cannot be written.
+    """
+    if sys.stdout is not None:  # pyright: ignore[reportUnnecessaryComparison] `>&-` closes it
+        sys.stdout.flush()
+
+
+def discard_output() -> None:
+    """Drop the buffer of stdout, which Python would try to write at its end, and complain."""
+    with suppress(OSError):  # it may be closed, or no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    try:
+        os.write(2, INTERRUPTED)
+    finally:
+        os._exit(ExitCode.INTERRUPTED)

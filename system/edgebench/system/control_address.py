@@ -1,0 +1,200 @@
+"""Where the agent of a state directory is reached by processes of its own machine.
+
+Theory of operation. The control socket is a file of the state directory, which other users may not
+enter. Two things stand against that:
+
+    a long path         sockaddr_un holds 107 bytes. The directory is opened, and the socket is
+                        named by its descriptor: /proc/self/fd/N/agent.sock.
+    no socket file      a system refuses socket files, as Android does to its shell (SELinux), or a
+                        file system has none. The socket then has an abstract name, which is no
+                        file. A file of the directory holds the name, with a random part.
+
+An abstract name has no permissions, anybody may bind one, and it is free once its agent has ended.
+So both sides look at who is at the other end, by SO_PEERCRED: root, or the user of the directory.
+They do so for a file, too.
+
+A client looks for one of the two files. To take no more connections, the agent renames it: whoever
+connects before that is accepted, whoever comes later finds no agent.
+
+Source: unix(7); proc(5).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgebench.system.paths import CONTROL_SOCKET
+from edgebench.system.whole_files import write_whole
+
+CONTROL_NAME = "agent.address"
+"""Name of the file that holds the abstract name of a socket which is no file."""
+SHUT_SUFFIX = ".shut"
+"""Suffix of these files while the agent accepts no connections."""
+MAX_SOCKET_PATH = 107
+"""sun_path without its NUL. Source: unix(7)."""
+_NO_SOCKET_FILES = {errno.EACCES, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOENT}
+"""Errors of bind(2) where no socket file can be made; ENOENT: a long path, and no /proc."""
+_BACKLOG = 100
+"""Connections that may wait. Source: asyncio, `create_unix_server`."""
+_NAME = re.compile(r"edgebench-[0-9a-f]{32}")
+_CREDENTIALS = "3i"
+"""struct ucred: pid, uid, gid. Source: unix(7), SO_PEERCRED."""
+
+
+def peer_uid(connection: socket.socket) -> int:
+    """User at the other end of a unix socket; of one that was accepted, or has connected."""
+    size = struct.calcsize(_CREDENTIALS)
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    uid: int = struct.unpack(_CREDENTIALS, packed)[1]
+    return uid
+
+
+def may_control(uid: int) -> bool:
+    """Whether processes of this user may control an agent of ours: root, and this user."""
+    return uid in (0, os.geteuid())
+
+
+@dataclass(frozen=True, slots=True)
+class ControlAddress:
+    """Address of the agent that has a state directory."""
+
+    state: Path
+
+    def __str__(self) -> str:
+        """Path of the socket, for people; without one, of the file with its name."""
+        name = CONTROL_NAME if (self.state / CONTROL_NAME).exists() else CONTROL_SOCKET
+        return str(self.state / name)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether an agent seems to listen; one that was killed has left its address behind."""
+        return any((self.state / name).exists() for name in (CONTROL_SOCKET, CONTROL_NAME))
+
+    @contextmanager
+    def listening(self) -> Iterator[socket.socket]:
+        """Listen, in a block at whose end the address is gone.
+
+        Raises:
+            OSError: neither a socket nor a file with its name can be made.
+        """
+        self.remove()
+        with self._reached(CONTROL_SOCKET) as path, socket.socket(socket.AF_UNIX) as listener:
+            name = None if _bind_file(listener, path) else f"edgebench-{secrets.token_hex(16)}"
+            try:
+                if name is not None:
+                    listener.bind(_abstract(name))
+                listener.listen(_BACKLOG)
+                listener.setblocking(False)
+                if name is not None:
+                    write_whole(self.state / CONTROL_NAME, f"{name}\n", mode=0o600)
+                yield listener
+            finally:
+                self.remove()
+
+    def connect(self, timeout_s: float) -> socket.socket:
+        """Connect to the agent, which runs as this user, as root, or as the directory's owner.
+
+        Args:
+            timeout_s: Time for which a listener whose queue is full is waited for; 0: not at all.
+
+        Returns:
+            A socket that blocks.
+
+        Raises:
+            OSError: no agent listens, or a process of another user does.
+        """
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.settimeout(timeout_s)
+            name = self._abstract_name()
+            if name is None:
+                with self._reached(CONTROL_SOCKET) as path:
+                    connection.connect(path)
+            else:
+                connection.connect(_abstract(name))
+                if self._abstract_name() != name:  # it was shut before the connection was made
+                    raise ConnectionRefusedError(
+                        errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)
+                    )
+            self._require_own(peer_uid(connection))
+            connection.settimeout(None)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def shut(self) -> None:
+        """Accept no new connection, until `reopen`."""
+        self._rename("", SHUT_SUFFIX)
+
+    def reopen(self) -> None:
+        """Accept connections again."""
+        self._rename(SHUT_SUFFIX, "")
+
+    def remove(self) -> None:
+        """Remove what this agent, or an earlier one, has left."""
+        for name in (CONTROL_SOCKET, CONTROL_NAME):
+            for suffix in ("", SHUT_SUFFIX):
+                (self.state / f"{name}{suffix}").unlink(missing_ok=True)
+
+    def _rename(self, before: str, after: str) -> None:
+        for name in (CONTROL_SOCKET, CONTROL_NAME):
+            try:
+                (self.state / f"{name}{before}").rename(self.state / f"{name}{after}")
+            except FileNotFoundError:  # the other one, or somebody has removed it
+                continue
+
+    def _abstract_name(self) -> str | None:
+        """Abstract name of the socket; None where it is a file, or nothing is there."""
+        try:
+            name = (self.state / CONTROL_NAME).read_text(errors="replace").rstrip("\n")
+        except FileNotFoundError:
+            return None
+        return name if _NAME.fullmatch(name) else None
+
+    @contextmanager
+    def _reached(self, name: str) -> Iterator[str]:
+        """A path of a file in the directory that a socket's address can hold, inside the block."""
+        path = str(self.state / name)
+        if len(os.fsencode(path)) <= MAX_SOCKET_PATH:
+            yield path
+            return
+        directory = os.open(self.state, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{directory}/{name}"
+        finally:
+            os.close(directory)
+
+    def _require_own(self, uid: int) -> None:
+        if may_control(uid) or uid == self.state.stat().st_uid:
+            return
+        raise PermissionError(
+            errno.EACCES, f"process of another user (uid {uid}) listens in its place"
+        )
+
+
+def _bind_file(listener: socket.socket, path: str) -> bool:
+    """Bind a socket to a file for its owner only; False: no socket file can be made there."""
+    mask = os.umask(0o177)  # never open to others, not even for a moment
+    try:
+        listener.bind(path)
+    except OSError as exc:
+        if exc.errno in _NO_SOCKET_FILES:
+            return False
+        raise
+    finally:
+        os.umask(mask)
+    return True
+
+
+def _abstract(name: str) -> bytes:
+    return b"\0" + name.encode("ascii")

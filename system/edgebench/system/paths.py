@@ -1,0 +1,105 @@
+"""Where edgebench keeps things, by the XDG base directory rules.
+
+Source: https://specifications.freedesktop.org/basedir-spec/latest/
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from edgebench.protocol.errors import UsageError
+
+MODEL_SUFFIXES = (".tflite", ".onnx")
+"""Suffixes of the files of models."""
+APPLICATION = "edgebench"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The directories of one user; nothing here exists until somebody makes it."""
+
+    config: PurePath
+    """Identities and pairings; secret."""
+    data: PurePath
+    """Results on a host; models and the spool on a device."""
+    agent: str = "agent"
+    """Name of the agent's directories inside both."""
+
+    def of_simulated(self, board: str) -> Paths:
+        """Those of an agent that simulates a board: it must never pass for this machine."""
+        return replace(self, agent=f"{self.agent}-{board}")
+
+    @property
+    def agent_config(self) -> PurePath:
+        """The agent's identity and the hosts that it trusts."""
+        return self.config / self.agent
+
+    @property
+    def agent_state(self) -> PurePath:
+        """The agent's models, spool and control socket."""
+        return self.data / self.agent
+
+    @property
+    def host_config(self) -> PurePath:
+        """The host's identity and the devices that it knows."""
+        return self.config / "host"
+
+    @property
+    def host_state(self) -> PurePath:
+        """What the host has seen of its devices."""
+        return self.data / "host"
+
+
+MAX_NAME_BYTES = 255
+"""NAME_MAX. Source: linux/limits.h."""
+MAX_DIRECTORY_BYTES = 4095 - 256
+"""PATH_MAX without its NUL, and with room for the names of what is kept in a directory. Source:
+linux/limits.h."""
+CONTROL_SOCKET = "agent.sock"
+"""Name of the agent's unix socket inside its state directory."""
+
+
+def refuse_long(path: PurePath) -> PurePath:
+    """The path of a directory that files of ours go into, unless Linux takes no such path.
+
+    Raises:
+        UsageError: it is too long.
+    """
+    longest = max((len(os.fsencode(name)) for name in path.parts), default=0)
+    for size, limit, what in (
+        (longest, MAX_NAME_BYTES, "name"),
+        (len(os.fsencode(path)), MAX_DIRECTORY_BYTES, "path"),
+    ):
+        if size > limit:
+            raise UsageError(f"{what} of {size} bytes is too long, limit {limit}: {path}")
+    return path
+
+
+def user_paths(environment: Mapping[str, str]) -> Paths:
+    """The directories of the user with this environment."""
+    home = PurePath(environment.get("HOME") or "/")
+    config = _base(environment, "XDG_CONFIG_HOME", home / ".config")
+    data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share")
+    return Paths(config=config / APPLICATION, data=data / APPLICATION)
+
+
+def traceback_directory(environment: Mapping[str, str]) -> PurePath:
+    """Where this user's tracebacks of unforeseen exceptions are kept."""
+    home = PurePath(environment.get("HOME") or "/")
+    state = _base(environment, "XDG_STATE_HOME", home / ".local" / "state")
+    return state / APPLICATION / "tracebacks"
+
+
+def cache_directory(environment: Mapping[str, str]) -> PurePath:
+    """Directory for what is made again when it is gone."""
+    home = PurePath(environment.get("HOME") or "/")
+    return _base(environment, "XDG_CACHE_HOME", home / ".cache") / APPLICATION
+
+
+def _base(environment: Mapping[str, str], name: str, default: PurePath) -> PurePath:
+    # The rules say that a relative path must be ignored.
+    value = environment.get(name, "")
+    return PurePath(value) if value.startswith("/") else default

@@ -1,0 +1,108 @@
+"""Start of another Python by a process of ours: without code from the user's directory.
+
+A model is often measured in the directory in which it was downloaded, and the files beside it are
+as little trusted as the model is. `python -m` looks for modules in the working directory first,
+so a file `json.py` there would run with the rights of the user. `python_command` is the one place
+that makes the command of an interpreter; a test over the tree refuses others.
+
+    safe path   by `launcher/run_module.py`, for Python 3.10 too, which has no `-P`
+    directory   /, or one of ours: it has no modules, and a long-lived process keeps no directory of
+                a user from being unmounted
+    variables   PYTHONPATH and the loader's paths without empty entries, which mean the working
+                directory and stand there by mistake (`$PYTHONPATH:/opt/lib` where the first is
+                unset). Relative entries are made absolute, as they mean the directory of the user,
+                and the new process has another one. Variables that make an interpreter read
+                commands are removed (PYTHONINSPECT, PYTHONSTARTUP).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import PurePath
+
+TYPE_CHECKING = False  # to import it from typing takes 2 ms
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+INTERPRETER = sys.executable
+"""Path of the interpreter of this process, and of each that it starts."""
+LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher", "run_module.py")
+"""Script that every Python of ours is started with."""
+PATH_VARIABLES = (
+    *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX"),
+    *("LD_LIBRARY_PATH", "LD_PRELOAD", "EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE"),
+)
+"""Variables with places that code is loaded from.
+
+An empty entry of PYTHONPATH or LD_LIBRARY_PATH means the working directory. Sources: Python,
+"Command line and environment"; ld.so(8).
+"""
+INTERACTIVE_VARIABLES = ("PYTHONINSPECT", "PYTHONSTARTUP")
+"""Variables that make an interpreter read commands from its standard input, or a file before."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonCommand:
+    """Command of a Python of ours; `subprocess` or `asyncio` needs all three fields."""
+
+    words: tuple[str, ...]
+    """Path of the interpreter and its arguments."""
+    directory: str | None
+    """Working directory; None: that of the process that starts it."""
+    environment: dict[str, str]
+    """All of its environment variables."""
+
+
+def python_command(
+    module: str,
+    *arguments: str | PurePath,
+    directory: str | PurePath | None = "/",
+    environment: Mapping[str, str] | None = None,
+) -> PythonCommand:
+    """The command that runs a module in a Python like this one.
+
+    Args:
+        module: Module to run, as for `python -m`.
+        arguments: Its arguments. Paths are absolute, as its working directory is another one.
+        directory: Working directory; None: the present one, for a module that takes relative paths
+            from its user and does not stay.
+        environment: Variables; None: those of this process. They are made safe in any case.
+    """
+    variables = os.environ if environment is None else environment
+    return PythonCommand(
+        words=(INTERPRETER, LAUNCHER, module, *(os.fspath(argument) for argument in arguments)),
+        directory=None if directory is None else os.fspath(directory),
+        environment=safe_environment(variables),
+    )
+
+
+def safe_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables without those by which a Python would take code from the working directory.
+
+    >>> safe_environment({"PYTHONPATH": ":/opt/lib:", "PYTHONINSPECT": "1", "HOME": "/home/ada"})
+    {'PYTHONPATH': '/opt/lib', 'HOME': '/home/ada'}
+    """
+    safe = {name: variables[name] for name in variables if name not in INTERACTIVE_VARIABLES}
+    for name in PATH_VARIABLES:
+        if name in safe:
+            safe[name] = _absolute_entries(name, safe[name])
+            if not safe[name]:
+                del safe[name]
+    return safe
+
+
+def _absolute_entries(name: str, value: str) -> str:
+    """Search path with the same meaning in every directory."""
+    separators = {"LD_LIBRARY_PATH": ":;", "LD_PRELOAD": ": "}.get(name, ":")
+    absolute: list[str] = []
+    for entry in filter(None, value.translate(dict.fromkeys(map(ord, separators), ":")).split(":")):
+        is_name = name == "LD_PRELOAD" and "/" not in entry  # the loader looks for it
+        if is_name or entry.startswith(("/", "$")):  # $ORIGIN and $LIB are the loader's, too
+            absolute.append(entry)
+            continue
+        with suppress(OSError):  # the working directory was removed: the entry means nothing
+            absolute.append(os.path.abspath(entry))
+    return ":".join(absolute)

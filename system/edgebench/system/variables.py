@@ -1,0 +1,113 @@
+"""Environment variables that change a measurement, and those that a process with a model gets.
+
+An agent that a CI job starts has the job's tokens in its environment, and a model may come to run
+code in the process that loads it. So a worker, a probe of a runtime and the process with reference
+kernels get the variables of a list and no others: those that they need to start, and those that
+change a measurement. By the same list, two commands measure in the same environment or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+
+VARIABLES_VARIABLE = "EDGEBENCH_VARIABLES"
+"""Variable with further names for the list, separated by colons; `NAME*` is a prefix."""
+LISTED: dict[str, tuple[str, ...]] = {
+    # Libraries look for programs and for their caches; what they may do there is confined.
+    "places": ("PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
+    # Messages, and how text is decoded.
+    "language": ("LANG", "LANGUAGE", "LC_*", "TZ"),
+    # The loader finds a runtime's libraries by them; an allocator that is preloaded, and settings
+    # of the C library, change latencies. Sources: ld.so(8), mallopt(3).
+    "loader": ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_BIND_NOW", "GLIBC_TUNABLES", "MALLOC_*"),
+    # The interpreter finds packages by them, or runs otherwise.
+    "Python": (
+        *("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "PYTHONOPTIMIZE", "PYTHONHASHSEED"),
+        *("PYTHONMALLOC", "PYTHONUTF8", "PYTHONIOENCODING", "PYTHONWARNINGS", "PYTHON_GIL"),
+        *("PYTHONFAULTHANDLER", "PYTHONPROFILEIMPORTTIME"),
+    ),
+    # Number and place of threads.
+    "threads": (
+        *("OMP_*", "GOMP_*", "KMP_*", "OPENBLAS_*", "GOTO_NUM_THREADS", "BLIS_*", "MKL_*"),
+        *("TBB_*", "NUMEXPR_*"),
+    ),
+    # Settings of runtimes. TF_* as a whole would include Terraform's secrets (TF_VAR_*).
+    "runtimes": (
+        *("ORT_*", "ONNXRUNTIME_*", "TFLITE_*", "LITERT_*", "XNN_*", "XNNPACK_*"),
+        *("TF_CPP_*", "TF_ENABLE_*", "TF_DISABLE_*", "TF_NUM_*", "TF_GPU_*", "TF_FORCE_*"),
+        *("TF_XLA_*", "XLA_*", "DNNL_*", "ONEDNN_*", "OPENVINO_*", "OV_*", "ARMNN_*", "ACL_*"),
+    ),
+    # Which accelerators there are, and how their drivers work.
+    "accelerators": (
+        *("CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE"),
+        *("NVIDIA_DRIVER_CAPABILITIES", "ORT_TENSORRT_*", "TRT_*", "TENSORRT_*"),
+        *("ROCR_*", "ROCM_*", "HIP_*", "HSA_*", "MIOPEN_*", "MIGRAPHX_*", "GPU_DEVICE_ORDINAL"),
+        *("ZE_*", "ONEAPI_*", "SYCL_*", "OCL_*", "OPENCL_*", "QNN_*", "SNPE_*"),
+        *("ADSP_LIBRARY_PATH", "CDSP_LIBRARY_PATH", "DSP_LIBRARY_PATH", "HAILO_*", "RKNN_*"),
+        *("EDGETPU_*", "VIV_*", "VSI_NN_*", "USE_GPU_INFERENCE", "CNN_PERF"),
+        *("VK_*", "VULKAN_*", "MESA_*", "GALLIUM_*", "LIBGL_*", "EGL_*", "__EGL_*", "__GLX_*"),
+        *("__NV_*", "__GL_*", "DRI_PRIME"),
+    ),
+    # Ours that a worker reads.
+    "edgebench": ("EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE", "EDGEBENCH_DEBUG"),
+}
+"""Names of the variables by the reason why they are passed on; `NAME*` is a prefix."""
+WIRING_VARIABLES = ("EDGEBENCH_METERS", "EDGEBENCH_SYNC_LINE")
+"""Variables with the meters and the sync line of a machine, for an agent that a command starts."""
+_UNMEASURED = ("places", "language")
+"""Groups of the list that change no number."""
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|(?:^|_)(?:API|ACCESS|AUTH)?_?KEY(?:_|$)"
+)
+"""Names of variables with a secret, which a prefix of the list may match."""
+
+
+def worker_environment(
+    variables: Mapping[str, str], directory: PurePath, *, is_target: bool = False
+) -> dict[str, str]:
+    """Variables of a process that works in this directory.
+
+    Args:
+        variables: Variables of the agent.
+        directory: Directory that it may write to, also for temporary files of libraries.
+        is_target: Whether it drives a target: it opens no model, and starts the programs of
+            drivers, which may need any variable.
+    """
+    listed = dict(variables) if is_target else listed_variables(variables)
+    return listed | {"TMPDIR": str(directory)}
+
+
+def listed_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables that are on the list, or that the agent's owner has added to it.
+
+    >>> listed_variables({"OMP_NUM_THREADS": "2", "GITHUB_TOKEN": "x", "ORT_API_KEY": "y"})
+    {'OMP_NUM_THREADS': '2'}
+    """
+    names = [name for group in LISTED.values() for name in group]
+    added = [name for name in variables.get(VARIABLES_VARIABLE, "").split(":") if name]
+    return {
+        name: value
+        for name, value in variables.items()
+        if (any(fnmatchcase(name, known) for known in names) and not _SECRET.search(name))
+        or any(fnmatchcase(name, known) for known in added)
+    }
+
+
+def measured_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables that may change a measurement.
+
+    >>> measured_variables({"LANG": "C", "OMP_NUM_THREADS": "2", "PATH": "/bin"})
+    {'OMP_NUM_THREADS': '2'}
+    """
+    unmeasured = [name for group in _UNMEASURED for name in LISTED[group]]
+    listed = listed_variables(variables)
+    return {
+        name: value
+        for name, value in sorted(variables.items())
+        if name in (*WIRING_VARIABLES, VARIABLES_VARIABLE)
+        or (name in listed and not any(fnmatchcase(name, known) for known in unmeasured))
+    }

@@ -1,0 +1,90 @@
+"""ONNX models whose weights are in another file: refused, with a command that was tried."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.agents import Host
+from support.onnx_bytes import addition_outside
+from support.tools import need_runtime, need_shared, skip_or_fail
+
+from edgebench.agent.runtimes.onnx_file import inspect_onnx
+from edgebench.host.show.hints import hint_for
+from edgebench.host.show.placeholders import fill
+from edgebench.protocol.errors import ExternalDataRefused
+
+COMMAND = re.compile(r"(python -c \".*\" .* whole\.onnx); edgebench bench whole\.onnx(?: |;|$)")
+
+
+def stored(folder: Path, kind: str) -> Path:
+    """A model with its weights beside it; as links, as the caches of model hubs have them."""
+    folder.mkdir()
+    path, weights = folder / "sum of two.onnx", folder / "sum.data"
+    if kind == "links":
+        blobs = folder / "blobs"
+        blobs.mkdir()
+        path.symlink_to(blobs / "a")
+        weights.symlink_to(blobs / "b")
+    path.write_bytes(addition_outside("sum.data"))
+    weights.write_bytes(struct.pack("<f", 2.5))
+    return path
+
+
+def reported(folder: Path) -> Path:
+    """The files of a public report, which lie beside the checkout only."""
+    folder.mkdir()
+    for file in need_shared("cases/20-external-data").glob("external.onnx*"):
+        shutil.copyfile(file, folder / file.name)
+    return folder / "external.onnx"
+
+
+def joined(command: str, folder: Path) -> Path:
+    """What a command that puts a model into one file makes in this folder."""
+    if importlib.util.find_spec("onnx") is None:
+        skip_or_fail("the package onnx is not installed")
+    python, *words = shlex.split(command)
+    assert python == "python"
+    subprocess.run([sys.executable, *words], cwd=folder, check=True)
+    return folder / "whole.onnx"
+
+
+def test_refusal_has_a_command_that_makes_one_file(paired: Host, tmp_path: Path) -> None:
+    """Otherwise a model with its weights beside it could not be measured, and nobody said how."""
+    need_runtime("onnxruntime")
+    path = stored(tmp_path / "ours", "files")
+    refused = paired.run("bench", str(path), "--on", "board", "--quick")
+    assert refused.returncode == 1
+    assert "weights are in another file (external data, sum.data); only a " in refused.stderr
+    hint = next(line for line in refused.stderr.splitlines() if line.startswith("hint: "))
+    found = COMMAND.search(hint)
+    assert found is not None, hint
+    whole = joined(found[1], path.parent)
+    (run,) = paired.lab.bench(
+        whole, on="board", runs=1, preset="quick", duration_s=0.2, min_query_count=20
+    )
+    assert run.result.failure is None
+
+
+@pytest.mark.parametrize("kind", ["links", "reported"])
+def test_command_takes_models_of_hubs_and_of_a_report(tmp_path: Path, kind: str) -> None:
+    """Otherwise the command would fail where most such models lie."""
+    folder = tmp_path / "models"
+    path = reported(folder) if kind == "reported" else stored(folder, kind)
+    hint = hint_for(ExternalDataRefused("weights are in another file"), "bench")
+    found = COMMAND.search(fill(hint, {"MODEL": shlex.quote(str(path))}))
+    assert found is not None, hint
+    if kind == "links":  # which onnx refuses, as a link may lead to any file
+        assert hint.endswith("first become files: cp -rL FOLDER plain")
+        subprocess.run(["cp", "-rL", folder, "plain"], cwd=tmp_path, check=True)
+        folder = tmp_path / "plain"
+        found = COMMAND.search(fill(hint, {"MODEL": shlex.quote(str(folder / path.name))}))
+        assert found is not None
+    assert not inspect_onnx(str(joined(found[1], folder))).weight_types - {1}

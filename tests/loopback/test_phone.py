@@ -1,0 +1,180 @@
+"""A phone is measured by a real agent: its state during the run decides what the run is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.agents import Host, wait_until
+from support.boards import _android as android
+from support.phones import SLEEP_FILE, Phone
+from support.tools import need_runtime
+from support.watchers import At
+
+from edgebench.host.bench.verify import verify
+from edgebench.host.stored_run import StoredRun
+from edgebench.meters.charging import PROPERTY
+from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.record import Phase
+
+SETTINGS: dict[str, Any] = {
+    "duration_s": 0.3,
+    "min_query_count": 30,
+    "warmup_duration_s": 0.1,
+    "is_checked": False,
+    "cooldown_timeout_s": 0.0,
+}
+RULES = (
+    *("suspended", "charging", "screen", "power_saver"),
+    *("thermal_status", "thermal_status_moderate"),
+)
+ON_SETPROP = """\
+battery="$sim/../sys/class/power_supply/battery"
+if [ "$2" = false ]; then echo Charging > "$battery/status"; return; fi
+echo Discharging > "$battery/status"
+echo -423125 > "$battery/current_now"
+(sleep 0.5; echo -431000 > "$battery/current_now") > /dev/null 2>&1 &
+"""
+"""A phone that heeds what it is told, and whose gauge has a new value soon after."""
+SKIN = android.temperature("SKIN", 3, "31.5")
+
+
+@pytest.fixture(scope="module")
+def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Phone]:
+    """One phone for all runs."""
+    need_runtime("ai-edge-litert")
+    made = Phone(tmp_path_factory.mktemp("phone"), android.thermal(0, SKIN))
+    yield made
+    made.agent.kill()
+
+
+@pytest.fixture(scope="module")
+def host(phone: Phone, tmp_path_factory: pytest.TempPathFactory) -> Host:
+    """A host that is paired with it."""
+    made = Host(tmp_path_factory.mktemp("host"))
+    made.lab.pair(phone.agent.pairing_string())
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _at_rest(phone: Phone) -> None:
+    """The phone runs from its battery, awake and cool."""
+    phone.show(android.battery(3), android.power("Awake"), android.thermal(0, SKIN))
+    phone.status_of_battery("Discharging")
+
+
+def bench(host: Host, **settings: Any) -> StoredRun:
+    """One run, which `verify` computes again."""
+    name = "moto-g-5-plus"
+    model = "digits_fp32.tflite"
+    [run] = host.lab.bench(model, runs=1, on=[name], runtime="litert", **(SETTINGS | settings))
+    assert verify(host.lab.store, run.id) == []
+    return run
+
+
+def is_suspended(phone: Phone) -> bool:
+    """Whether the charging of the phone is suspended."""
+    path = phone.root / f"sim/getprop-{PROPERTY}"
+    return path.exists() and path.read_text().strip() == "true"
+
+
+def outcomes(run: StoredRun) -> dict[str, str]:
+    """Outcome of each rule about phones."""
+    rules = {rule["id"]: rule["outcome"] for rule in run.document["verdict"]["rules"]}
+    return {name: rules[name] for name in RULES}
+
+
+def test_phone_at_rest_passes_and_its_frozen_counter_is_no_clock(host: Host) -> None:
+    """Otherwise every phone is suspect, or ran at 0.00 GHz."""
+    run = bench(host)
+    assert outcomes(run) == dict.fromkeys(RULES, "pass")
+    system = run.document["environment"]["android"]
+    assert (system["device"], system["api_level"]) == ("potter", 26)
+    assert run.document["device"]["profile"] == "generic-android"
+    assert run.document["device"]["os"] == "Android 8.0.0 (API 26)"
+    assert run.document["metrics"]["thermal"]["baseline_freq_hz"] == pytest.approx(1.4016e9)
+    telemetry = run.document["conditions"]["telemetry"]
+    assert "cpufreq.policy0.cycles" in telemetry["sensors"]
+    assert telemetry["sampler_cpu_ratio"] is not None
+
+
+def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phone) -> None:
+    """Otherwise a number of a phone that charges, sleeps and saves power is believed."""
+
+    def change() -> None:
+        phone.status_of_battery("Charging")
+        phone.show(
+            {SLEEP_FILE: "7\n"},
+            android.battery(2, plugged="USB"),
+            android.power("Asleep", saver="1"),
+            android.thermal(1, SKIN),
+        )
+
+    watcher = At(Phase.MEASURING, change)
+    run = bench(host, watcher=watcher, duration_s=3.0)
+    assert watcher.was_called
+    passed = {"thermal_status_moderate"}
+    assert outcomes(run) == {name: "pass" if name in passed else "fail" for name in RULES}
+    assert run.verdict == "suspect"
+    slept = next(rule for rule in run.document["verdict"]["rules"] if rule["id"] == "suspended")
+    assert slept["value"] == pytest.approx(7.0, abs=0.02)
+
+
+def test_phone_that_throttles_by_its_own_account_is_refused(host: Host, phone: Phone) -> None:
+    """Otherwise the latency of a hot phone is a result; one that is denied has no reason."""
+    phone.show(android.thermal(2, SKIN), {"sim/dumpsys-power": "Permission Denial: no DUMP\n"})
+    run = bench(host)
+    found = outcomes(run)
+    assert (found["thermal_status"], found["thermal_status_moderate"]) == ("fail", "fail")
+    assert found["screen"] == "unknown"
+    assert run.verdict == "invalid"
+    absent = run.document["conditions"]["telemetry_absent"]
+    assert absent["android.screen_on"] == "dumpsys power: Permission Denial: no DUMP"
+
+
+def test_state_that_somebody_has_made_up_is_unknown(host: Host, phone: Phone) -> None:
+    """Otherwise `override-status 0` makes a hot phone a cool one."""
+    phone.show(android.thermal(0, SKIN, is_overridden=True), android.battery(3, is_faked=True))
+    phone.status_of_battery("Unknown")
+    found = outcomes(bench(host))
+    assert (found["thermal_status"], found["thermal_status_moderate"]) == ("unknown", "unknown")
+    assert found["charging"] == "unknown"
+
+
+def test_phone_on_a_cable_runs_from_its_battery_while_that_is_measured(
+    host: Host, phone: Phone
+) -> None:
+    """Otherwise a phone over USB has no energy, or charges no more after its run."""
+    charge(phone)
+    seen: list[bool] = []
+    watcher = At(Phase.MEASURING, lambda: seen.append(is_suspended(phone)))
+    run = bench(host, watcher=watcher, meter=f"agent:{phone.meter}")
+    assert seen == [True]
+    assert not is_suspended(phone)
+    assert run.document["conditions"]["metered"]["trouble"] is None
+    assert outcomes(run)["charging"] == "pass"
+    assert (phone.root / "sys/class/power_supply/battery/status").read_text() == "Charging\n"
+
+
+def test_phone_whose_agent_is_killed_charges_again(host: Host, phone: Phone) -> None:
+    """Otherwise a run that ends badly empties a phone on its cable; the last test of this agent."""
+    charge(phone)
+    seen: list[bool] = []
+
+    def kill() -> None:
+        seen.append(is_suspended(phone))
+        phone.agent.kill()
+
+    with pytest.raises(EdgebenchError):
+        bench(host, watcher=At(Phase.MEASURING, kill), meter=f"agent:{phone.meter}", duration_s=60)
+    assert seen == [True]
+    wait_until(lambda: not is_suspended(phone), "the guard has resumed the charging")
+
+
+def charge(phone: Phone) -> None:
+    """Put the phone on a cable; it can be told to run from its battery."""
+    phone.show({"sim/on-setprop": ON_SETPROP}, android.battery(2, plugged="USB"))
+    battery = phone.root / "sys/class/power_supply/battery"
+    (battery / "current_now").write_text("1210000\n")
+    phone.status_of_battery("Charging")

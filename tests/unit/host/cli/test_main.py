@@ -1,0 +1,96 @@
+"""Ends of commands that nothing foresaw: one line, one document, and what was measured."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from edgebench.host.cli.main import main
+from edgebench.host.lab import Lab
+from edgebench.protocol.errors import Unreachable
+from edgebench.system.exit_code import ExitCode
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Directory of the tracebacks; what a command does to signals is undone."""
+    for name in ("STATE", "DATA", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.delenv("EDGEBENCH_DEBUG", raising=False)
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in numbers}
+    yield tmp_path / "STATE" / "edgebench" / "tracebacks"
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def fail(*_: object, **__: object) -> NoReturn:
+    """As a library that raises what it likes."""
+    raise Exception("no\nreason")
+
+
+def test_command_ends_in_one_line(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise it ends in a traceback."""
+    monkeypatch.setattr(Lab, "measure", fail)
+    assert main(["bench", "digits_int8.onnx"]) == ExitCode.FAILED
+    out, err = capsys.readouterr()
+    (file,) = state.iterdir()
+    error, hint = err.splitlines()
+    assert error == f"error: unforeseen Exception: no reason; traceback: {file}"
+    assert hint.startswith("hint: report it, with that file")
+    assert out == ""
+    assert 'raise Exception("no\\nreason")' in file.read_text()
+
+
+@pytest.mark.parametrize("command", ["bench", "collect"])
+def test_document_is_the_only_one(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script reads nothing, or two documents."""
+    monkeypatch.setattr(Lab, "measure", fail)
+    monkeypatch.setattr(Lab, "collect", fail)
+    assert main([command, "--json"]) == ExitCode.FAILED
+    document = json.loads(capsys.readouterr().out)
+    assert (document["runs"], document["sets"]) == ([], [])
+    (error,) = document["errors"]
+    assert error["code"] == "unforeseen"
+    assert error["message"].startswith("unforeseen Exception: no reason; traceback: ")
+
+
+def test_fault_in_the_report_of_an_error_is_a_document_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The runs cannot be printed, and a script reads nothing at all."""
+
+    def unreachable(*_: object, **__: object) -> NoReturn:
+        raise Unreachable("no answer")
+
+    monkeypatch.setattr(Lab, "measure", unreachable)
+    monkeypatch.setattr("edgebench.host.cli.bench_report.report_runs", fail)
+    assert main(["bench", "--json"]) == ExitCode.FAILED
+    out, err = capsys.readouterr()
+    (error,) = json.loads(out)["errors"]
+    assert error["code"] == "unforeseen"
+    assert sum(line.startswith("error: ") for line in err.splitlines()) == 1
+
+
+def test_file_that_cannot_be_read_is_a_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error of the system is a line on stderr only, and a script reads nothing."""
+
+    def denied(*_: object, **__: object) -> NoReturn:
+        raise PermissionError(13, "Permission denied", "/x")
+
+    monkeypatch.setattr("edgebench.host.cli.runs.run", denied)
+    assert main(["runs", "--json"]) == ExitCode.FAILED
+    out, err = capsys.readouterr()
+    assert json.loads(out)["error"]["message"] == "not written or read: Permission denied: /x"
+    assert err.splitlines()[0] == "error: not written or read: Permission denied: /x"

@@ -1,0 +1,126 @@
+"""Notes on settings that were not in effect as they were requested."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import fields, replace
+from string import Formatter
+
+from support.records import latencies, run_record, traces_of, worker_record
+
+from edgebench.host.analysis import settings as analysis
+from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.run_set import find_sets
+from edgebench.host.result.run import Run
+from edgebench.host.result.settings import EffectiveSettings, Setting, SettingState
+from edgebench.host.result.verdict import Fact, RuleOutcome, State
+from edgebench.host.show.settings import SENTENCES, run_notes, setting_lines, setting_sentence
+from edgebench.protocol.record import ThreadTime
+
+FEWER = Setting(requested=2, effective=1, state=SettingState.DIFFERENT, reason="fewer")
+
+
+def measured_run() -> Run:
+    """A run of one thread, which worked."""
+    of_all = latencies()
+    worker = worker_record(of_all)
+    loop_s = (worker.after.monotonic_ns - worker.before.monotonic_ns) / 1e9
+    worker = replace(
+        worker,
+        before=replace(worker.before, threads=(ThreadTime(1, 1.0, 0.0),)),
+        after=replace(worker.after, threads=(ThreadTime(1, 1.0 + loop_s, 0.0),)),
+    )
+    return analyse_run(
+        run_record(worker), traces_of(of_all), created_utc="2026-11-22T00:00:00+00:00", clock=None
+    )
+
+
+def noted(setting: Setting, name: str = "threads", run: Run | None = None) -> Run:
+    """A run with this setting."""
+    run = run or measured_run()
+    assert run.conditions.settings is not None
+    changed = replace(run.conditions.settings, **{name: setting})
+    return replace(run, conditions=replace(run.conditions, settings=changed))
+
+
+def test_reasons_and_sentences_are_of_the_same_names() -> None:
+    """Otherwise a rare difference would be noted by nobody."""
+    assert SENTENCES.keys() == {one.name for one in fields(EffectiveSettings)}
+    given: set[str] = set()
+    for node in ast.walk(ast.parse(inspect.getsource(analysis))):
+        match node:
+            case (
+                ast.keyword(arg="reason", value=value)
+                | ast.Assign(targets=[ast.Name(id="reason")], value=value)
+            ):
+                # A condition compares a setting with None, and has no text.
+                texts = [one.value for one in ast.walk(value) if isinstance(one, ast.Constant)]
+                given |= {text for text in texts if isinstance(text, str)}
+            case _:
+                pass
+    assert given == set().union(*SENTENCES.values())
+
+
+def test_every_word_of_a_sentence_is_given() -> None:
+    """Otherwise a note would be dropped for want of a fact."""
+    facts: dict[str, Fact] = {"threads": 2, "others": "b", "example": "b", "count": 1, "total": 3}
+    for name, sentences in SENTENCES.items():
+        for reason, template in sentences.items():
+            setting = Setting(
+                requested=2, effective=0.5, state=SettingState.DIFFERENT, reason=reason, facts=facts
+            )
+            assert setting_sentence(name, setting), f"{name}: {reason}"
+            words = {word for _, word, _, _ in Formatter().parse(template) if word}
+            assert words <= {"requested", "effective", *facts}
+
+
+def test_difference_is_noted_beside_the_numbers() -> None:
+    """Otherwise 2 threads would be printed for the speed of one."""
+    assert run_notes(measured_run()) == []
+    line = "2 threads requested, 1 worked: the runtime does not use more for this model"
+    assert run_notes(noted(FEWER)) == [line]
+    assert setting_lines(find_sets([noted(FEWER)])) == [f"note: {line}"]
+
+
+def test_unknown_is_not_noted() -> None:
+    """Otherwise each run on a kernel without the account of threads would have a note."""
+    unknown = Setting(requested=1, effective=None, state=SettingState.UNKNOWN, reason="not_told")
+    assert run_notes(noted(unknown)) == []
+
+
+def test_note_of_some_sets_names_them() -> None:
+    """Otherwise a reader would take it for all of the table."""
+    other = replace(measured_run(), run_id="20261122-000000-other")
+    other = replace(other, model=replace(other.model, name="other.tflite"))
+    lines = setting_lines(find_sets([noted(FEWER), other]))
+    assert len(lines) == 1
+    assert lines[0].startswith(f"note: {measured_run().model.name} on ")
+
+
+def test_rule_with_the_same_difference_is_enough() -> None:
+    """Otherwise an invalid run would have its reason twice."""
+    unused = Setting(
+        requested="cuda", effective="cpu", state=SettingState.DIFFERENT, reason="unused"
+    )
+    run = noted(unused, "delegate")
+    assert run_notes(run) == ["cuda requested, and it ran nothing"]
+    rules = tuple(
+        replace(rule, outcome=RuleOutcome.FAIL) if rule.id == "delegation" else rule
+        for rule in run.verdict.rules
+    )
+    failed = replace(run, verdict=replace(run.verdict, state=State.INVALID, rules=rules))
+    assert run_notes(failed) == []
+
+
+def test_name_of_a_signature_cannot_write_on_the_terminal() -> None:
+    """Otherwise a hostile model would clear the screen by its signature."""
+    hostile = Setting(
+        requested=None,
+        effective="\x1b[2J",
+        state=SettingState.NOT_CHOSEN,
+        reason="not_chosen",
+        facts={"others": "a\nb", "example": "a"},
+    )
+    (line,) = setting_lines(find_sets([noted(hostile, "signature")]))
+    assert line.isprintable()

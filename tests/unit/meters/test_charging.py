@@ -1,0 +1,215 @@
+"""Charging of a phone: suspended while its battery is measured, and resumed whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from support.agents import wait_until
+from support.boards import BOARDS, make_board
+from support.rounds import make_folder
+
+from edgebench.meters import battery
+from edgebench.meters.base import AbsentMeter, Flag, blocks_of
+from edgebench.meters.battery import BatteryDecoder, BatteryMeter
+from edgebench.meters.charging import PROPERTY, ChargeSwitch, recover
+from edgebench.meters.registry import find_meter
+from edgebench.meters.spool import read_packets
+from edgebench.protocol.errors import TargetError
+
+HEEDS = """\
+battery="$sim/../sys/class/power_supply/battery"
+case "$2" in
+true) echo Discharging > "$battery/status"; echo -423125 > "$battery/current_now" ;;
+false) echo Charging > "$battery/status"; echo 1210000 > "$battery/current_now" ;;
+esac
+"""
+"""A phone that heeds the property."""
+KEEPS_ITS_CURRENT = """\
+battery="$sim/../sys/class/power_supply/battery"
+case "$2" in
+true) echo Discharging > "$battery/status" ;;
+false) echo Charging > "$battery/status" ;;
+esac
+"""
+"""A phone whose status is changed, and that charges on."""
+
+
+@pytest.fixture
+def phone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Root of a phone that charges; no test waits for one that ignores what it is told."""
+    monkeypatch.setattr(battery, "PROOF_S", 0.5)
+    monkeypatch.setattr(battery, "UPDATE_MAX_S", 0.5)
+    monkeypatch.setattr(battery, "POLL_S", 0.02)
+    root = make_board(tmp_path / "root", BOARDS["android_11"])
+    charging = {"type": "Battery", "status": "Charging", "current_now": 1210000}
+    make_folder(root / "sys/class/power_supply/battery", {**charging, "voltage_now": 4231562})
+    return root
+
+
+def switch(root: Path) -> ChargeSwitch:
+    """The charging of this phone."""
+    return ChargeSwitch(root, mark(root))
+
+
+def mark(root: Path) -> Path:
+    """Where its mark is."""
+    return root.parent / "data/charging-suspended"
+
+
+def heed(root: Path, script: str = HEEDS) -> None:
+    """Let the phone do this when a property is set."""
+    (root / "sim/on-setprop").write_text(script)
+
+
+def suspended(root: Path) -> str | None:
+    """Value of the property; None where it was never set."""
+    path = root / f"sim/getprop-{PROPERTY}"
+    return path.read_text().strip() if path.exists() else None
+
+
+def status(root: Path) -> str:
+    """Status of the battery."""
+    return (root / "sys/class/power_supply/battery/status").read_text().strip()
+
+
+def test_phone_on_a_cable_is_measured_as_it_discharges(phone: Path, tmp_path: Path) -> None:
+    """Otherwise the energy of a phone over USB is that of its charger, or there is none."""
+    heed(phone)
+    meter = BatteryMeter(phone, switch=switch(phone))
+    assert not isinstance(meter.open(), AbsentMeter)
+    assert suspended(phone) is None, "to describe a meter changes nothing"
+    path = tmp_path / "recording"
+    with meter.session(path) as session:
+        assert (suspended(phone), status(phone)) == ("true", "Discharging")
+        assert mark(phone).stat().st_mode & 0o777 == 0o600
+        wait_until(lambda: len(session.newest().packets) >= 2, "two rounds were read")
+    meter.close()
+    assert (suspended(phone), status(phone)) == ("false", "Charging")
+    assert not mark(phone).exists()
+    recording = session.recording()
+    assert recording.trouble is None
+    decoder = BatteryDecoder(recording.header)
+    powers_w = [
+        float(power_w)
+        for block in blocks_of(decoder, read_packets(path))
+        for power_w, flag in zip(block.power_w, block.flags, strict=True)
+        if not flag & Flag.MISSING
+    ]
+    assert powers_w
+    assert powers_w == pytest.approx([0.423125 * 4.231562] * len(powers_w))
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("", "battery says 'Charging' 0.5 s after its charging was suspended: this device ignores"),
+        (KEEPS_ITS_CURRENT, "battery says 'Discharging' .*, and its current has the sign of"),
+    ],
+)
+def test_phone_that_ignores_it_is_refused_and_charges_on(
+    phone: Path, tmp_path: Path, script: str, reason: str
+) -> None:
+    """Otherwise the charger's current passes for the phone's."""
+    heed(phone, script)
+    meter = BatteryMeter(phone, switch=switch(phone))
+    meter.open()
+    with pytest.raises(TargetError, match=f"^{reason}.*; pull the cable$"):
+        meter.session(tmp_path / "recording").__enter__()
+    meter.close()
+    assert (suspended(phone), status(phone)) == ("false", "Charging")
+    assert not (tmp_path / "recording").exists()
+
+
+def test_phone_that_charges_is_refused_without_the_option(phone: Path) -> None:
+    """Otherwise a setting of the system is changed that nobody has named."""
+    heed(phone)
+    refused = find_meter(f"battery,root={phone}").open()
+    assert isinstance(refused, AbsentMeter)
+    assert "unplug the charger" in refused.reason
+    assert not isinstance(find_meter(f"battery,discharge,root={phone}").open(), AbsentMeter)
+    assert suspended(phone) is None
+
+
+def start_suspending(root: Path) -> int:
+    """A process that has suspended the charging, and waits; its process id."""
+    ready, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            own = switch(root)
+            own.suspend()
+            os.write(go, b"1")
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(go)
+    assert os.read(ready, 1) == b"1"
+    os.close(ready)
+    return child
+
+
+def test_charging_resumes_when_whoever_suspended_it_is_killed(phone: Path) -> None:
+    """Otherwise a phone is empty in the morning, on its cable."""
+    heed(phone)
+    child = start_suspending(phone)
+    assert suspended(phone) == "true"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    wait_until(lambda: not mark(phone).exists(), "its guard has resumed the charging")
+    assert (suspended(phone), status(phone)) == ("false", "Charging")
+
+
+def test_guard_outlives_what_ends_a_session(phone: Path) -> None:
+    """Otherwise Ctrl-C, or the end of adb's shell, ends the guard first."""
+    heed(phone)
+    child = start_suspending(phone)
+    [guard] = psutil.Process(child).children()
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        guard.send_signal(number)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    wait_until(lambda: not mark(phone).exists(), "its guard has resumed the charging")
+    assert suspended(phone) == "false"
+
+
+def test_next_agent_resumes_what_was_killed_with_its_guard(phone: Path) -> None:
+    """Otherwise the end of adbd, which takes the guard along, leaves a phone without charge."""
+    heed(phone)
+    child = start_suspending(phone)
+    for guard in psutil.Process(child).children(recursive=True):
+        guard.kill()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert (suspended(phone), status(phone)) == ("true", "Discharging")
+    recover(phone, mark(phone))
+    assert (suspended(phone), status(phone)) == ("false", "Charging")
+    assert not mark(phone).exists()
+
+
+def test_boot_has_resumed_the_charging(phone: Path) -> None:
+    """Otherwise the next agent undoes what another program has set since."""
+    mark(phone).parent.mkdir()
+    mark(phone).write_text("the boot before")
+    recover(phone, mark(phone))
+    assert suspended(phone) is None
+    assert not mark(phone).exists()
+
+
+def test_charging_that_somebody_else_has_suspended_stays_so(phone: Path) -> None:
+    """Otherwise a rack that runs its phones from their batteries charges them after a run."""
+    heed(phone)
+    (phone / f"sim/getprop-{PROPERTY}").write_text("true\n")
+    own = switch(phone)
+    own.suspend()
+    own.resume()
+    assert suspended(phone) == "true"
+
+
+def test_only_android_has_such_a_switch(tmp_path: Path) -> None:
+    """Otherwise a laptop is said to discharge, with its charger connected."""
+    with pytest.raises(TargetError, match="only Android"):
+        switch(tmp_path).suspend()

@@ -1,0 +1,131 @@
+"""Sentences on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import pty
+import struct
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from edgebench.system.terminal import say, say_hint
+
+ERROR = "hint: see which devices there are: edgebench devices --timeout 10s; or measure here"
+
+
+@pytest.fixture(autouse=True)
+def no_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No width from the environment."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def said(
+    line: str,
+    columns: int,
+    monkeypatch: pytest.MonkeyPatch,
+    speak: Callable[[str], None] = say,
+) -> list[str]:
+    """The lines that a terminal gets if it is stderr and so wide."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.set_blocking(ours, False)
+    try:
+        with os.fdopen(theirs, "w") as stream, monkeypatch.context() as patch:
+            patch.setattr("sys.stderr", stream)
+            speak(line)
+            return os.read(ours, 4096).decode().splitlines()
+    finally:
+        os.close(ours)
+
+
+def test_sentence_is_broken_between_words_and_commands_stay_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half a command is copied, or a word is read as two."""
+    assert said(ERROR, 40, monkeypatch) == [
+        "hint: see which devices there are:",
+        "edgebench devices --timeout 10s; or",
+        "measure here",
+    ]
+
+
+def test_each_step_of_a_hint_has_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied to the end of the line is a command and the sentence behind it."""
+    hint = "wait: edgebench bench 'a; or b' --wait 10m; or stop it: edgebench stop; a\nb"
+    assert said(hint, 80, monkeypatch, say_hint) == [
+        "hint: wait: edgebench bench 'a; or b' --wait 10m",
+        "      or stop it: edgebench stop; a?b",
+    ]
+
+
+def test_command_that_is_longer_than_the_terminal_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pairing string that is copied has a line feed in it."""
+    command = f"edgebench pair '{'x' * 60}'"
+    assert said(f"next: {command}", 40, monkeypatch) == ["next:", command]
+
+
+def test_terminal_without_a_size_has_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A serial line has no columns: every word is on a line of its own."""
+    line = "a sentence of a few words"
+    assert said(line, 0, monkeypatch) == [line]
+
+
+def test_file_gets_each_sentence_as_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that looks for `hint: ` gets a part of it."""
+    path = tmp_path / "stderr"
+    with path.open("w") as stream:
+        monkeypatch.setattr("sys.stderr", stream)
+        say(ERROR + "\x1b[31m")
+        say_hint(ERROR.removeprefix("hint: "))
+    assert path.read_text() == f"{ERROR}?[31m\n{ERROR}\n"
+
+
+class OwnStream(io.StringIO):
+    """A stream in the place of stderr, as of a test or a notebook, that calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_stream_in_the_place_of_stderr_is_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error is lost in an error about its terminal."""
+    stream = OwnStream()
+    monkeypatch.setattr("sys.stderr", stream)
+    say("not written")
+    assert stream.getvalue() == "not written\n"
+
+
+def test_nothing_goes_to_stdout_where_stderr_is_closed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hint is behind the document that a script reads."""
+    monkeypatch.setattr("sys.stderr", None)
+    say("not written")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("columns", ["0", "-1", "abc", "²", "9" * 5000])
+def test_columns_that_are_no_width_are_no_error(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error about the environment replaces the one that is to be told."""
+    monkeypatch.setenv("COLUMNS", columns)
+    assert said("a sentence of a few words", 80, monkeypatch) == ["a sentence of a few words"]
+
+
+def test_columns_that_were_exported_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables and sentences of one command have different widths."""
+    monkeypatch.setenv("COLUMNS", "30")
+    assert said("a sentence that has more than thirty letters", 80, monkeypatch) == [
+        "a sentence that has more than",
+        "thirty letters",
+    ]
