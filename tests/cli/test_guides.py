@@ -96,7 +96,7 @@ NOT_EXECUTED = {
     r"sudo apt install .*": "installs packages of the system",
     r"eval .*": "needs a shell that completes: test_completion.py",
     r"edgebench deploy .*": "needs SSH to a device: tests/system/test_deploy.py",
-    r"edgebench kit build": "fetches packages of Debian: tests/system/phone_kit.py",
+    r"edgebench kit build": "fetches packages of Debian: tests/system/phones.py",
     r"edgebench bench .*--on pixel-8": "needs a phone: tests/loopback/test_phone_kit.py",
     r"edgebench-agent (serve|pair)": "as below, for a device without a simulation",
     r"edgebench .*--on pi5.*": "needs a microcontroller or a Pi with a power chip: test_boards.py",

@@ -27,7 +27,9 @@ from edgebench.host.devices.on_device import DeviceFacts
 from edgebench.host.kit.elf import relocated
 from support import adbd
 from support.adbd import SHELL_UID, AdbdSettings
+from support.boards import BOARDS, make_board
 from support.tools import need_root, need_tool
+from support.trees import make_tree
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ADB_TIMEOUT_S = 60.0
@@ -35,8 +37,12 @@ APP_UID = 10123
 """User of an app. Source: android_filesystem_config.h, AID_APP_START."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _PROGRAMS, _LIBRARIES = "/system/bin", "/system/lib"
-_TOYBOX = ("cat", "chmod", "cp", "echo", "env", "ls", "mkdir", "mv", "rm", "rmdir", "tar", "uname")
-"""Programs of Android's own toolbox that a deploy may use."""
+_TOYBOX = (
+    *("basename", "cat", "chmod", "cp", "dirname", "echo", "env", "ls", "mkdir", "mv", "rm"),
+    *("rmdir", "tar", "uname"),
+)
+"""Programs of Android's own toolbox that a deploy may use, or a command of a made-up phone."""
+_PROPERTY = re.compile(r"\[(.+)\]: \[(.*)\]")
 _LINK = """
 import pathlib, sys, sysconfig, venv
 folder, packages = pathlib.Path(sys.argv[1]), sys.argv[2]
@@ -194,6 +200,9 @@ class EmulatedPhone:
     """Content of /proc/cpuinfo; empty: that of this machine."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Variables of every command beside Android's."""
+    board: str = ""
+    """Made-up phone (`support.boards`) whose /sys and commands it has; empty: /sys of this machine,
+    and no command but `getprop`."""
     is_namespaced: bool = True
     """Whether it has namespaces and a root of its own; else commands run as they would here."""
     process: subprocess.Popen[str] | None = None
@@ -330,12 +339,28 @@ class EmulatedPhone:
             (self.root / "dev" / name).touch()
         if self.is_bare:
             self._add_toolbox()
+        if self.board:
+            self._add_board()
+            return
         properties = {"ro.product.model": self.model, **self.properties}
         cases = "".join(
             f"{shlex.quote(name)}) echo {shlex.quote(value)};; "
             for name, value in properties.items()
         )
         self.add_program("getprop", f'case "$1" in {cases}*) echo;; esac')
+
+    def _add_board(self) -> None:
+        board = BOARDS[self.board]
+        if (self.root / "sim").exists():  # it was on before
+            return
+        # The kernel's own account of processes is real.
+        files = {name: text for name, text in board.files.items() if not name.startswith("proc/")}
+        make_board(self.root, replace(board, files=files, commands={}))
+        pairs = _PROPERTY.findall((self.root / "sim/getprop").read_text())
+        make_tree(self.root, {f"sim/getprop-{name}": f"{value}\n" for name, value in pairs})
+        for path, script in board.commands.items():
+            if path != f"{_PROGRAMS.lstrip('/')}/sh":
+                self.add_program(Path(path).name, script.partition("\n")[2])
 
     def add_program(self, name: str, script: str) -> None:
         """Give it a program."""
@@ -374,7 +399,8 @@ class EmulatedPhone:
         binds = [path for path in self._shared() if not path.is_symlink()]
         binds += [Path("/dev") / name for name in _DEVICES]
         lines = [f"mount --bind {path} {self.root}{path};" for path in binds]
-        lines.append(f"mount --rbind /sys {self.root}/sys;")
+        if not self.board:
+            lines.append(f"mount --rbind /sys {self.root}/sys;")
         lines.append(f"mount -t proc proc {self.root}/proc;")
         if self.cpuinfo:
             file = self.folder / "cpuinfo"

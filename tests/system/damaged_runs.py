@@ -2,7 +2,7 @@
 
     python tests/system/damaged_runs.py [--traces 10000] [--seed 1] [--share 1.0] [--processes 2]
 
-The short form, of a minute, is tests/unit/host/bench/test_damaged_runs.py.
+The short form, of a minute, is tests/loopback/test_damaged_runs.py.
 """
 
 from __future__ import annotations

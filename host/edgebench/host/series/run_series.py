@@ -33,6 +33,7 @@ from edgebench.host.store.files import (
 from edgebench.host.store.layout import POWER_FILE, QUERIES_FILE
 from edgebench.host.store.power_file import PowerFile
 from edgebench.host.store.power_outline import read_outline
+from edgebench.protocol.errors import RunDamaged
 from edgebench.protocol.record import IDLE_ENDED, Event, Phase, RunRecord, TargetRecord, Window
 from edgebench.protocol.spec import samples_per_query
 
@@ -261,6 +262,13 @@ class _RunTimes:
         return events[0].time_ns if events else 0
 
     def latency(self) -> LatencySeries | None:
+        series = self._latency()
+        # The analysis has checked the times, but a file may be another one by now.
+        if series is not None and np.any(series.start_s[1:] < series.start_s[:-1]):
+            raise RunDamaged(f"inferences are not in the order of their times: {self._directory}")
+        return series
+
+    def _latency(self) -> LatencySeries | None:
         if self._has_queries:
             begin_ns, end_ns = read_query_columns(
                 self._directory, "invoke_start_ns", "invoke_end_ns"

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from edgebench.host.result.document import from_document
@@ -157,3 +158,14 @@ def test_mean_of_an_interval_is_that_of_its_time() -> None:
         high_w=np.array([10.0, 0.0]),
     )
     np.testing.assert_allclose(power.envelope(np.array([0.0, 1.0])).mean, [1.0])
+
+
+def test_inferences_out_of_order_are_damage(tmp_path: Path) -> None:
+    """Otherwise a file that was changed ends `show` in an error that names no file."""
+    directory = tmp_path / PLAIN
+    shutil.copytree(RUNS / PLAIN, directory)
+    table = pq.read_table(directory / QUERIES_FILE)
+    pq.write_table(table[::-1], directory / QUERIES_FILE)
+    run = from_document(json.loads((directory / RUN_FILE).read_bytes()))
+    with pytest.raises(RunDamaged, match=f"^inferences are not in the order.*: {directory}$"):
+        read_series(directory, run)
