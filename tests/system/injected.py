@@ -36,6 +36,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -215,7 +216,7 @@ def _fetch_pages(output: Path) -> None:
         pages = ["/", "/app.js", "/state.json", "/history"]
         pages += [f"/runs/{path.name}{more}" for path in RUNS.iterdir() for more in ("", "/report")]
         for page in pages[:8]:
-            with suppress(OSError):
+            with suppress(OSError, HTTPException):  # a page that breaks off is none
                 urllib.request.urlopen(address + page, timeout=10).read()
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -144,11 +144,13 @@ def play(board: str, host: Host, adb: AdbProcess, kit: Path, settings: dict[str,
         for runtime, model in MODELS.items():
             document = bench(host, expected.name, model, "--runtime", runtime, *QUICK)
             rules = {rule["id"]: rule for rule in document["verdict"]["rules"]}
-            step(f"{runtime}: {document['verdict']['status']}; {rules['agreement']['detail']}")
+            step(f"{runtime}: {document['verdict']['state']}; {rules['agreement']['detail']}")
             assert rules["agreement"]["outcome"] == "pass"
         document = bench(host, expected.name, MODELS["litert"], *SUSTAINED)
         check(document, expected, made)
-        step(f"sustained: {document['verdict']['status']}; {document['sustained']}")
+        step(
+            f"sustained: {document['verdict']['state']}; {document['metrics']['thermal']['reason']}"
+        )
         compare_telemetry(host, document, board)
         result = host.run("deploy", target, "--uninstall")
         assert result.returncode == 0, result.stderr
@@ -172,7 +174,7 @@ def check(document: dict[str, Any], expected: Expected, made: EmulatedPhone) -> 
     assert document["environment"]["os"] == expected.os
     assert document["device"]["profile"] == expected.profile
     found = {rule["id"]: rule for rule in document["verdict"]["rules"]}
-    for name, outcome in expected.rules.items():
+    for name in expected.rules:
         step(f"{name}: {found[name]['outcome']}; {found[name]['detail']}")
     assert {name: found[name]["outcome"] for name in expected.rules} == expected.rules
 
@@ -180,7 +182,7 @@ def check(document: dict[str, Any], expected: Expected, made: EmulatedPhone) -> 
 def compare_telemetry(host: Host, document: dict[str, Any], board: str) -> None:
     """Hold the telemetry of a run against what the sampler is known to see of this phone."""
     golden = json.loads((GOLDEN / f"{board}.json").read_text())
-    run = StoredRun(host.lab.store, document["id"])
+    run = StoredRun(host.lab.store, document["run_id"])
     seen = {
         name: None if math.isnan(value) else value
         for name, value in run.telemetry.groupby("sensor")["value"].last().items()
