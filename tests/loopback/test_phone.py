@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.agents import Host, wait_until
 from support.boards import _android as android
 from support.phones import SLEEP_FILE, Phone
-from support.tools import need_runtime
+from support.tools import need_root, need_runtime
 from support.watchers import At
 
 from edgebench.host.bench.verify import verify
@@ -38,6 +41,8 @@ echo -423125 > "$battery/current_now"
 """
 """A phone that heeds what it is told, and whose gauge has a new value soon after."""
 SKIN = android.temperature("SKIN", 3, "31.5")
+CPUSETS = Path("/sys/fs/cgroup/cpuset")
+"""Where a kernel without Android has the controller that Android mounts at /dev/cpuset."""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +108,7 @@ def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phon
     """Otherwise a number of a phone that charges, sleeps and saves power is believed."""
 
     def change() -> None:
+        time.sleep(0.5)  # the phase is reported before the clocks are read
         phone.status_of_battery("Charging")
         phone.show(
             {SLEEP_FILE: "7\n"},
@@ -140,6 +146,36 @@ def test_state_that_somebody_has_made_up_is_unknown(host: Host, phone: Phone) ->
     found = outcomes(bench(host))
     assert (found["thermal_status"], found["thermal_status_moderate"]) == ("unknown", "unknown")
     assert found["charging"] == "unknown"
+
+
+def test_phone_whose_agent_is_in_the_background_is_suspect(host: Host, phone: Phone) -> None:
+    """Otherwise the latency of the slow cores, which nobody in front sees, is the model's."""
+    with in_group("background", phone.agent.pid):
+        run = bench(host)
+    [rule] = [one for one in run.document["verdict"]["rules"] if one["id"] == "scheduling_group"]
+    assert rule["outcome"] == "fail"
+    assert "/background" in rule["detail"]
+    assert run.document["conditions"]["scheduling"]["android"]["cpuset"] == "/background"
+
+
+@contextmanager
+def in_group(name: str, pid: int) -> Iterator[None]:
+    """A process, and those that it starts, are in a group of the kernel's own."""
+    need_root()
+    folder = CPUSETS / name
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as exc:
+        pytest.skip(f"this kernel has no cpuset of version 1 for the tests: {exc}")
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        (folder / file).write_text((CPUSETS / file).read_text())
+    (folder / "cgroup.procs").write_text(str(pid))
+    try:
+        yield
+    finally:
+        for member in (folder / "cgroup.procs").read_text().split():
+            (CPUSETS / "cgroup.procs").write_text(member)
+        folder.rmdir()
 
 
 def test_phone_on_a_cable_runs_from_its_battery_while_that_is_measured(

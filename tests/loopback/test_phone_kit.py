@@ -101,7 +101,9 @@ def deployed(host: Host, made: EmulatedPhone, kit: Path | None) -> list[str]:
 
 def test_phone_without_python_measures(host: Host, pixel: EmulatedPhone, built: BuiltKit) -> None:
     """Otherwise the kit starts, and the libraries of a runtime are not found."""
-    assert not {"bin", "etc", "lib", "lib64", "opt", "sbin", "usr"} & {*pixel.shell("ls", "/").split()}
+    assert not {"bin", "etc", "lib", "lib64", "opt", "sbin", "usr"} & {
+        *pixel.shell("ls", "/").split()
+    }
     result = host.run("bench", MODEL, "--on", "pixel-8", *QUICK, "--json")
     assert result.returncode in (0, 3), result.stderr
     [document] = json.loads(result.stdout)["runs"]
