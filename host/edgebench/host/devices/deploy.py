@@ -56,6 +56,7 @@ PAIR_TIMEOUT_S = 60.0
 _AT_BOOT = {
     "systemd": "it starts at boot, by a unit of systemd",
     "systemd-user": "it starts at boot, by a unit of systemd in this account, which lingers",
+    "openrc": "it starts at boot, by a service of OpenRC",
     "cron": "it starts at boot, by a line of crontab",
 }
 

@@ -13,7 +13,8 @@ in JSON. The host imports this file too, for the types of the answers.
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
     $XDG_STATE_HOME/edgebench/      tracebacks/           of the agent, if it had a fault
     $XDG_CACHE_HOME/edgebench/      runtimes.json         what its runtimes are, until they change
-    a unit of systemd, or a line of crontab               starts the agent at boot
+    a unit of systemd, a script of OpenRC, or a line of   starts the agent at boot
+    crontab
 
 Directories that are missing before the first deploy are recorded: uninstalling removes what
 deploying made, and nothing else.
@@ -61,7 +62,8 @@ SERVICE_TIMEOUT_S = 60.0
 """Limit on one command of a service manager, which may wait for a unit to stop."""
 VENVS = ("agent-venv", "agent-venv-2")
 """Names of the two virtual environments. Packages are installed into the one that is not in use."""
-UNIT = "edgebench-agent.service"
+SERVICE = "edgebench-agent"
+UNIT = f"{SERVICE}.service"
 CRON_MARK = "# edgebench-agent"
 """End of the line that a deploy adds to crontab."""
 _NOTHING = "none"
@@ -190,7 +192,7 @@ class StepReport:
     """Last line of the output of what failed; None when it succeeded."""
     warnings: tuple[str, ...] = ()
     boot: str | None = None
-    """What starts the agent at boot: systemd, systemd-user or cron; None: nothing does."""
+    """What starts the agent at boot: systemd, openrc, systemd-user or cron; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,7 +464,7 @@ def start(
     for other in _services(places):
         if type(other) is not type(service):
             other.remove()
-    if isinstance(service, _Systemd):
+    if isinstance(service, _Supervisor):
         service.install(command)
         report = _when_ready(places, begin, service.is_running, service.stop)
     else:
@@ -530,54 +532,117 @@ def _when_ready(
     return StepReport(last)
 
 
-class _Systemd:
-    """A unit of the system, for root."""
+class _Supervisor:
+    """A file that makes a service manager start the agent at boot, and again after it failed."""
 
-    name = "systemd"
-    target = "multi-user.target"
-    command: tuple[str, ...] = ("systemctl",)
+    name: str
+    enable: tuple[str, ...]
+    """Commands that take the file up, and start the agent now and at boot."""
+    status: str
+    """Command that succeeds while the agent is kept; it may have failed, and be about to start."""
+    end: str
+    disable: tuple[str, ...]
+    """Commands before the file is removed."""
+    forget: tuple[str, ...] = ()
+    """Commands after that."""
 
-    def __init__(self, places: Places) -> None:
-        self.places = places
-        self.unit = Path("/etc/systemd/system") / UNIT
+    def __init__(self, places: Places, file: Path) -> None:
+        self.places, self.file = places, file
 
     def is_available(self) -> bool:
         """Whether it can start an agent now, and at boot."""
-        return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
+        raise NotImplementedError
+
+    def text(self, command: list[str]) -> str:
+        """Content of the file for this command of the agent."""
+        raise NotImplementedError
 
     @property
     def is_there(self) -> bool:
-        """Whether there is a unit that this account may remove."""
-        return self.unit.exists() and os.access(self.unit.parent, os.W_OK)
+        """Whether there is a file that this account may remove."""
+        return self.file.exists() and os.access(self.file.parent, os.W_OK)
 
     def install(self, command: list[str]) -> None:
-        """Write the unit, start the agent by it, now and at boot."""
-        self.unit.parent.mkdir(parents=True, exist_ok=True)
-        self.unit.write_text(unit_text(command, self.places, os.environ, self.target))
+        """Write the file, start the agent by it, now and at boot."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(self.text(command))
         os.sync()
-        for verb in (["daemon-reload"], ["enable", UNIT], ["restart", UNIT]):
-            self._control(*verb)
+        self._run(*self.enable)
 
     def is_running(self) -> bool:
-        """Whether the agent lives; systemd starts one that has failed again, after a pause."""
-        return self._control("is-active", "--quiet", UNIT)
+        """Whether the agent is kept."""
+        return self._run(self.status)
 
     def stop(self) -> None:
-        """End the agent; without effect where there is no unit."""
+        """End the agent; without effect where there is no file."""
         if self.is_there:
-            self._control("stop", UNIT)
+            self._run(self.end)
 
     def remove(self) -> None:
         """Remove what starts the agent at boot."""
         if self.is_there:
-            self._control("disable", "--now", UNIT)
-            self.unit.unlink()
-            self._control("daemon-reload")
+            self._run(*self.disable)
+            self.file.unlink()
+            self._run(*self.forget)
 
-    def _control(self, *words: str) -> bool:
-        # A login without PAM has no such variable, and the account may linger all the same.
+    def _run(self, *commands: str) -> bool:
+        """Run commands of the manager, which may lie where only root's PATH leads."""
+        # A login without PAM has no XDG_RUNTIME_DIR, and the account may linger all the same.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
-        return _succeeds([*self.command, *words], runtime | dict(os.environ))
+        path = {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
+        environment = runtime | dict(os.environ) | path
+        codes = [_succeeds(command.split(), environment) for command in commands]
+        return all(codes)
+
+
+class _Systemd(_Supervisor):
+    """A unit of the system, for root."""
+
+    name = "systemd"
+    target = "multi-user.target"
+    enable = ("systemctl daemon-reload", f"systemctl enable {UNIT}", f"systemctl restart {UNIT}")
+    status = f"systemctl is-active --quiet {UNIT}"
+    end = f"systemctl stop {UNIT}"
+    disable = (f"systemctl disable --now {UNIT}",)
+    forget = ("systemctl daemon-reload",)
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places, Path("/etc/systemd/system") / UNIT)
+
+    def is_available(self) -> bool:
+        """Whether systemd has booted the system, and this is root."""
+        return os.getuid() == 0 and Path("/run/systemd/system").is_dir()
+
+    def text(self, command: list[str]) -> str:
+        """The unit."""
+        return unit_text(command, self.places, os.environ, self.target)
+
+
+class _OpenRc(_Supervisor):
+    """A service of OpenRC, for root."""
+
+    name = "openrc"
+    enable = (f"rc-update add {SERVICE} default", f"rc-service {SERVICE} restart")
+    status = f"rc-service {SERVICE} status"
+    end = f"rc-service {SERVICE} stop"
+    disable = (f"rc-service {SERVICE} stop", f"rc-update delete {SERVICE} default")
+
+    def __init__(self, places: Places) -> None:
+        super().__init__(places, Path("/etc/init.d") / SERVICE)
+
+    def is_available(self) -> bool:
+        """Whether OpenRC has booted the system, and this is root."""
+        # Source: OpenRC, src/librc/rc.h.in, RC_SVCDIR and its file `softlevel`.
+        return os.getuid() == 0 and Path("/run/openrc/softlevel").exists()
+
+    def text(self, command: list[str]) -> str:
+        """The script."""
+        return openrc_text(command, self.places, os.environ)
+
+    def install(self, command: list[str]) -> None:
+        """Write the script, start the agent by it, now and at boot."""
+        self.file.touch(mode=0o755)
+        super().install(command)
 
 
 class _SystemdUser(_Systemd):
@@ -585,15 +650,23 @@ class _SystemdUser(_Systemd):
 
     name = "systemd-user"
     target = "default.target"
-    command = ("systemctl", "--user")
+    enable = (
+        "systemctl --user daemon-reload",
+        f"systemctl --user enable {UNIT}",
+        f"systemctl --user restart {UNIT}",
+    )
+    status = f"systemctl --user is-active --quiet {UNIT}"
+    end = f"systemctl --user stop {UNIT}"
+    disable = (f"systemctl --user disable --now {UNIT}",)
+    forget = ("systemctl --user daemon-reload",)
 
     def __init__(self, places: Places) -> None:
         super().__init__(places)
-        self.unit = places.config.parent / "systemd" / "user" / UNIT
+        self.file = places.config.parent / "systemd" / "user" / UNIT
 
     def is_available(self) -> bool:
         """Whether the account has a service manager, and may linger."""
-        if os.getuid() == 0 or not self._control("show", "--property=Version"):
+        if os.getuid() == 0 or not self._run("systemctl --user show --property=Version"):
             return False
         if self._lingers():
             return True
@@ -667,9 +740,9 @@ class _Cron:
         )
 
 
-def _services(places: Places) -> tuple[_Systemd | _Cron, ...]:
+def _services(places: Places) -> tuple[_Supervisor | _Cron, ...]:
     """What may start an agent at boot, the best first."""
-    return _Systemd(places), _SystemdUser(places), _Cron(places)
+    return _Systemd(places), _OpenRc(places), _SystemdUser(places), _Cron(places)
 
 
 def unit_text(
@@ -705,6 +778,31 @@ def unit_text(
             "",
         )
     )
+
+
+def openrc_text(command: list[str], places: Places, environment: Mapping[str, str]) -> str:
+    """A service of OpenRC that keeps an agent.
+
+    Source: openrc-run(8); supervise-daemon(8). OpenRC's shell reads the values a second time, as
+    words of a command.
+    """
+    program, words = shlex.quote(command[0]), shlex.join(command[1:])
+    settings = " ".join(f"--env {shlex.quote(variable)}" for variable in _xdg(environment))
+    output = shlex.quote(str(places.log))
+    values = {
+        "description": "edgebench agent",
+        "supervisor": "supervise-daemon",
+        "command": program,
+        "command_args": words,
+        "directory": "/",
+        "output_log": output,
+        "error_log": output,
+        "respawn_delay": "5",
+        "respawn_max": "0",
+        "supervise_daemon_args": settings,
+    }
+    lines = (f"{name}={shlex.quote(value)}" for name, value in values.items())
+    return "\n".join(("#!/sbin/openrc-run", *lines, "", "depend() {", "\tuse net", "}", ""))
 
 
 def cron_line(command: list[str], places: Places, environment: Mapping[str, str]) -> str:

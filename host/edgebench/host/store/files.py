@@ -166,7 +166,8 @@ def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
     hour has millions of rows.
 
     Raises:
-        RunDamaged: the file is not readable, or has no such column.
+        RunDamaged: the file is not readable, has no such column, or a time beyond the range of a
+            clock.
     """
     path = directory / QUERIES_FILE
     with open_parquet(path, _QUERIES, max_rows=_query_count(read_record(directory))) as file:
@@ -175,7 +176,14 @@ def read_query_columns(directory: Path, *names: str) -> list[NDArray[np.int64]]:
             names = tuple(_SPAN_COLUMNS.get(name, name) for name in names)
         if missing := [name for name in names if name not in known]:
             raise RunDamaged(f"{path}: no column {missing[0]!r}")
-        return [_column(file, name) for name in names]
+        columns = [_column(file, name) for name in names]
+    try:
+        for name, column in zip(names, columns, strict=True):
+            if name.endswith("_ns"):
+                check_times(column)
+    except ValueError as exc:
+        raise RunDamaged(f"queries are damaged: {exc}: {path}") from exc
+    return columns
 
 
 def _query_count(record: RunRecord) -> int:
