@@ -167,6 +167,7 @@ def bench(host: Host, name: str, *words: str) -> dict[str, Any]:
     """The document of one run."""
     result = host.run("bench", *words, "--on", name, "--json", timeout_s=3600)
     assert result.returncode in (0, 3), result.stderr
+    document: dict[str, Any]
     [document] = json.loads(result.stdout)["runs"]
     return document
 

@@ -356,7 +356,7 @@ def make_room(places: Places, keep: list[str], *, has_bridge: bool = False) -> S
     created = places.read_record().created
     # The agent makes its own directories; here they are only recorded.
     made = (*places.venvs, places.wheels, places.tracebacks, places.cache)
-    wants = _SystemdUser(places).unit.parent / "default.target.wants"
+    wants = _SystemdUser(places).file.parent / "default.target.wants"
     leaves = (*made, *places.agents_own, *places.temporary, wants)
     wanted = {path for leaf in leaves for path in (leaf, *leaf.parents)}
     missing = [str(path) for path in sorted(wanted) if not path.exists()]
@@ -567,25 +567,25 @@ class _Supervisor:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(self.text(command))
         os.sync()
-        self._run(*self.enable)
+        self._control(*self.enable)
 
     def is_running(self) -> bool:
         """Whether the agent is kept."""
-        return self._run(self.status)
+        return self._control(self.status)
 
     def stop(self) -> None:
         """End the agent; without effect where there is no file."""
         if self.is_there:
-            self._run(self.end)
+            self._control(self.end)
 
     def remove(self) -> None:
         """Remove what starts the agent at boot."""
         if self.is_there:
-            self._run(*self.disable)
+            self._control(*self.disable)
             self.file.unlink()
-            self._run(*self.forget)
+            self._control(*self.forget)
 
-    def _run(self, *commands: str) -> bool:
+    def _control(self, *commands: str) -> bool:
         """Run commands of the manager, which may lie where only root's PATH leads."""
         # A login without PAM has no XDG_RUNTIME_DIR, and the account may linger all the same.
         runtime = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
@@ -666,7 +666,7 @@ class _SystemdUser(_Systemd):
 
     def is_available(self) -> bool:
         """Whether the account has a service manager, and may linger."""
-        if os.getuid() == 0 or not self._run("systemctl --user show --property=Version"):
+        if os.getuid() == 0 or not self._control("systemctl --user show --property=Version"):
             return False
         if self._lingers():
             return True

@@ -356,3 +356,17 @@ def test_line_of_crontab_is_the_command(tmp_path: Path, places: Places) -> None:
     # As cron does: the escapes are removed, and a shell runs the rest.
     subprocess.run(["sh", "-c", text.replace(r"\%", "%")], check=True, timeout=60)
     assert json.loads(places.log.read_text()) == COMMAND
+
+
+def test_service_of_openrc_is_the_command(places: Places) -> None:
+    """Otherwise the agent does not start at boot, or with other options."""
+    command = [sys.executable, "-c", PRINT, *COMMAND]
+    script = on_device.openrc_text(command, places, {"XDG_STATE_HOME": "/x 'y"})
+    # As OpenRC does: a shell reads the script, and what a variable holds once more.
+    words = "eval supervise $supervise_daemon_args; eval $command $command_args"
+    show = f'supervise() {{ printf "%s\\n" "$2"; }}; {script}\n{words}'
+    result = subprocess.run(
+        ["sh", "-c", show], check=True, timeout=60, capture_output=True, text=True
+    )
+    assert script.startswith("#!/sbin/openrc-run\n")
+    assert result.stdout.splitlines() == ["XDG_STATE_HOME=/x 'y", json.dumps(COMMAND)]
