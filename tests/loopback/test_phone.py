@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -146,6 +147,15 @@ def test_state_that_somebody_has_made_up_is_unknown(host: Host, phone: Phone) ->
     found = outcomes(bench(host))
     assert (found["thermal_status"], found["thermal_status_moderate"]) == ("unknown", "unknown")
     assert found["charging"] == "unknown"
+
+
+def test_phone_is_cool_by_its_own_service(host: Host) -> None:
+    """Otherwise a phone begins hot, as the kernel's files of its temperatures are denied."""
+    result = host.run("devices", "--json", "--timeout", "0s")
+    devices = {one["name"]: one for one in json.loads(result.stdout)["devices"]}
+    assert devices["moto-g-5-plus"]["seat"]["temp_c"] == 31.5
+    cooldown = bench(host, cooldown_timeout_s=30.0).document["conditions"]["cooldown"]
+    assert (cooldown["outcome"], cooldown["reached_c"]) == ("cool", 31.5)
 
 
 def test_phone_whose_agent_is_in_the_background_is_suspect(host: Host, phone: Phone) -> None:

@@ -13,10 +13,13 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgebench.agent.cooldown import Thermometer
 from edgebench.agent.surroundings import LinuxSurroundings
 from edgebench.agent.system import describe_device, device_identity
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
@@ -28,6 +31,11 @@ from edgebench.system.android_commands import run_command
 
 SHELL_UID = 2000
 """User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
+FRESH_S, KEPT_S = 10.0, 60.0
+"""Age from which a temperature is read again, and from which it is none: a watched phone would else
+start a command every second."""
+LATEST_WAIT_S = 0.5
+"""Time for which an answer waits for a temperature: `dumpsys` takes some tens of milliseconds."""
 _PROPERTY = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"[^a-z0-9]+")
 
@@ -122,6 +130,32 @@ def name_of(model: str) -> str:
     return _NAME.sub("-", model.lower()).strip("-")
 
 
+class Latest:
+    """The latest reading of a thermometer that is slow, and may hang: it is read in a thread."""
+
+    def __init__(
+        self, thermometer: Thermometer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._thermometer, self._clock = thermometer, clock
+        self._thread: threading.Thread | None = None
+        self._read()
+
+    def temp_c(self) -> float | None:
+        """A reading that is `KEPT_S` old at most; None where there is none."""
+        if self._age_s() > FRESH_S and not (self._thread and self._thread.is_alive()):
+            self._thread = threading.Thread(target=self._read, daemon=True)
+            self._thread.start()
+        if self._age_s() > KEPT_S and self._thread:
+            self._thread.join(LATEST_WAIT_S)
+        return self._temp_c if self._age_s() <= KEPT_S else None
+
+    def _age_s(self) -> float:
+        return self._clock() - self._read_at_s
+
+    def _read(self) -> None:
+        self._temp_c, self._read_at_s = self._thermometer(), self._clock()
+
+
 class AndroidSurroundings(LinuxSurroundings):
     """A Linux system that is Android; properties do not change while it runs."""
 
@@ -137,6 +171,11 @@ class AndroidSurroundings(LinuxSurroundings):
         super().__init__(profile, device_id, state=state, root=root)
         charging.recover(root)  # an earlier agent may have been killed in a run
         self._properties = properties
+        self._latest = Latest(self._thermometer) if self._thermometer else None
+
+    def temp_c(self) -> float | None:
+        """The latest temperature of the gate's zone: to read it takes longer than to answer."""
+        return self._latest.temp_c() if self._latest else None
 
     def environment(self) -> Environment:
         """The conditions that files and properties show."""

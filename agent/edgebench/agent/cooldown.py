@@ -13,9 +13,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from edgebench.agent.telemetry.source import numbered, read_text
+from edgebench.agent.telemetry.sources.android import read_heat_c
 from edgebench.device_profiles.schema import Cooldown, Profile
 from edgebench.protocol.thermal import CooldownFacts, CooldownOutcome
 
@@ -101,7 +103,7 @@ async def wait_until_cool(
     """Wait until the gate opens, the time is over, or the run is stopped."""
     begin_s, failed_count = clock(), 0
     while True:
-        temp_c = thermometer()
+        temp_c = await asyncio.to_thread(thermometer)  # that of a phone is a command
         waited_s = clock() - begin_s
         failed_count = failed_count + 1 if temp_c is None else 0
         if failed_count > FAILED_COUNT_MAX:
@@ -120,6 +122,9 @@ async def wait_until_cool(
 def find_thermometer(profile: Profile, root: Path = Path("/")) -> Thermometer | None:
     """A function that reads the zone of the profile's gate; None where there is no such zone."""
     zone = next((z for z in profile.thermal.zone if z.role == profile.cooldown.zone), None)
+    if zone is not None and zone.source == "dumpsys":
+        read = partial(read_heat_c, root, zone.match_type)
+        return None if read() is None else read
     if zone is None or zone.source != "sysfs":
         return None
     for folder in numbered(root / "sys/class/thermal", "thermal_zone"):

@@ -66,6 +66,7 @@ _BY_SUFFIX = (
     ("_ns", Bounds(0, MAX_TIME_NS)),
     ("_s", Bounds(0, MAX_DURATION_S)),
     ("_hz", Bounds(0, MAX_VALUE)),
+    ("resolution_ratio", Bounds(0, MAX_VALUE)),
 )
 _SIGNED_TIMES = frozenset(
     (

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
+from support.agents import wait_until
 from support.boards import BOARDS, make_board
 from support.confined import in_a_child
 from support.tools import need_root
 from support.trees import RASPBERRY_PI_5, make_tree
 
 from edgebench.agent.android import (
+    FRESH_S,
+    KEPT_S,
     AndroidProperties,
     AndroidSurroundings,
+    Latest,
     describe_phone,
     identify,
     read_properties,
@@ -170,3 +175,26 @@ def test_groups_are_those_that_android_mounts(tmp_path: Path) -> None:
     bare = make_tree(tmp_path / "bare", {"system/build.prop": "", "proc/self/cgroup": "0::/\n"})
     assert android_groups(bare) == AndroidGroups(None, None, None)
     assert android_groups(make_tree(tmp_path / "board", RASPBERRY_PI_5)) is None
+
+
+def test_temperature_is_answered_at_once_and_none_is_old() -> None:
+    """Otherwise each look at a phone starts a command, or the agent waits for one that hangs."""
+    now_s, temps_c, may_end = 0.0, iter((31.0, 32.0, 33.0)), threading.Event()
+    may_end.set()
+
+    def read() -> float:
+        temp_c = next(temps_c)
+        may_end.wait(60)
+        return temp_c
+
+    latest = Latest(read, lambda: now_s)
+    assert [latest.temp_c() for _ in range(3)] == [31.0] * 3
+    may_end.clear()
+    now_s = FRESH_S + 1
+    assert [latest.temp_c() for _ in range(3)] == [31.0] * 3, "while it is read anew"
+    now_s = KEPT_S + 1
+    assert latest.temp_c() is None
+    may_end.set()
+    wait_until(lambda: latest.temp_c() == 32.0, "it was read")
+    now_s = 3 * KEPT_S
+    assert latest.temp_c() == 33.0, "an answer waits for it"

@@ -170,7 +170,16 @@ def test_senseless_timeout_is_over_at_once(timeout_s: float) -> None:
 
 @pytest.mark.parametrize(
     ("board", "expected"),
-    [("raspberry_pi_5", 54.05), ("rock_5b", None), ("beaglebone_black", None), ("bare_vm", None)],
+    [
+        ("raspberry_pi_5", 54.05),
+        ("rock_5b", None),
+        ("beaglebone_black", None),
+        ("bare_vm", None),
+        ("android_8", None),
+        ("android_11", None),
+        ("android_phone", 31.793081),
+        ("android_16", 36.4),
+    ],
 )
 def test_thermometer_is_the_zone_of_the_profile(
     tmp_path: Path, board: str, expected: float | None

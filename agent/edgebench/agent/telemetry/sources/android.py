@@ -33,6 +33,7 @@ from edgebench.system.android_commands import run_command
 
 HEAT_HZ, STATE_HZ = 0.1, 1 / 60
 """Rates at which commands are started."""
+_HEAT = ("dumpsys", "thermalservice")
 _TEMPERATURE = re.compile(
     r"Temperature\{mValue=([^,]+), mType=(-?\d+), mName=([^,}]+), mStatus=\d+\}"
 )
@@ -52,6 +53,13 @@ _ASLEEP = {"Asleep": 0.0, "Dozing": 0.0, "Awake": 1.0, "Dreaming": 1.0}
 _PLUGS = (("AC", 1), ("USB", 2), ("Wireless", 4), ("Dock", 8))
 
 
+def read_heat_c(root: Path, zone: str) -> float | None:
+    """Temperature of a zone of the HAL, or of one of its named types; None where there is none."""
+    text = run_command(root, *_HEAT).text
+    temp_c = dict(_temperatures(text)).get(f"{zone}.hal", math.nan)
+    return None if math.isnan(temp_c) else temp_c
+
+
 class AndroidHeatSource:
     """Status and temperatures of `dumpsys thermalservice`, which is there since Android 10."""
 
@@ -60,7 +68,7 @@ class AndroidHeatSource:
 
     def open(self, root: Path, worker_pid: int) -> AndroidHeat | NoData:
         """Read it once, for the names of its temperatures."""
-        output = run_command(root, "dumpsys", "thermalservice")
+        output = run_command(root, *_HEAT)
         if output.failure:
             return NoData(output.failure)
         return AndroidHeat(root, output.text)
@@ -87,7 +95,7 @@ class AndroidHeat:
 
     def read(self) -> Sequence[float]:
         """Status, whether it is overridden, and degrees Celsius."""
-        output = run_command(self._root, "dumpsys", "thermalservice")
+        output = run_command(self._root, *_HEAT)
         if output.failure:
             return [math.nan] * len(self.sensors)
         temps_c = dict(_temperatures(output.text))
