@@ -1,6 +1,6 @@
 """Four phones without Python get a kit and real wheels, and measure: by hand, as root.
 
-    python tests/system/phones.py [--machine aarch64] [--board android_phone]...
+    python tests/system/phones.py [--machine aarch64] [--board android_phone]... [--offline]
 
 Makes a kit twice from Debian's packages, and compares the bytes. Lists three phones that cannot be
 used: unauthorised, offline, without shell_v2. Then, on a phone of each release of Android
@@ -8,8 +8,9 @@ used: unauthorised, offline, without shell_v2. Then, on a phone of each release 
 kit with the wheels of all runtimes, deploys again, measures models with each runtime, compares
 their outputs with the reference's and the telemetry with the golden file, measures a model for
 longer (`--sustained`), and uninstalls. With another machine than this one, the phone's Python and
-all of the agent run under qemu-user (package qemu-user-static) on a named CPU. Prints what was
-seen; ends with 1 if anything is not as it should be. Two minutes a phone natively, 15 under
+all of the agent run under qemu-user (package qemu-user-static) on a named CPU. With --offline, the
+kit and the wheels are taken into a network namespace that has nothing but its loopback. Prints what
+was seen; ends with 1 if anything is not as it should be. Two minutes a phone natively, 15 under
 emulation.
 """
 
@@ -20,10 +21,11 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,8 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.adb_phones import AdbProcess, EmulatedPhone, adb_server, phone
 from support.adbd import AdbdSettings
 from support.agents import Host, wait_until
+from support.site import SYSTEM_PYTHON, interpreter_of
 from system.arm64.emulated_board import BINFMT, BOARD_CPUINFO, CPU, MAGIC, QEMU
 
+from edgebench.host.devices.packages import fetch
 from edgebench.host.stored_run import StoredRun
 
 MODELS = {
@@ -135,14 +139,19 @@ def list_unusable(host: Host, adb: AdbProcess) -> None:
             assert words in listed.stdout
 
 
-def play(board: str, host: Host, adb: AdbProcess, kit: Path, settings: dict[str, Any]) -> None:
-    """One phone, from its first deploy until nothing of it is left."""
+def play(
+    board: str, host: Host, adb: AdbProcess, packages: Sequence[str], settings: dict[str, Any]
+) -> None:
+    """One phone, from its first deploy until nothing of it is left.
+
+    `packages` are the options of `deploy` for the kit and the wheels.
+    """
     expected = PHONES[board]
     with phone(adb, is_bare=True, board=board, **settings) as made:
         target = f"adb:{made.serial}"
         for sends in (True, False):
             begin_s = time.monotonic()
-            result = host.run("deploy", target, "--kit", str(kit), timeout_s=1800)
+            result = host.run("deploy", target, *packages, timeout_s=1800)
             assert result.returncode == 0, result.stderr
             step(f"deploy: {time.monotonic() - begin_s:.0f} s\n{result.stderr}{result.stdout}")
             assert ("sending" in result.stderr) is sends
@@ -199,6 +208,16 @@ def compare_telemetry(host: Host, document: dict[str, Any], board: str) -> None:
     step(f"{len(seen)} sensors as the golden file has them")
 
 
+def play_offline(packages: Sequence[str], folder: Path, boards: Sequence[str]) -> int:
+    """The same where no address but loopback can be reached; the exit code."""
+    (folder / "wheels").mkdir()
+    fetched = fetch(interpreter_of(SYSTEM_PYTHON), [*MODELS], folder / "wheels")
+    words = [sys.executable, __file__, *(f"--board={board}" for board in boards), "--packages"]
+    words += [*packages, "--wheels", str(fetched.files[-1].parent)]
+    inside = ["unshare", "--net", "sh", "-ec", 'ip link set lo up; exec "$@"', "sh", *words]
+    return subprocess.run(inside, check=False).returncode
+
+
 @contextmanager
 def handled() -> Iterator[None]:
     """Programs for Arm run under qemu, which the kernel opens now: a phone has no such file."""
@@ -221,11 +240,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="A kit on phones without Python.")
     parser.add_argument("--machine", default=platform.machine(), choices=("aarch64", "x86_64"))
     parser.add_argument("--board", action="append", choices=PHONES, help="default: all")
+    parser.add_argument("--offline", action="store_true", help="in a network namespace")
+    parser.add_argument("--packages", nargs=argparse.REMAINDER, help="options of `deploy`")
     options = parser.parse_args()
     settings: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="eb-kit-") as folder, ExitStack() as stack:
         host = Host(Path(folder) / "host")
-        kit = build(host, options.machine, Path(folder))
+        if options.packages is None:
+            packages = ["--kit", str(build(host, options.machine, Path(folder)))]
+        else:
+            packages = options.packages
+        if options.offline:
+            return play_offline(packages, Path(folder), options.board or ["android_phone"])
         adb = stack.enter_context(adb_server())
         stack.enter_context(patch.dict(os.environ, adb.environment))
         if options.machine != platform.machine():
@@ -238,7 +264,7 @@ def main() -> int:
             }
         list_unusable(host, adb)
         for board in options.board or PHONES:
-            play(board, host, adb, kit, settings)
+            play(board, host, adb, packages, settings)
     print("all as it should be")
     return 0
 
