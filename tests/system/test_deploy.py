@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -266,6 +268,19 @@ def test_uninstall_leaves_nothing(site: Site, wheels: Path) -> None:
     assert "nothing was deployed" in again.stdout
 
 
+def add_source(path: Path) -> None:
+    """A package in source form that takes ten minutes to build."""
+    files = {
+        "setup.py": "import time; time.sleep(600)",
+        "PKG-INFO": "Metadata-Version: 2.1\nName: ai-edge-litert\nVersion: 99.0\n",
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"{path.name.removesuffix('.tar.gz')}/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
 def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, wheels: Path) -> None:
     """A host without internet cannot deploy to a device that has some."""
     configuration = site.account.home / ".config" / "pip" / "pip.conf"
@@ -274,6 +289,7 @@ def test_device_fetches_for_itself_when_the_host_has_no_network(site: Site, whee
     for path in (configuration.parent.parent, configuration.parent, configuration):
         shutil.chown(path, site.account.name, site.account.name)
     shutil.copytree(wheels, site.account.home / "index")
+    add_source(site.account.home / "index" / "ai_edge_litert-99.0.tar.gz")
     before = site.account.listing()
     runtimes = ("--runtime", "onnx", "--runtime", "litert")
     result = site.deploy(*runtimes, "--name", "board", "--meter", ABSENT)

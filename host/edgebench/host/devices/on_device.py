@@ -442,6 +442,8 @@ def install(
         command += ["--no-index", "--find-links", str(places.wheels)]
         environment = {key: environment[key] for key in environment if not key.startswith("PIP_")}
         environment["PIP_CONFIG_FILE"] = os.devnull
+    else:  # a board would compile for hours what its index has no wheel of
+        command += ["--only-binary", ":all:"]
     return _run([*command, "--quiet", *words], environment)
 
 
