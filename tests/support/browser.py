@@ -50,11 +50,15 @@ def started_browser() -> Iterator[Browser]:
             yield browser
 
 
+_TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""Charts are drawn when their size is observed, which is in the first frame after the load."""
+
+
 @contextmanager
 def opened_page(
     browser: Browser, address: str | Path, *, width: int = 1280, scheme: Scheme = "light"
 ) -> Iterator[WatchedPage]:
-    """A page at an address, or of a file, once it is loaded.
+    """A page at an address, or of a file, once it is loaded and its charts are drawn.
 
     Args:
         browser: The browser.
@@ -79,6 +83,7 @@ def opened_page(
     page.on("pageerror", lambda error: watched.complaints.append(str(error)))
     try:
         page.goto(address.absolute().as_uri() if isinstance(address, Path) else address)
+        page.evaluate(_TWO_FRAMES)
         yield watched
     finally:
         page.close()
