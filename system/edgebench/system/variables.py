@@ -52,6 +52,8 @@ LISTED: dict[str, tuple[str, ...]] = {
         *("VK_*", "VULKAN_*", "MESA_*", "GALLIUM_*", "LIBGL_*", "EGL_*", "__EGL_*", "__GLX_*"),
         *("__NV_*", "__GL_*", "DRI_PRIME"),
     ),
+    # Which processor qemu-user emulates; else a worker runs on another one than its agent.
+    "emulators": ("QEMU_CPU", "QEMU_LD_PREFIX", "QEMU_RESERVED_VA", "QEMU_STACK_SIZE"),
     # Ours that a worker reads.
     "edgebench": ("EDGEBENCH_READABLE", "EDGEBENCH_FIRMWARE", "EDGEBENCH_DEBUG"),
 }
