@@ -22,6 +22,7 @@ from pathlib import Path
 
 from edgebench.protocol.errors import KitMissing, NotAKit, RemoteProtocolError
 from edgebench.protocol.plain import from_outside
+from edgebench.protocol.text import one_line
 from edgebench.system.paths import user_paths
 
 DISTRIBUTION = "edgebench-kit"
@@ -176,7 +177,8 @@ def _read_wheel(path: Path) -> Kit:
         NotImplementedError,
         RuntimeError,
     ) as exc:
-        raise NotAKit(f"not a kit: {path}") from exc
+        reason = exc.args[0] if exc.args else "it ends too early"
+        raise NotAKit(f"not a kit, or damaged: {one_line(str(reason))}: {path}") from exc
 
 
 def _read_package(directory: Path) -> Kit:

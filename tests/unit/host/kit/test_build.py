@@ -170,8 +170,8 @@ def _with(**fields: object) -> Callable[[bytes], bytes]:
 
 
 DAMAGES: dict[str, tuple[Callable[[Path, Path], None], str]] = {
-    "cut off": (lambda old, new: _write(new, old.read_bytes()[:-100]), "not a kit"),
-    "empty": (lambda _, new: _write(new, b""), "not a kit"),
+    "cut off": (lambda old, new: _write(new, old.read_bytes()[:-100]), "File is not a zip file"),
+    "empty": (lambda _, new: _write(new, b""), "File is not a zip file"),
     "no zip": (lambda _, new: _write(new, b"x" * 10_000), "not a kit"),
     "absent": (lambda _, new: None, "No such file"),
     "a directory": (lambda _, new: new.mkdir(), "Is a directory"),
