@@ -40,6 +40,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -534,7 +535,7 @@ def _when_ready(
     return StepReport(last)
 
 
-class _Supervisor:
+class _Supervisor(ABC):
     """A file that makes a service manager start the agent at boot, and again after it failed."""
 
     name: str
@@ -551,13 +552,13 @@ class _Supervisor:
     def __init__(self, places: Places, file: Path) -> None:
         self.places, self.file = places, file
 
+    @abstractmethod
     def is_available(self) -> bool:
         """Whether it can start an agent now, and at boot."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, command: list[str]) -> str:
         """Content of the file for this command of the agent."""
-        raise NotImplementedError
 
     @property
     def is_there(self) -> bool:
