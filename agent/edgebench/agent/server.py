@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
@@ -274,9 +274,20 @@ class ConnectionHandler:
                 await self._connection.send(data)
             self._behind_bytes -= len(data)
 
-        task = asyncio.ensure_future(send())
+        self._send_apart(send())
+
+    def _send_apart(self, sending: Coroutine[Any, Any, None]) -> None:
+        """Send a notice, for which nothing waits."""
+        task = asyncio.ensure_future(sending)
         self._sends.add(task)
-        task.add_done_callback(self._sends.discard)
+        task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sends.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            # Else the host would wait for this notice for as long as a run may last.
+            logger.error("cut off %s: a notice was not sent", self._peer.name, exc_info=failure)
+            self._connection.transport.abort()
 
     # Handlers, in the order of a conversation.
 
@@ -486,9 +497,7 @@ class ConnectionHandler:
 
     def _listen(self, number: int) -> Listener:
         def listener(notice: Notice) -> None:
-            task = asyncio.ensure_future(self._send(number, notice))
-            self._sends.add(task)
-            task.add_done_callback(self._sends.discard)
+            self._send_apart(self._send(number, notice))
 
         self._listeners.append(listener)
         return listener
