@@ -65,7 +65,8 @@ class PowerLine:
     def energy_j(self) -> float:
         """Energy of the whole line."""
         passed_s = np.diff(self.time_ns) / 1e9
-        return float(np.dot(passed_s, (self.power_w[1:] + self.power_w[:-1]) / 2))
+        # Not np.dot: how that rounds depends on the CPU, and on some it adds one after another.
+        return float(np.sum(passed_s * (self.power_w[1:] + self.power_w[:-1]) / 2))
 
     def cumulative_j(self, time_ns: Nanoseconds) -> Floats:
         """Energy from the begin of the line to each time, shape (m,); exact between nodes.
@@ -133,7 +134,7 @@ def between_j(line: PowerLine) -> float:
     Source: von Neumann et al., The mean square successive difference (1941), for the variance.
     """
     pieces = np.diff(line.time_ns) / 1e9 * np.diff(line.power_w)
-    return float(np.sqrt(np.dot(pieces, pieces) / 2))
+    return float(np.sqrt(np.sum(pieces**2) / 2))
 
 
 def line_of_means(begin_ns: Nanoseconds, end_ns: Nanoseconds, power_w: Floats) -> PowerLine:
