@@ -52,7 +52,8 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
 
     The templates are `bench MODEL` and `compare RUNS`.
 
-    Its options that the sentence mentions are left out, because they are set anew or done without.
+    Its options that the sentence mentions are left out, because they are set anew or done without;
+    but not those of another command, as in `…; or end it: edgebench stop --on board`.
 
     >>> given = [["a b.onnx"], ["--wait", "1m"], ["--quick"]]
     >>> rerun("wait for longer: edgebench bench MODEL --wait 10m; or not", given)
@@ -62,9 +63,15 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
     """
     if not words or command not in _TEMPLATES:
         return sentence
-    mentioned = set(re.findall(r"--[a-z][a-z-]*", sentence)) - _ADDED
+    template = rf"\b{command} {_TEMPLATES[command]}(?![\w.-])"
+    own = [
+        clause
+        for clause in sentence.split("; ")
+        if re.search(template, clause) or "edgebench " not in clause
+    ]
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", "; ".join(own))) - _ADDED
     for one in mentioned & _INSTEAD.keys():
         mentioned.update(_INSTEAD[one])
     kept = [word for group in words if group[0] not in mentioned for word in group]
     line = f"{command} {shlex.join(kept)}"
-    return re.sub(rf"\b{command} {_TEMPLATES[command]}(?![\w.-])", lambda _: line, sentence)
+    return re.sub(template, lambda _: line, sentence)

@@ -183,6 +183,14 @@ def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Na
     return parser.parse_words(words)
 
 
+def test_option_of_another_command_is_kept() -> None:
+    """Otherwise whoever pastes the hint of a busy board measures this machine instead."""
+    options = parsed(bench_parser(), ("a.onnx", "--on", "pixel-8", "--wait", "1m"))
+    template = "wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop --on pixel-8"
+    whole = template.replace("MODEL", "a.onnx --on pixel-8")
+    assert rerun(template, options.given) == whole
+
+
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
