@@ -111,6 +111,14 @@ def test_phone_without_python_measures(host: Host, pixel: EmulatedPhone, built: 
     assert built.manifest.directory in pixel.shell("ls", "-l", f"{venv(pixel)}/bin")
 
 
+def test_kit_on_the_phone_serves_a_computer_without_one(
+    host: Host, pixel: EmulatedPhone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise `--kit FILE` is needed again after each restart of the phone."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert not any(step.startswith("sending") for step in deployed(host, pixel, None))
+
+
 def test_phone_denies_what_android_denies(pixel: EmulatedPhone, built: BuiltKit) -> None:
     """Otherwise the other tests prove nothing for a phone, on which these calls fail."""
     program = (

@@ -13,7 +13,7 @@ from pathlib import Path
 from edgebench.host.devices.install import MIB, OnStep
 from edgebench.host.devices.shell import CommandOutput, Shell
 from edgebench.host.kit.kit import Kit, find_kit
-from edgebench.protocol.errors import NoSpace, TargetError
+from edgebench.protocol.errors import KitMissing, NoSpace, TargetError
 from edgebench.protocol.text import one_line
 
 COMMAND_TIMEOUT_S = 60.0
@@ -22,6 +22,8 @@ UNPACK_TIMEOUT_S = 300.0
 
 def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
     """Path of the Python of a kit, which is sent if it is not there yet.
+
+    Where this machine has none, as after `--kit FILE`, the one on the device serves.
 
     Args:
         shell: Shell of a device whose `kits` is a directory.
@@ -35,7 +37,12 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
         TargetError: it does not run there.
     """
     machine = _run(shell, "reading its machine", "uname", "-m").text.strip()
-    kit = find_kit(machine, given)
+    try:
+        kit = find_kit(machine, given)
+    except KitMissing:
+        if (present := present_python(shell)) is None:
+            raise
+        return present
     python = kit.manifest.python_path
     if _runs(shell, python).code != 0:
         on_step(f"sending {kit.manifest}, {kit.manifest.unpacked_bytes / MIB:.1f} MiB")
