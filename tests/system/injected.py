@@ -13,6 +13,7 @@ or dies; if --json does not print one document; if the agent's lease is not free
 agent is gone. At the end, every run that was measured has to be stored or collected.
 
 Prints a line for each round that is wrong, and the sum for each command; ends with 1 if any is.
+SIGTERM ends it behind the round that it plays, with the sums of those it has played.
 tests/system/test_injected.py is the short form; tests/support/injection.py is how it is done.
 """
 
@@ -53,6 +54,8 @@ ROUND_S = 60.0
 RUNS = TESTS / "fixtures" / "runs" / "v7"
 QUICK = ("--quick", "--runs=1", "--duration=0.1s", "--min-queries=20", "--warmup=5", "--no-check")
 EXIT_CODES = (0, 1, 2, 3, 4, 5)
+PROGRESS_ROUNDS = 200
+"""Rounds between two lines of progress."""
 SERVE_S = 1.0
 """Time that a page is served, while its client fetches everything."""
 
@@ -544,9 +547,14 @@ def play(options: argparse.Namespace, world: World, names: Sequence[str]) -> int
     rounds.sort()
     tallies = {name: Tally() for name in names}
     limit_s = time.monotonic() + options.seconds
-    for _, name, armed in rounds[: options.count]:
-        if time.monotonic() > limit_s:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    for number, (_, name, armed) in enumerate(rounds[: options.count]):
+        if stop.is_set() or time.monotonic() > limit_s:
+            print(f"ended behind {number} of {min(len(rounds), options.count)} rounds")
             break
+        if number % PROGRESS_ROUNDS == 0:
+            print(f"{time.strftime('%H:%M')}: {number} rounds, {wrong} wrong", flush=True)
         wrong += _round(options, world, name, armed, tallies[name])
     for name, tally in tallies.items():
         print(f"{name}: {tally.fired} raised, {tally.failed} failed, {tally.wrong} wrong")

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -75,7 +75,34 @@ def run_daemon(settings: AgentSettings) -> None:
         if settings.log is not None:  # not before: an agent that may not start says so to its user
             with disk_errors("log not written", settings.log):
                 log_to_file(settings.log)
-        asyncio.run(_serve(settings))
+        run_until_ended(_serve(settings))
+
+
+def run_until_ended(serving: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, as `asyncio.run` does, but wait no longer than END_TIMEOUT_S for other tasks.
+
+    `asyncio.run` waits for ever for a task that goes on behind its cancellation, as that of a
+    connection does which websockets takes for one that is closing.
+    """
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(serving)
+    finally:
+        loop.run_until_complete(_cancel_tasks())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _cancel_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        _, left = await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
+        for task in left:
+            logger.warning("the agent ends without %s, which does not", task.get_name())
 
 
 async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:
