@@ -22,7 +22,7 @@ FOREIGN_WORDS = {
     # `uname -m`.
     "host/edgebench/host/devices/kits.py",
     # Words of Android's shell.
-    "meters/edgebench/meters/charging.py",
+    "system/edgebench/system/android_settings.py",
     # Removes the directory itself: it is for Pythons that are too old for `-I`.
     "host/edgebench/host/devices/account.py",
 }

@@ -18,9 +18,9 @@ from support.watchers import At
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.stored_run import StoredRun
-from edgebench.meters.charging import PROPERTY
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Phase
+from edgebench.system.android_settings import CHARGING_PROPERTY
 
 SETTINGS: dict[str, Any] = {
     "duration_s": 0.3,
@@ -81,7 +81,7 @@ def bench(host: Host, **settings: Any) -> StoredRun:
 
 def is_suspended(phone: Phone) -> bool:
     """Whether the charging of the phone is suspended."""
-    path = phone.root / f"sim/getprop-{PROPERTY}"
+    path = phone.root / f"sim/getprop-{CHARGING_PROPERTY}"
     return path.exists() and path.read_text().strip() == "true"
 
 
@@ -126,6 +126,50 @@ def test_phone_that_changes_while_it_measures_is_suspect(host: Host, phone: Phon
     assert run.verdict == "suspect"
     slept = next(rule for rule in run.document["verdict"]["rules"] if rule["id"] == "suspended")
     assert slept["value"] == pytest.approx(7.0, abs=0.02)
+
+
+def settings_of(phone: Phone) -> tuple[str, str, str]:
+    """Airplane mode, brightness, and whether it is adaptive."""
+    names = ("global-airplane_mode_on", "system-screen_brightness", "system-screen_brightness_mode")
+    airplane, brightness, mode = (
+        (phone.root / f"sim/settings-get-{name}").read_text().strip() for name in names
+    )
+    return airplane, brightness, mode
+
+
+def test_brightness_of_a_run_is_set_and_set_back(host: Host, phone: Phone) -> None:
+    """Otherwise the screen draws what it likes, and the phone of a rack is dark after a run."""
+    phone.show(android.display(102))
+    found = list[tuple[str, str, str]]()
+    watcher = At(Phase.MEASURING, lambda: found.append(settings_of(phone)))
+    run = bench(host, watcher=watcher, screen_brightness=40)
+    assert found == [("null", "40", "0")]
+    assert settings_of(phone) == ("null", "102", "1")
+    rule = next(rule for rule in run.document["verdict"]["rules"] if rule["id"] == "phone_settings")
+    assert rule["outcome"] == "pass"
+
+
+def test_brightness_that_somebody_changes_is_suspect(host: Host, phone: Phone) -> None:
+    """Otherwise what was requested counts as what was in effect."""
+    phone.show(android.display(102))
+
+    def change() -> None:
+        time.sleep(0.3)
+        phone.show(android.display(200, mode=0))
+
+    run = bench(host, watcher=At(Phase.MEASURING, change), screen_brightness=40, duration_s=1.0)
+    rule = next(rule for rule in run.document["verdict"]["rules"] if rule["id"] == "phone_settings")
+    assert (rule["outcome"], rule["reason"]) == ("fail", "brightness")
+    assert rule["facts"] == {"lowest": 40, "highest": 200, "requested": 40}
+    assert settings_of(phone)[1:] == ("102", "1")
+
+
+def test_phone_without_a_command_for_airplane_mode_is_refused(host: Host, phone: Phone) -> None:
+    """Otherwise a run with its radios on counts as one without."""
+    phone.show(android.display(102))
+    with pytest.raises(EdgebenchError, match="airplane mode not set: .* it needs Android 11"):
+        bench(host, is_airplane_mode=True, screen_brightness=40)
+    assert settings_of(phone) == ("null", "102", "1")
 
 
 def test_phone_that_throttles_by_its_own_account_is_refused(host: Host, phone: Phone) -> None:

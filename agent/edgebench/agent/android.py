@@ -24,10 +24,12 @@ from edgebench.agent.surroundings import LinuxSurroundings
 from edgebench.agent.system import describe_device, device_identity
 from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.device_profiles.schema import Profile
-from edgebench.meters import charging
+from edgebench.meters.charging import mark_path
 from edgebench.protocol.device import AndroidSystem, DeviceDescription, Environment
+from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import one_line
 from edgebench.system.android_commands import run_command
+from edgebench.system.android_settings import ChangedSettings, recover
 
 SHELL_UID = 2000
 """User of adb's shell. Source: platform/system/core, android_filesystem_config.h, AID_SHELL."""
@@ -36,6 +38,8 @@ FRESH_S, KEPT_S = 10.0, 60.0
 start a command every second."""
 LATEST_WAIT_S = 0.5
 """Time for which an answer waits for a temperature: `dumpsys` takes some tens of milliseconds."""
+SETTINGS_MARK = "phone-settings"
+"""File of the state with the settings that a run has changed."""
 _PROPERTY = re.compile(r"^\[([^\]\n]+)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"[^a-z0-9]+")
 
@@ -169,13 +173,31 @@ class AndroidSurroundings(LinuxSurroundings):
         root: Path = Path("/"),
     ) -> None:
         super().__init__(profile, device_id, state=state, root=root)
-        charging.recover(root)  # an earlier agent may have been killed in a run
+        settings = state / SETTINGS_MARK
+        for mark in (mark_path(), settings):
+            recover(mark, root)  # an earlier agent may have been killed in a run
+        self._settings = ChangedSettings(settings, root)
         self._properties = properties
         self._latest = Latest(self._thermometer) if self._thermometer else None
 
     def temp_c(self) -> float | None:
         """The latest temperature of the gate's zone: to read it takes longer than to answer."""
         return self._latest.temp_c() if self._latest else None
+
+    def change_settings(self, spec: RunSpec) -> None:
+        """Set the governor, airplane mode and brightness of the run."""
+        wanted: dict[str, str] = {}
+        if spec.is_airplane_mode:
+            wanted["airplane_mode"] = "1"
+        if spec.screen_brightness is not None:
+            wanted |= {"brightness_mode": "0", "brightness": str(spec.screen_brightness)}
+        super().change_settings(replace(spec, is_airplane_mode=False, screen_brightness=None))
+        self._settings.change(wanted)
+
+    def restore_settings(self) -> None:
+        """Put them back."""
+        self._settings.restore()
+        super().restore_settings()
 
     def environment(self) -> Environment:
         """The conditions that files and properties show."""

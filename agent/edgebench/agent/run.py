@@ -328,8 +328,8 @@ class Runner:
         guard = Guard(self._surroundings.expected.abort_c, stop=stop, note=run.note)
         worker_record, error = None, None
         try:
-            if run.request.spec.governor:
-                self._surroundings.set_governor(run.request.spec.governor)
+            # In a thread, since on a phone it is a handful of commands.
+            await asyncio.to_thread(self._surroundings.change_settings, run.request.spec)
             job = self._surroundings.sampler_job(run.request.spec, run.worker.pid)
             if job.rate_hz > 0:
                 await sampler.start(job, on_message)
@@ -347,9 +347,11 @@ class Runner:
             run.note("failed", str(error))
             await run.worker.kill()
         finally:
-            self._surroundings.restore_governor()
             self._sampler = None
-            telemetry = await sampler.end()
+            try:
+                telemetry = await sampler.end()  # its last readings are of the settings of the run
+            finally:
+                await asyncio.to_thread(self._surroundings.restore_settings)
         run.too_hot = guard.error
         if run.metering.trouble is not None:
             run.note(METER_TROUBLE, run.metering.trouble)

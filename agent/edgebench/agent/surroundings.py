@@ -27,7 +27,7 @@ from edgebench.agent.system import describe_environment, load_1m
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.device import Environment
-from edgebench.protocol.errors import GovernorRefused
+from edgebench.protocol.errors import GovernorRefused, TargetError
 from edgebench.protocol.simulation import Simulation
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.target import TargetDescription
@@ -82,16 +82,16 @@ class Surroundings(Protocol):
         """Temperature now, of the zone that the gate goes by."""
         ...
 
-    def set_governor(self, name: str) -> None:
-        """Set the governor until `restore_governor`.
+    def change_settings(self, spec: RunSpec) -> None:
+        """Change what a run asks to have changed, as the governor, until `restore_settings`.
 
         Raises:
-            GovernorRefused: it is not offered, or may not be set.
+            TargetError: that setting does not exist, or may not be changed; as GovernorRefused.
         """
         ...
 
-    def restore_governor(self) -> None:
-        """Put the governor back that was there before."""
+    def restore_settings(self) -> None:
+        """Put everything back as it was before; may be called twice."""
         ...
 
     async def cool_down(
@@ -108,6 +108,18 @@ class Surroundings(Protocol):
     def sampler_job(self, spec: RunSpec, worker_pid: int) -> SamplerJob:
         """The sampling beside a run; a rate of 0: none."""
         ...
+
+
+def refuse_phone_settings(spec: RunSpec) -> None:
+    """Refuse a run that asks for settings of a phone, on a device that is none.
+
+    Raises:
+        TargetError: it does.
+    """
+    if spec.is_airplane_mode:
+        raise TargetError("airplane mode not set: only Android can do that")
+    if spec.screen_brightness is not None:
+        raise TargetError("screen brightness not set: only Android can do that")
 
 
 class LinuxSurroundings:
@@ -156,11 +168,13 @@ class LinuxSurroundings:
         """Temperature of the gate's zone."""
         return self._thermometer() if self._thermometer else None
 
-    def set_governor(self, name: str) -> None:
-        """Set every frequency policy to this governor."""
-        self._governors.set(name)
+    def change_settings(self, spec: RunSpec) -> None:
+        """Set every frequency policy to the governor of the run."""
+        refuse_phone_settings(spec)
+        if spec.governor is not None:
+            self._governors.set(spec.governor)
 
-    def restore_governor(self) -> None:
+    def restore_settings(self) -> None:
         """Put the previous governors back."""
         self._governors.restore()
 
@@ -244,15 +258,20 @@ class TargetSurroundings:
         """It cannot be read."""
         return None
 
-    def set_governor(self, name: str) -> None:
+    def change_settings(self, spec: RunSpec) -> None:
         """Refuse: a target has none.
 
         Raises:
-            GovernorRefused: always.
+            GovernorRefused: the run asks for one.
+            TargetError: it asks for settings of a phone.
         """
-        raise GovernorRefused(f"governor {name} not set: {self.target.name} has no governors")
+        refuse_phone_settings(spec)
+        if spec.governor is not None:
+            raise GovernorRefused(
+                f"governor {spec.governor} not set: {self.target.name} has no governors"
+            )
 
-    def restore_governor(self) -> None:
+    def restore_settings(self) -> None:
         """There is nothing to restore."""
 
     async def cool_down(

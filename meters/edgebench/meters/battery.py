@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from edgebench.meters.base import Capability, Channel, Flag, Header, MeterInfo
-from edgebench.meters.charging import PROPERTY, ChargeSwitch
+from edgebench.meters.charging import ChargeSwitch
 from edgebench.meters.file_meter import NS_PER_S, FileMeter, text_of, why_unreadable
 from edgebench.meters.gauge import (
     DISCHARGING,
@@ -46,6 +46,7 @@ from edgebench.meters.polled import (
 from edgebench.meters.uncertainty import Kind, term
 from edgebench.protocol.errors import TargetError
 from edgebench.protocol.plain import from_plain, to_plain
+from edgebench.system.android_settings import CHARGING_PROPERTY
 
 RATE_HZ = 2.0
 """Perfetto asks four times a second at most; gauges are slower than that."""
@@ -156,7 +157,7 @@ class BatteryMeter(FileMeter):
             raise TargetError(
                 f"battery says {status!r} {PROOF_S:g} s after its charging was suspended"
                 + (", and its current has the sign of charging" if is_same else "")
-                + f": this device ignores {PROPERTY}; pull the cable"
+                + f": this device ignores {CHARGING_PROPERTY}; pull the cable"
             )
         if is_charging:  # what the gauge averages is still of before
             first = [text_of(folder / file) for file in files_of(folder)]

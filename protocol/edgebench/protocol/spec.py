@@ -117,6 +117,8 @@ class Priority(Enum):
     """SCHED_FIFO: nothing of normal priority takes the CPU away. Needs a permission."""
 
 
+MAX_BRIGHTNESS = 255
+"""Source: `android.provider.Settings.System.SCREEN_BRIGHTNESS`."""
 MAX_LENGTH_S = 7 * 86400.0
 """Longest duration, timeout or wait: seven days; more is a mistake in the unit."""
 MIN_MEMORY_BYTES = 128 * 2**20
@@ -195,6 +197,12 @@ class RunSpec:
     priority: Priority = Priority.NORMAL
     governor: str | None = None
     """CPU frequency governor to set for the run, and to restore after it; None: leave it alone."""
+    is_airplane_mode: bool = False
+    """Phones: switch airplane mode on for the run, and back after it."""
+    screen_brightness: int | None = None
+    """Phones: brightness of the screen for the run, 0 to 255 as Android counts it, with the
+    adaptive one off, and back after it; None: leave it alone. An agent of an earlier version
+    ignores it, and airplane mode."""
     is_profiled: bool = False
     """A run of its own that times every operator: its latencies are not the model's."""
     is_checked: bool = True
@@ -275,6 +283,10 @@ class RunSpec:
         _require(
             self.governor is None or bool(re.fullmatch(r"[a-z_]{1,32}", self.governor)),
             f"governor must be a name as performance, got {self.governor!r}",
+        )
+        _require(
+            self.screen_brightness is None or 0 <= self.screen_brightness <= MAX_BRIGHTNESS,
+            f"screen brightness must be 0..{MAX_BRIGHTNESS}, got {self.screen_brightness}",
         )
         _require(0 <= self.seed < MAX_SEED, f"seed must be 0..2^63-1, got {self.seed}")
 
@@ -535,6 +547,8 @@ class SpecChanges(TypedDict, total=False):
     cpus: tuple[int, ...] | None
     priority: Priority | str | None
     governor: str | None
+    is_airplane_mode: bool | None
+    screen_brightness: int | None
     is_profiled: bool | None
     is_checked: bool | None
     input_shapes: dict[str, tuple[int, ...]] | None

@@ -12,7 +12,21 @@ sim="$(dirname "$0")/../../sim"
 name="$(basename "$0")"
 for word in "$@"; do name="$name-$word"; done
 if [ -f "$sim/$name" ]; then exec cat "$sim/$name"; fi
+if [ "${name%%-*}" = getprop ]; then echo; exit; fi
+if [ "${name%%-get-*}" = settings ]; then echo null; exit; fi
+if [ "$1" = put ]; then echo "$4" > "$sim/settings-get-$2-$3"; exit; fi
 echo "Can't find service: $1"
+"""
+_CMD = """\
+#!/bin/sh
+sim="$(dirname "$0")/../../sim"
+mode="$sim/settings-get-global-airplane_mode_on"
+grep -Eq 'version.sdk\\]: \\[[3-9][0-9]\\]' "$sim/getprop" || set -- connectivity
+case "$*" in
+"connectivity airplane-mode enable") echo 1 > "$mode" ;;
+"connectivity airplane-mode disable") echo 0 > "$mode" ;;
+*) echo "Unknown command: airplane-mode"; exit 255 ;;
+esac
 """
 _SETPROP = """\
 #!/bin/sh
@@ -23,9 +37,11 @@ if [ -f "$sim/on-setprop" ]; then . "$sim/on-setprop"; fi
 COMMANDS: Mapping[str, str] = {
     **{f"system/bin/{name}": _SCRIPT for name in ("getprop", "dumpsys", "settings")},
     "system/bin/setprop": _SETPROP,
+    "system/bin/cmd": _CMD,
     "system/bin/sh": '#!/bin/sh\nexec /bin/sh "$@"\n',
 }
-"""`setprop` runs sim/on-setprop, if a test has put it there, with the property and its value."""
+"""A phone before Android 11 has no airplane mode in `cmd`. `setprop` runs sim/on-setprop, if a test has
+put it there, with the property and its value."""
 
 
 def properties(values: Mapping[str, str]) -> Part:
@@ -68,6 +84,15 @@ def power(wakefulness: str, *, saver: str = "0") -> Part:
         f"  mDirty=0x0\n  mWakefulness={wakefulness}\n  mWakefulnessChanging=false\n"
         "  mIsPowered=true\n  mPlugType=2\n",
         "sim/settings-get-global-low_power": f"{saver}\n",
+    }
+
+
+def display(brightness: int, *, mode: int = 1, airplane: str = "null") -> Part:
+    """Settings of the screen, by default adaptive, and airplane mode, by default never set."""
+    return {
+        "sim/settings-get-system-screen_brightness": f"{brightness}\n",
+        "sim/settings-get-system-screen_brightness_mode": f"{mode}\n",
+        "sim/settings-get-global-airplane_mode_on": f"{airplane}\n",
     }
 
 

@@ -34,6 +34,7 @@ FILES, LINKS = parts.tree(
     ),
     android.battery(4, is_faked=True),
     android.power("Asleep", saver="1"),
+    android.display(58, mode=0, airplane="0"),
     android.thermal(0, "", cached=android.temperature("AP", 0, "84.208"), is_ready=False),
 )
 COMMANDS = android.COMMANDS

@@ -38,6 +38,7 @@ FILES, LINKS = parts.tree(
     ),
     android.battery(5, plugged="AC", level=100, temp=332, millivolts=4401, has_dock=True),
     android.power("Dozing"),
+    android.display(255, mode=0, airplane="1"),
     android.thermal(
         0,
         android.temperature("AP", 0, "48.2")

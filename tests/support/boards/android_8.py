@@ -45,5 +45,6 @@ FILES, LINKS = parts.tree(
     ),
     android.battery(3, level=62, temp=305, millivolts=3871),
     android.power("Awake", saver="null"),
+    android.display(102),
 )
 COMMANDS = android.COMMANDS

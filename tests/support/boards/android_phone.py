@@ -92,6 +92,7 @@ FILES, LINKS = parts.tree(
     ),
     android.battery(2, plugged="USB", has_dock=True),
     android.power("Awake", saver="0"),
+    android.display(128, airplane="0"),
     android.thermal(
         0,
         android.temperature("VIRTUAL-SKIN", 3, "31.793081")

@@ -45,9 +45,9 @@ def test_environment_of_a_simulated_board_comes_from_its_root(
     assert environment.memory_available_bytes == 400 * 1024
     assert environment.cpu.governor == "performance"
     assert environment.cpu.freq_hz_max == 2_400_000_000
-    simulated.set_governor("powersave")
+    simulated.change_settings(RunSpec("onnx", governor="powersave"))
     assert simulated.environment().cpu.governor == "powersave"
-    simulated.restore_governor()
+    simulated.restore_settings()
     assert simulated.environment().cpu.governor == "performance"
 
 
@@ -88,12 +88,12 @@ def test_two_boards_keep_their_governors_and_temperatures_apart(tmp_path: Path) 
         state = tmp_path / name
         made.append(LinuxSurroundings(profile, f"id-{name}", state=state, root=root))
     first, second = made
-    first.set_governor("powersave")
+    first.change_settings(RunSpec("onnx", governor="powersave"))
     assert first.environment().cpu.governor == "powersave"
     assert second.environment().cpu.governor != "powersave"
     assert (tmp_path / "a" / KEPT_FILE).exists()
     assert not (tmp_path / "b" / KEPT_FILE).exists()
-    second.restore_governor()
+    second.restore_settings()
     assert first.environment().cpu.governor == "powersave"
     for name in ("a", "b"):
         kept = tmp_path / name / COOLEST_FILE

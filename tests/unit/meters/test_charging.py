@@ -15,10 +15,11 @@ from support.rounds import make_folder
 from edgebench.meters import battery
 from edgebench.meters.base import AbsentMeter, Flag, blocks_of
 from edgebench.meters.battery import BatteryDecoder, BatteryMeter
-from edgebench.meters.charging import PROPERTY, ChargeSwitch, recover
+from edgebench.meters.charging import ChargeSwitch
 from edgebench.meters.registry import find_meter
 from edgebench.meters.spool import read_packets
 from edgebench.protocol.errors import TargetError
+from edgebench.system.android_settings import CHARGING_PROPERTY, recover
 
 HEEDS = """\
 battery="$sim/../sys/class/power_supply/battery"
@@ -67,7 +68,7 @@ def heed(root: Path, script: str = HEEDS) -> None:
 
 def suspended(root: Path) -> str | None:
     """Value of the property; None where it was never set."""
-    path = root / f"sim/getprop-{PROPERTY}"
+    path = root / f"sim/getprop-{CHARGING_PROPERTY}"
     return path.read_text().strip() if path.exists() else None
 
 
@@ -185,7 +186,7 @@ def test_next_agent_resumes_what_was_killed_with_its_guard(phone: Path) -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     assert (suspended(phone), status(phone)) == ("true", "Discharging")
-    recover(phone, mark(phone))
+    recover(mark(phone), phone)
     assert (suspended(phone), status(phone)) == ("false", "Charging")
     assert not mark(phone).exists()
 
@@ -194,7 +195,7 @@ def test_boot_has_resumed_the_charging(phone: Path) -> None:
     """Otherwise the next agent undoes what another program has set since."""
     mark(phone).parent.mkdir()
     mark(phone).write_text("the boot before")
-    recover(phone, mark(phone))
+    recover(mark(phone), phone)
     assert suspended(phone) is None
     assert not mark(phone).exists()
 
@@ -202,7 +203,7 @@ def test_boot_has_resumed_the_charging(phone: Path) -> None:
 def test_charging_that_somebody_else_has_suspended_stays_so(phone: Path) -> None:
     """Otherwise a rack that runs its phones from their batteries charges them after a run."""
     heed(phone)
-    (phone / f"sim/getprop-{PROPERTY}").write_text("true\n")
+    (phone / f"sim/getprop-{CHARGING_PROPERTY}").write_text("true\n")
     own = switch(phone)
     own.suspend()
     own.resume()

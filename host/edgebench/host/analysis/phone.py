@@ -28,6 +28,10 @@ class PhoneConditions:
     """Share of the readings in which the screen was off."""
     power_saver_ratio: float | None = None
     """Share of the readings in which the power saver was on."""
+    airplane_mode_ratio: float | None = None
+    """Share of the readings in which airplane mode was on."""
+    screen_brightness: tuple[int, int] | None = None
+    """Lowest and highest setting, 0 to 255."""
     thermal_status_max: int | None = None
     """Highest status of the thermal service, 0 to 6."""
     is_thermal_overridden: bool = False
@@ -55,11 +59,16 @@ def phone_conditions(telemetry: TelemetryTrace, begin_ns: int, end_ns: int) -> P
         ratios = [_charging_ratio(read("android.battery_status"))]
     overridden = read("android.thermal_overridden") > 0
     status = read("android.thermal_status")
+    brightness = read("android.screen_brightness")
     return PhoneConditions(
         charging_ratio=max((ratio for ratio in ratios if ratio is not None), default=None),
         is_battery_faked=is_faked,
         screen_off_ratio=_mean(read("android.screen_on") == 0),
         power_saver_ratio=_mean(read("android.power_saver") > 0),
+        airplane_mode_ratio=_mean(read("android.airplane_mode") > 0),
+        screen_brightness=(
+            (int(brightness.min()), int(brightness.max())) if brightness.size else None
+        ),
         thermal_status_max=int(status.max()) if status.size else None,
         is_thermal_overridden=bool(overridden.any()),
     )

@@ -105,6 +105,8 @@ class Settings:
     cpus: tuple[int, ...] | None = None
     priority: str | None = None
     governor: str | None = None
+    is_airplane_mode: bool | None = None
+    screen_brightness: int | None = None
     is_checked: bool | None = None
     is_sustained: bool | None = None
     telemetry_rate_hz: float | None = None

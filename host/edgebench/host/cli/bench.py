@@ -87,6 +87,10 @@ def _add_runtime(add: Add) -> None:
     add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
     add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
     add("--governor", metavar="G", help="CPU governor for the run, restored after it (needs root)")
+    airplane = "phones: airplane mode for the run, switched back after it (Android 11 and later)"
+    add("--airplane-mode", action="store_true", help=airplane)
+    brightness = "phones: brightness of the screen for the run, 0 to 255, set back after it"
+    add("--brightness", type=whole, metavar="N", help=brightness)
     add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
     limit = "limit on the memory of the model's process"
     add("--memory-limit", type=size_bytes, metavar="2GiB", help=limit)
@@ -361,6 +365,8 @@ def _changes(options: argparse.Namespace) -> SpecChanges:
         engine=options.engine,
         priority=options.priority,
         governor=options.governor,
+        is_airplane_mode=options.airplane_mode or None,
+        screen_brightness=options.brightness,
         cpus=options.cpus,
         target_qps=options.qps,
         target_latency_s=options.target_latency,

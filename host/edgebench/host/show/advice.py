@@ -167,10 +167,11 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
         "power stayon true"
     },
     "power_saver": {"": "switch the power saver off: adb shell settings put global low_power 0"},
-    "scheduling_group": {
-        "": "start the agent from adb's shell, and keep the screen on: adb shell svc power stayon "
-        "true"
+    "phone_settings": {
+        "": "leave the phone alone during the run, and measure again",
+        "not_told": "update the agent: edgebench deploy DEVICE",
     },
+    "scheduling_group": {"": "keep the screen on: adb shell svc power stayon true"},
     "thermal_status_moderate": {"": _COOL, "overridden": _NO_OVERRIDE},
     "thermal_status": {"": _COOL, "overridden": _NO_OVERRIDE},
     "thermal": {

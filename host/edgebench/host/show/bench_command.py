@@ -39,6 +39,7 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "cpus": ("--cpus", lambda cpus: ",".join(map(str, cpus))),
     "priority": ("--priority", lambda priority: priority.value),
     "governor": ("--governor", str),
+    "screen_brightness": ("--brightness", str),
     "scenario": ("--scenario", lambda scenario: scenario.value),
     "samples_per_query": ("--samples-per-query", str),
     "engine": ("--engine", lambda engine: engine.value),
@@ -97,6 +98,7 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
         "--runs": None if run_count == MIN_RUNS or is_one else str(run_count),
     }
     words += [[option, value] for option, value in optional.items() if value is not None]
+    words += [["--airplane-mode"]] * spec.is_airplane_mode
     words += [["--profile"]] * spec.is_profiled + [["--no-check"]] * (not spec.is_checked)
     return words
 

@@ -282,6 +282,14 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     },
     "screen": {"": "the screen was off in {value:.0%} of the readings", **_NO_PHONE},
     "power_saver": {"": "the power saver was on in {value:.0%} of the readings", **_NO_PHONE},
+    "phone_settings": {
+        "": "airplane mode and brightness were as requested",
+        "airplane_mode": "airplane mode was off in {value:.0%} of the readings",
+        "brightness": "the brightness of the screen was {lowest} to {highest}, requested "
+        "{requested}",
+        "not_asked": "neither airplane mode nor a brightness was requested",
+        "not_told": "the agent does not report the settings of the phone",
+    },
     "scheduling_group": {
         "": "group {group}, on {cpu_count} of {of_cpu_count} CPUs; it is not that of an app in "
         "front",

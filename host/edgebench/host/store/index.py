@@ -31,7 +31,7 @@ from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and what a process that was killed leaves beside it."""
-_MEANING = 11
+_MEANING = 12
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"

@@ -53,6 +53,16 @@ def test_one_reading_before_and_one_after_a_short_run_are_enough() -> None:
     assert found.thermal_status_max == 1
 
 
+def test_brightness_that_changes_has_a_range() -> None:
+    """Otherwise a screen that somebody brightened in the middle was dim."""
+    found = state(
+        android__screen_brightness={1.0: 40.0, 40.0: 102.0, 70.0: 40.0},
+        android__airplane_mode={1.0: 1.0, 40.0: 0.0, 70.0: 1.0},
+    )
+    assert found.screen_brightness == (40, 102)
+    assert found.airplane_mode_ratio == pytest.approx(2 / 3)
+
+
 def test_kernel_is_believed_before_a_service_that_is_told_what_to_report() -> None:
     """Otherwise `dumpsys battery unplug` makes a phone on a charger one on its battery."""
     faked = {1.0: 1.0, 70.0: 1.0}

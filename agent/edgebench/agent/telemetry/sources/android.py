@@ -16,6 +16,8 @@ sampling begins and ends: that is before the worker begins, and after it has end
                                 of the battery is one
     android.screen_on           1 awake, 0 asleep or dozing
     android.power_saver         1 on
+    android.airplane_mode       1 on
+    android.screen_brightness   0 to 255, as it is set; the maker decides on the light
 
 Source: platform/frameworks/base, ThermalManagerService, BatteryService, PowerManagerService (the
 methods that dump); `android.os.BatteryManager`, `android.os.Temperature`.
@@ -30,6 +32,7 @@ from pathlib import Path
 
 from edgebench.agent.telemetry.source import Names, NoData
 from edgebench.system.android_commands import run_command
+from edgebench.system.android_settings import SETTINGS
 
 HEAT_HZ, STATE_HZ = 0.1, 1 / 60
 """Rates at which commands are started."""
@@ -172,7 +175,7 @@ def _thresholds(text: str) -> dict[str, float]:
 
 
 class AndroidStateSource:
-    """Battery, screen and power saver."""
+    """Battery, screen, power saver and airplane mode."""
 
     name = "android_state"
     rate_hz_max = STATE_HZ
@@ -183,12 +186,13 @@ class AndroidStateSource:
 
 
 class AndroidState:
-    """Reads three services; one that is denied is absent, and is not called again."""
+    """Reads services; one that is denied is absent, and is not called again."""
 
     sensors = (
         *("android.battery_status", "android.plugged", "android.battery_faked"),
         *("android.battery_temp_c", "android.battery_volts_v", "android.battery_ratio"),
         *("android.screen_on", "android.power_saver"),
+        *("android.airplane_mode", "android.screen_brightness"),
     )
 
     def __init__(self, root: Path) -> None:
@@ -200,6 +204,8 @@ class AndroidState:
             (_BATTERY, "android.battery"),
             (_POWER, "android.screen_on"),
             (_SAVER, "android.power_saver"),
+            (_AIRPLANE_MODE, "android.airplane_mode"),
+            (_BRIGHTNESS, "android.screen_brightness"),
         ):
             output = run_command(root, name, *words)
             if output.failure:
@@ -211,7 +217,15 @@ class AndroidState:
         battery = self._output("android.battery", _BATTERY)
         power = self._output("android.screen_on", _POWER)
         saver = self._output("android.power_saver", _SAVER)
-        return [*_battery(battery), _screen(power), _saver(saver)]
+        airplane_mode = self._output("android.airplane_mode", _AIRPLANE_MODE)
+        brightness = self._output("android.screen_brightness", _BRIGHTNESS).strip()
+        return [
+            *_battery(battery),
+            _screen(power),
+            _switch(saver),
+            _switch(airplane_mode),
+            float(brightness) if re.fullmatch(r"\d{1,5}", brightness) else math.nan,
+        ]
 
     def _output(self, sensor: str, words: tuple[str, ...]) -> str:
         return "" if sensor in self._denied else run_command(self._root, *words).text
@@ -219,6 +233,8 @@ class AndroidState:
 
 _BATTERY, _POWER = ("dumpsys", "battery"), ("dumpsys", "power")
 _SAVER = ("settings", "get", "global", "low_power")
+_AIRPLANE_MODE = SETTINGS["airplane_mode"].get
+_BRIGHTNESS = SETTINGS["brightness"].get
 
 
 def _battery(text: str) -> list[float]:
@@ -252,6 +268,6 @@ def _screen(text: str) -> float:
     return _ASLEEP.get(found[1], math.nan) if found else math.nan
 
 
-def _saver(text: str) -> float:
+def _switch(text: str) -> float:
     """0 or 1; a device on which it was never set has null, which is 0."""
     return {"1": 1.0, "0": 0.0, "null": 0.0}.get(text.strip(), math.nan)

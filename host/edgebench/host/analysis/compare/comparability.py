@@ -104,6 +104,8 @@ KEYS: dict[str, Callable[[Run], object]] = {
     "cpu_quota": _cpu_quota,
     "policy": lambda run: run.conditions.scheduling and run.conditions.scheduling.policy,
     "governor": lambda run: run.conditions.before and run.conditions.before.governors,
+    "airplane_mode": lambda run: run.spec.is_airplane_mode,
+    "screen_brightness": lambda run: run.spec.screen_brightness,
     "kind": lambda run: run.kind,
     "emulated": lambda run: run.emulated,
     "simulated": lambda run: run.simulated,

@@ -60,6 +60,24 @@ def power_saver(evidence: Evidence) -> Ruling:
     return unknown("not_told") if ratio is None else at_most(ratio, 0.0, "ratio")
 
 
+def phone_settings(evidence: Evidence) -> Ruling:
+    """Airplane mode and brightness were those that the run asked for."""
+    spec, state = evidence.record.spec, evidence.measured.phone
+    requested = spec.screen_brightness
+    if not spec.is_airplane_mode and requested is None:
+        return not_applicable("not_asked")
+    is_told = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
+    if not is_told or (requested is not None and state.screen_brightness is None):
+        return unknown("not_told")
+    if spec.is_airplane_mode and state.airplane_mode_ratio != 1:
+        return at_most(1 - (state.airplane_mode_ratio or 0.0), 0.0, "ratio", "airplane_mode")
+    lowest, highest = state.screen_brightness or (0, 0)
+    if requested is None or lowest == highest == requested:
+        return holds(True)
+    facts = {"lowest": lowest, "highest": highest, "requested": requested}
+    return holds(False, "brightness", facts)
+
+
 def scheduling_group(evidence: Evidence) -> Ruling:
     """The worker's control groups gave it all CPUs and all of their clock."""
     groups, cpu = evidence.worker.scheduling.android, evidence.record.environment.cpu

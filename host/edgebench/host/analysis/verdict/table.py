@@ -103,6 +103,7 @@ RULES: tuple[Rule[Evidence], ...] = (
     Rule("charging", _SUSPECT, phone.charging),
     Rule("screen", _SUSPECT, phone.screen),
     Rule("power_saver", _SUSPECT, phone.power_saver),
+    Rule("phone_settings", _SUSPECT, phone.phone_settings),
     Rule("scheduling_group", _SUSPECT, phone.scheduling_group),
     Rule(
         "thermal_status_moderate",

@@ -80,6 +80,8 @@ OTHERS: dict[str, tuple[str, object]] = {
     "cpu_quota": ("conditions.scheduling.quotas", (CpuQuota(0.5, 0.1),)),
     "policy": ("conditions.scheduling.policy", "something else"),
     "governor": ("conditions.before.governors", ("something else",)),
+    "airplane_mode": ("spec.is_airplane_mode", True),
+    "screen_brightness": ("spec.screen_brightness", 40),
     "kind": ("kind", "profile"),
     "emulated": ("emulated", True),
     "simulated": ("simulated", True),
@@ -90,7 +92,7 @@ OTHERS: dict[str, tuple[str, object]] = {
 def test_every_part_of_a_fingerprint_is_in_a_run() -> None:
     """A key is `none` in every run, and two devices are compared as one."""
     absent = {key for key, value in fingerprint(RUN).items() if value == "none"}
-    only_others = {"firmware", "emulator", "android_build", "android_group"}
+    only_others = {"firmware", "emulator", "android_build", "android_group", "screen_brightness"}
     assert absent - only_others == {
         "virtualization",
         "delegate",

@@ -482,6 +482,16 @@ def hot_phone(status: int, **fields: Any) -> Change:
     return phone(thermal_status_max=status, **fields)
 
 
+def in_airplane_mode(**fields: Any) -> Change:
+    """A phone on which the run asked for airplane mode."""
+    return lambda evidence: spec(is_airplane_mode=True)(phone(**fields)(evidence))
+
+
+def dimmed(**fields: Any) -> Change:
+    """A phone on which the run asked for a brightness of 40."""
+    return lambda evidence: spec(screen_brightness=40)(phone(**fields)(evidence))
+
+
 OPERATOR = OperatorTime(0, "CONV_2D", "", "builtin", 10, 1000)
 FAILING: list[tuple[str, State, Change]] = [
     ("complete", State.INVALID, record(outcome=Outcome.INTERRUPTED)),
@@ -518,6 +528,9 @@ FAILING: list[tuple[str, State, Change]] = [
     ("charging", State.SUSPECT, phone(charging_ratio=0.5)),
     ("screen", State.SUSPECT, phone(screen_off_ratio=0.5)),
     ("power_saver", State.SUSPECT, phone(power_saver_ratio=1.0)),
+    ("phone_settings", State.SUSPECT, in_airplane_mode(airplane_mode_ratio=0.5)),
+    ("phone_settings", State.SUSPECT, dimmed(screen_brightness=(40, 102))),
+    ("phone_settings", State.SUSPECT, dimmed(screen_brightness=(102, 102))),
     ("scheduling_group", State.SUSPECT, phone(AndroidGroups("/background", None, None))),
     ("scheduling_group", State.SUSPECT, phone(AndroidGroups("/foreground", 0.0, 0.5))),
     ("scheduling_group", State.SUSPECT, few_cpus),
@@ -652,6 +665,9 @@ UNKNOWN: list[tuple[str, Change]] = [
     ("charging", phone(charging_ratio=None, is_battery_faked=True)),
     ("screen", phone(screen_off_ratio=None)),
     ("power_saver", phone(power_saver_ratio=None)),
+    ("phone_settings", in_airplane_mode()),
+    ("phone_settings", dimmed()),
+    ("phone_settings", lambda e: spec(is_airplane_mode=True)(dimmed(airplane_mode_ratio=1.0)(e))),
     ("scheduling_group", phone(None)),
     ("thermal_status", phone(thermal_status_max=None)),
     ("thermal_status", phone(thermal_status_max=0, is_thermal_overridden=True)),
@@ -677,6 +693,8 @@ NEVER_ASKED: list[tuple[str, Change]] = [
     ("telemetry", lambda e: spec(telemetry_rate_hz=0.0)(watched(sensors=())(e))),
     *((name, same) for name in ("charging", "screen", "power_saver", "scheduling_group")),
     *((name, same) for name in ("thermal_status", "thermal_status_moderate")),
+    ("phone_settings", same),
+    ("phone_settings", phone(airplane_mode_ratio=0.0, screen_brightness=(102, 102))),
     *((name, no_meter) for name in ("meter", "energy_sync", "energy_idle", "energy")),
 ]
 """What the run has nothing to do with: nobody could have told, as nobody asked."""
@@ -727,6 +745,8 @@ PASSING: list[tuple[str, Change]] = [
     *((name, phone()) for name in ("charging", "screen", "power_saver", "scheduling_group")),
     *((name, hot_phone(0)) for name in ("thermal_status", "thermal_status_moderate")),
     ("thermal_status_moderate", hot_phone(1)),
+    ("phone_settings", in_airplane_mode(airplane_mode_ratio=1.0)),
+    ("phone_settings", dimmed(screen_brightness=(40, 40))),
     ("scheduling_group", phone(AndroidGroups("/top-app", None, None))),
     ("energy_idle", energy(power_w_idle_after=1.199)),
     (
