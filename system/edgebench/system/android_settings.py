@@ -216,7 +216,7 @@ def _write_mark(mark: Path, root: Path, before: Mapping[str, str]) -> None:
 
 
 def _read_mark(mark: Path, root: Path) -> dict[str, str]:
-    """Values to put back; none of a mark that is damaged, or of settings that the boot has reset."""
+    """Values to put back; none of a damaged mark, or of settings that the boot has reset."""
     try:
         content = json.loads(mark.read_bytes())
         is_same_boot = content["boot_id"] == _boot_id(root)

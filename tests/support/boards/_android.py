@@ -40,8 +40,8 @@ COMMANDS: Mapping[str, str] = {
     "system/bin/cmd": _CMD,
     "system/bin/sh": '#!/bin/sh\nexec /bin/sh "$@"\n',
 }
-"""A phone before Android 11 has no airplane mode in `cmd`. `setprop` runs sim/on-setprop, if a test has
-put it there, with the property and its value."""
+"""A phone before Android 11 has no airplane mode in `cmd`. `setprop` runs sim/on-setprop, if a test
+has put it there, with the property and its value."""
 
 
 def properties(values: Mapping[str, str]) -> Part:

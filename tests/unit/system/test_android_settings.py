@@ -137,7 +137,7 @@ def test_killed_process_leaves_the_phone_as_it_was(phone: Path, is_guard_killed:
     "content",
     [
         *("", "[]", "null", '{"boot_id": 1}', '{"boot_id": "b", "before": []}', "[" * 5000),
-        '{"boot_id": "b", "before": {"brightness": "9; reboot", "reboot": "1", "airplane_mode": 1}}',
+        '{"boot_id": "b", "before": {"brightness": "9; id", "reboot": "1", "airplane_mode": 1}}',
         '{"boot_id": "the boot before", "before": {"charging_suspended": "false"}}',
     ],
 )
