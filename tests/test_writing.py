@@ -53,7 +53,7 @@ OTHER_WAYS = {
     "host/edgebench/host/devices/kits.py": (1, TRANSIENT),
     "host/edgebench/host/devices/lab_file.py": (2, "a new file must not replace another one"),
     "host/edgebench/host/devices/locked.py": (1, LOCK),
-    "host/edgebench/host/devices/on_device.py": (8, "stands alone on the device, and syncs it"),
+    "host/edgebench/host/devices/on_device.py": (10, "stands alone on the device, and syncs it"),
     "host/edgebench/host/devices/packages.py": (2, RENAMED),
     "host/edgebench/host/devices/pairing.py": (1, TRANSIENT),
     "host/edgebench/host/devices/ssh_command.py": (1, TRANSIENT),

@@ -204,8 +204,18 @@ def test_annotations_that_a_power_cut_emptied_cost_no_number(
     assert UNREADABLE in edgebench("show", copied).out
     [row] = json.loads(edgebench("runs", "--json").out)["runs"]
     assert (row["verdict"] == "damaged", row["tags"], row["note"]) == (False, [], UNREADABLE)
-    assert edgebench("tag", copied, "again").out == f"{copied}: again\n"
+    tagged = edgebench("tag", copied, "again")
+    assert tagged.out == f"{copied}: again\n"
+    assert tagged.err.startswith(f"warning: {UNREADABLE}: not tags and a note in JSON: ")
+    assert tagged.err.endswith("; replaced, it had: nothing\n")
     assert UNREADABLE not in edgebench("show", copied).out
+
+
+def test_annotations_that_are_replaced_are_shown(edgebench: Run, host: Host, copied: str) -> None:
+    """Otherwise a note is lost to one missing brace."""
+    text = '{"tags": ["important"], "note": "the only calibrated run"'
+    (run_file(host, copied).parent / ANNOTATIONS_FILE).write_text(text)
+    assert edgebench("tag", copied, "again").err.endswith(f"; replaced, it had: {text}\n")
 
 
 @pytest.mark.parametrize(

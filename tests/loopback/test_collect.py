@@ -7,12 +7,15 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.started import SPEC, start
 from support.watchers import worker_pid
 
+from edgebench.host.bench.cancellation import Interrupted
+from edgebench.host.bench.finish import finish
 from edgebench.host.bench.verify import verify
 from edgebench.protocol.traces import HOST_FILE
 
@@ -31,6 +34,29 @@ def test_run_in_progress_is_followed_and_stored(paired: Host) -> None:
         run_id = start(first, replace(SPEC, duration_s=0.3))
     assert [run.id for run in paired.lab.collect(["board"])] == [run_id]
     assert verify(paired.lab.store, run_id) == []
+    assert paired.lab.collect(["board"]) == []
+
+
+def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
+    paired: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise Ctrl-C in the analysis leaves a complete run on its device, without a word."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def finish_interrupted(*words: Any, **named: Any) -> Any:
+        signal.raise_signal(signal.SIGINT)
+        return finish(*words, **named)
+
+    monkeypatch.setattr("edgebench.host.lab.finish", finish_interrupted)
+    try:
+        with pytest.raises(Interrupted) as interrupted:
+            paired.lab.bench(
+                "digits_int8.onnx", on=["board"], runs=1, preset="quick", duration_s=0.1
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert interrupted.value.run is not None
+    assert paired.lab.store.run_ids() == [interrupted.value.run.run_id]
     assert paired.lab.collect(["board"]) == []
 
 

@@ -16,6 +16,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -243,10 +244,12 @@ class ArtifactStore:
         return shutil.disk_usage(self._directory).free
 
     def _entries(self) -> Iterator[tuple[int, int, Path]]:
-        """Time of last use, size and path of every file, in no order."""
+        """Time of last use, size and path of every regular file, in no order."""
         for path in self._directory.iterdir():
             with suppress(FileNotFoundError):  # a model that is whole just now has its name
                 facts = path.stat()
+                if not stat.S_ISREG(facts.st_mode):
+                    continue
                 yield facts.st_mtime_ns, facts.st_size, path
 
     def _part(self, sha256: str) -> Path:

@@ -424,7 +424,7 @@ class Runner:
             if host_file:
                 (directory / HOST_FILE).write_bytes(host_file)
             (directory / RECORD_FILE).write_text(json.dumps(to_plain(record)))
-        self._spool.finish(record.run_id)
+        self._spool.finish(record.run_id, record.owner)
 
 
 def _digests(request: RunStart) -> list[str]:

@@ -2,6 +2,9 @@
 
 work/<run-id>/     a run in progress; swept when the agent starts
 spool/<run-id>/    a finished run, whole: appears by one rename, after everything is synced
+
+Whose it is stands in a file of its own as well as in the record: a run whose record is damaged is
+still its host's, which sets it aside. Whatever else lies in the spool is no run.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from edgebench.agent.files import disk_errors, make_private_directory
+from edgebench.agent.files import disk_errors, make_private_directory, write_private
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import NoSpace, TargetError, UsageError
 from edgebench.protocol.messages import RunEnded, SpooledFile
@@ -20,6 +23,8 @@ from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 from edgebench.system.whole_files import sync_directory, sync_file
 
+OWNER_FILE = "owner"
+"""File with the identity of a run's host; it stays on the device."""
 DEFAULT_QUOTA_BYTES = 4 * 2**30
 LEAST_FREE_BYTES = 2 * 2**20
 """Room on the disk without which no run starts: no run is known to need less, with its log. Its
@@ -65,8 +70,8 @@ class Spool:
             path.mkdir(mode=0o700)
         return path
 
-    def finish(self, run_id: str) -> None:
-        """Make a run in progress a finished one."""
+    def finish(self, run_id: str, owner: str) -> None:
+        """Make a run in progress a finished one of this host."""
         path = _inside(self._work, run_id)
         with disk_errors("run not spooled", path):
             for file in path.iterdir():
@@ -75,6 +80,8 @@ class Spool:
                 else:
                     file.unlink()
             sync_directory(path)
+            write_private(path / OWNER_FILE, owner)
+            make_private_directory(self._spool)  # somebody may have removed it
             path.rename(self._spool / run_id)
             sync_directory(self._spool)
 
@@ -84,8 +91,8 @@ class Spool:
 
     def finished(self, owner: str) -> tuple[str, ...]:
         """Ids of the finished runs of one host, oldest first."""
-        paths = sorted(self._spool.iterdir(), key=lambda path: path.stat().st_mtime_ns)
-        return tuple(path.name for path in paths if self._record(path).get("owner") == owner)
+        paths = sorted(self._runs(), key=lambda path: path.stat().st_mtime_ns)
+        return tuple(path.name for path in paths if self._owner(path) == owner)
 
     def ended(self, run_id: str, owner: str) -> RunEnded:
         """How a finished run ended.
@@ -107,7 +114,7 @@ class Spool:
             UsageError: there is no such run for this host.
         """
         path = self._owned(run_id, owner)
-        return tuple(_describe(path / name) for name in SPOOL_FILES if (path / name).exists())
+        return tuple(_describe(path / name) for name in SPOOL_FILES if (path / name).is_file())
 
     def read(self, run_id: str, owner: str, name: str, *, offset: int, size: int) -> bytes:
         """Bytes of one file; empty at its end.
@@ -136,20 +143,36 @@ class Spool:
 
     def usage(self) -> tuple[int, int]:
         """Number and bytes of the finished runs."""
-        runs = list(self._spool.iterdir())
+        runs = self._runs()
         return len(runs), sum(file.stat().st_size for run in runs for file in run.iterdir())
+
+    def _runs(self) -> list[Path]:
+        """Directories of the finished runs, in no order; none, if the spool was removed."""
+        try:
+            paths = list(self._spool.iterdir())
+        except FileNotFoundError:
+            return []
+        return [path for path in paths if RUN_ID.fullmatch(path.name) and path.is_dir()]
 
     def _owned(self, run_id: str, owner: str) -> Path:
         path = _inside(self._spool, run_id)
-        if not path.is_dir() or self._record(path).get("owner") != owner:
+        if not path.is_dir() or self._owner(path) != owner:
             raise UsageError(f"no run {run_id} waits here for this host")
         return path
+
+    def _owner(self, path: Path) -> str | None:
+        """Identity of a run's host; None where neither file names one."""
+        try:
+            return (path / OWNER_FILE).read_text()
+        except (OSError, ValueError):  # spooled by an earlier agent, or damaged
+            owner = self._record(path).get("owner")
+            return owner if isinstance(owner, str) else None
 
     @staticmethod
     def _record(path: Path) -> dict[str, Any]:
         try:
             record = json.loads((path / RECORD_FILE).read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return record if isinstance(record, dict) else {}
 

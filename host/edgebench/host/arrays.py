@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.protocol.errors import UsageError
+from edgebench.system.file_kinds import fault_of_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ def read_array_file(path: Path, kind: str) -> ArrayFile:
     Raises:
         UsageError: it is not there, or no .npz file of numbers.
     """
+    if (fault := fault_of_file(path)) is not None:
+        raise UsageError(f"{kind} not readable: {fault}: {path}")
     try:
         content = path.read_bytes()
         arrays = load_arrays(content, is_compression_allowed=True)

@@ -65,6 +65,7 @@
     │   │   └── TooLarge                 a file is larger than what the device can take
     │   ├── PythonMissing            no Python there that edgebench runs on
     │   │   └── KitMissing               a phone, and no Python for it here
+    │   ├── DeployRunning            another deploy is under way on the device
     │   ├── PackagesMissing          what has to be installed there cannot be had
     │   ├── SimulationMissing        the simulated boards are not installed there
     │   ├── TargetDriverMissing      what drives microcontrollers is not installed there
@@ -570,6 +571,10 @@ class OtherEnvironment(TargetError):
         super().__init__(text)
         self.pid = pid
         """Process of the agent."""
+
+
+class DeployRunning(TargetError):
+    """Another deploy installs, starts or removes an agent in that account now."""
 
 
 class NoSpace(TargetError):

@@ -167,7 +167,7 @@ class ChangedSettings:
 
     def _start_guard(self, before: Mapping[str, str]) -> subprocess.Popen[bytes]:
         commands = self._root / COMMANDS
-        undo = [SETTINGS[name].put_words(value) for name, value in reversed(before.items())]
+        undo = [SETTINGS[name].put_words(before[name]) for name in reversed(list(before))]
         return subprocess.Popen(
             [str(commands / "sh"), "-c", _guard_script(commands, undo), str(self._mark)],
             env=command_environment(),
@@ -186,7 +186,9 @@ def recover(mark: Path, root: Path = Path("/")) -> None:
     if not mark.exists():
         return
     before = _read_mark(mark, root)
-    left = {name: before[name] for name in reversed(before) if not _is_back(name, before, root)}
+    left = {
+        name: before[name] for name in reversed(list(before)) if not _is_back(name, before, root)
+    }
     with suppress(OSError):  # then all of them are tried again
         if left:
             _write_mark(mark, root, left)

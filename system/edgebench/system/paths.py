@@ -6,6 +6,7 @@ Source: https://specifications.freedesktop.org/basedir-spec/latest/
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -80,7 +81,7 @@ def refuse_long(path: PurePath) -> PurePath:
 
 def user_paths(environment: Mapping[str, str]) -> Paths:
     """The directories of the user with this environment."""
-    home = PurePath(environment.get("HOME") or "/")
+    home = _home(environment)
     config = _base(environment, "XDG_CONFIG_HOME", home / ".config")
     data = _base(environment, "XDG_DATA_HOME", home / ".local" / "share")
     return Paths(config=config / APPLICATION, data=data / APPLICATION)
@@ -88,15 +89,25 @@ def user_paths(environment: Mapping[str, str]) -> Paths:
 
 def traceback_directory(environment: Mapping[str, str]) -> PurePath:
     """Where this user's tracebacks of unforeseen exceptions are kept."""
-    home = PurePath(environment.get("HOME") or "/")
+    home = _home(environment)
     state = _base(environment, "XDG_STATE_HOME", home / ".local" / "state")
     return state / APPLICATION / "tracebacks"
 
 
 def cache_directory(environment: Mapping[str, str]) -> PurePath:
     """Directory for what is made again when it is gone."""
-    home = PurePath(environment.get("HOME") or "/")
+    home = _home(environment)
     return _base(environment, "XDG_CACHE_HOME", home / ".cache") / APPLICATION
+
+
+def _home(environment: Mapping[str, str]) -> PurePath:
+    """Home of the user: a job of cron or of a container may run without the variable."""
+    if environment.get("HOME"):
+        return PurePath(environment["HOME"])
+    try:
+        return PurePath(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:  # a user without an entry, as of a container, or of Android
+        return PurePath("/")
 
 
 def _base(environment: Mapping[str, str], name: str, default: PurePath) -> PurePath:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from support.disks import fill, small_disk
 from support.tools import need_root
 
-from edgebench.agent.spool import LEAST_FREE_BYTES, Spool
+from edgebench.agent.spool import LEAST_FREE_BYTES, OWNER_FILE, Spool
 from edgebench.protocol.errors import NoSpace, UsageError
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.traces import QUERIES_FILE, RECORD_FILE, WORKER_LOG_FILE
@@ -48,7 +49,7 @@ def finish_run(spool: Spool, run_id: str, owner: str, queries: bytes = b"q" * 32
     (folder / RECORD_FILE).write_text(json.dumps({"run_id": run_id, "owner": owner}))
     (folder / QUERIES_FILE).write_bytes(queries)
     (folder / "job.json").write_text("{}")
-    spool.finish(run_id)
+    spool.finish(run_id, owner)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_run_appears_only_when_it_is_whole(spool: Spool, tmp_path: Path) -> None
     assert spool.finished("a") == ()
     with pytest.raises(UsageError):
         spool.files("run-1", "a")
-    spool.finish("run-1")
+    spool.finish("run-1", "a")
     assert spool.finished("a") == ("run-1",)
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -137,13 +138,42 @@ def test_other_hosts_neither_see_nor_read_nor_forget_a_run(spool: Spool) -> None
 def test_run_without_a_readable_record_belongs_to_nobody(
     spool: Spool, tmp_path: Path, record: bytes
 ) -> None:
-    """A damaged record crashes every listing, or opens the run to everybody."""
+    """A damaged record crashes every listing, or opens the run of an older agent to everybody."""
     finish_run(spool, "run-1", "a")
+    (tmp_path / "spool" / "run-1" / OWNER_FILE).unlink()
     (tmp_path / "spool" / "run-1" / RECORD_FILE).write_bytes(record)
     finish_run(spool, "run-2", "a")
     assert spool.finished("a") == ("run-2",)
     with pytest.raises(UsageError):
         spool.files("run-1", "a")
+
+
+@pytest.mark.parametrize("record", [None, b"", b"{", b"[]", b'{"owner": "b"}', b"[" * 10**5])
+def test_run_with_a_damaged_record_is_still_its_hosts(
+    spool: Spool, tmp_path: Path, record: bytes | None
+) -> None:
+    """Otherwise it fills the device for good, and its host reads that it is gone."""
+    finish_run(spool, "run-1", "a", b"queries")
+    path = tmp_path / "spool" / "run-1" / RECORD_FILE
+    path.unlink() if record is None else path.write_bytes(record)
+    assert (spool.finished("a"), spool.finished("b")) == (("run-1",), ())
+    assert spool.read("run-1", "a", QUERIES_FILE, offset=0, size=99) == b"queries"
+    assert OWNER_FILE not in {file.name for file in spool.files("run-1", "a")}
+    spool.acknowledge("run-1", "a")
+    assert spool.usage() == (0, 0)
+
+
+def test_what_is_no_run_is_left_alone(spool: Spool, tmp_path: Path) -> None:
+    """Otherwise one stray file makes a device unusable."""
+    finish_run(spool, "run-1", "a")
+    (tmp_path / "spool" / ".x").write_text("")
+    (tmp_path / "spool" / "run-2").write_text("")
+    (tmp_path / "spool" / "lost+found").mkdir()
+    assert spool.finished("a") == ("run-1",)
+    assert spool.usage()[0] == 1
+    finish_run(spool, "run-3", "a")
+    shutil.rmtree(tmp_path / "spool")
+    assert (spool.finished("a"), spool.usage()) == ((), (0, 0))
 
 
 def test_acknowledged_run_is_gone_and_may_be_acknowledged_again(
@@ -164,7 +194,7 @@ def test_run_ids_cannot_leave_the_spool(spool: Spool, tmp_path: Path, run_id: st
     before = sorted(tmp_path.rglob("*"))
     for call in (
         lambda: spool.begin(run_id),
-        lambda: spool.finish(run_id),
+        lambda: spool.finish(run_id, "a"),
         lambda: spool.discard(run_id),
         lambda: spool.files(run_id, "a"),
         lambda: spool.read(run_id, "a", RECORD_FILE, offset=0, size=1),

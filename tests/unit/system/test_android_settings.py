@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
@@ -38,7 +37,7 @@ def phone(tmp_path: Path) -> Path:
     return new_phone(tmp_path)
 
 
-def now(root: Path) -> Mapping[str, str]:
+def now(root: Path) -> dict[str, str]:
     """The settings that the phone has now."""
     return {
         name: (root / f"sim/settings-get-{key}").read_text().strip() for name, key in KEYS.items()

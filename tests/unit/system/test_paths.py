@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import PurePath
 
 import pytest
@@ -46,6 +48,11 @@ def test_relative_variables_are_ignored(value: str) -> None:
 
 
 @pytest.mark.parametrize("environment", [{}, {"HOME": ""}])
-def test_absent_home_is_the_root(environment: dict[str, str]) -> None:
-    """A daemon that is started without HOME does not start."""
+def test_absent_home_is_that_of_the_account(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job without HOME looks at another store; and one without an account does not start."""
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    assert user_paths(environment).data == PurePath(home, ".local/share/edgebench")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
     assert str(user_paths(environment).data) == "/.local/share/edgebench"

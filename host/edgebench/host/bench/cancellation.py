@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from edgebench.host.result.run import Run
 
@@ -77,3 +79,41 @@ class Cancellation:
         finally:
             with self._lock:
                 self._actions.remove(action)
+
+
+@contextmanager
+def holding_interrupts() -> Iterator[threading.Event]:
+    """Finish what is in the block at the first Ctrl-C; the second one is raised at once.
+
+    A run that has ended is to be stored, not left on its device. Only for the main thread: others
+    get no signals.
+
+    Yields:
+        An event that is set once the user has pressed Ctrl-C.
+    """
+    is_pressed = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield is_pressed
+        return
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        if callable(handler := signal.getsignal(number))
+    }
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        handler = before[signal.Signals(number)]
+        for one in before:
+            signal.signal(one, signal.default_int_handler)
+        is_pressed.set()
+        with suppress(KeyboardInterrupt):
+            handler(number, frame)  # it acknowledges the key
+
+    for number in before:
+        signal.signal(number, hold)
+    try:
+        yield is_pressed
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hold:
+                signal.signal(number, handler)

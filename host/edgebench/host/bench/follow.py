@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
 from edgebench.host.bench.collect import HostRecord, collect, failure_of, left_probes
 from edgebench.host.bench.in_progress import probing, wait_for_end
 from edgebench.host.bench.run import DeviceLane
@@ -36,16 +36,19 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
     store.check_writable()
     lane.cancellation.check()
     is_interrupted = False
-    if client.list_runs().running == run_id:
+    is_followed = client.list_runs().running == run_id
+    if is_followed:
         client.follow(run_id)
         watch = probing(client, probes, lane.watcher.notice)
         ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
         if not ended.is_spooled:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the run could not be kept there")
-        probes.append(client.probe_clock())
-    run = _stored(lane, run_id, probes)
-    if is_interrupted:
+    with holding_interrupts() as is_pressed:
+        if is_followed:
+            probes.append(client.probe_clock())
+        run = _stored(lane, run_id, probes)
+    if is_interrupted or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is not None:
         raise failure

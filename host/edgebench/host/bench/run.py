@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
 from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
 from edgebench.host.bench.finish import Finish, finish
@@ -129,32 +129,34 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         write_facts(directory, request.facts, dataset.labels if dataset else {})
         write_expectation(directory, _expected(client, model, probes[0]))
         host_file = packed_facts(directory)
-    with ExitStack() as stack:
-        stack.enter_context(claimed(directory))
-        with _forgotten_if_refused(store, run_id):
-            spool = directory / RAW_DIRECTORY / METER_FILE
-            session = _begin(stack, meter, spool) if meter else None
-            if session is not None:
-                lane.watcher.meter_started(session)
-            client.start_run(
-                run_id,
-                request.spec,
-                sha256=model.sha256,
-                model_name=model.name,
-                size_bytes=model.size_bytes,
-                host_file=host_file,
-            )
-        watch = probing(client, probes, lane.watcher.notice)
-        if session:
-            watch = _stopping(client, run_id, session, watch)
-        ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
-    if not ended.is_spooled:
-        store.forget_expected(run_id)
-        raise error_from_code(ended.code, ended.error or "the run could not be kept there")
-    probes.append(client.probe_clock())
-    beside = HostRecord(probes, session.trouble if session else None)
-    run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
-    if is_interrupted:
+    with ExitStack() as storing:
+        with ExitStack() as stack:
+            stack.enter_context(claimed(directory))
+            with _forgotten_if_refused(store, run_id):
+                spool = directory / RAW_DIRECTORY / METER_FILE
+                session = _begin(stack, meter, spool) if meter else None
+                if session is not None:
+                    lane.watcher.meter_started(session)
+                client.start_run(
+                    run_id,
+                    request.spec,
+                    sha256=model.sha256,
+                    model_name=model.name,
+                    size_bytes=model.size_bytes,
+                    host_file=host_file,
+                )
+            watch = probing(client, probes, lane.watcher.notice)
+            if session:
+                watch = _stopping(client, run_id, session, watch)
+            ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
+            is_pressed = storing.enter_context(holding_interrupts())
+        if not ended.is_spooled:
+            store.forget_expected(run_id)
+            raise error_from_code(ended.code, ended.error or "the run could not be kept there")
+        probes.append(client.probe_clock())
+        beside = HostRecord(probes, session.trouble if session else None)
+        run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
+    if is_interrupted or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:
         return run

@@ -26,7 +26,6 @@ from edgebench.host.store.layout import (
     JOURNAL_FILE,
     PLAN_FILE,
     Store,
-    fault_of_file,
 )
 from edgebench.protocol.errors import (
     CampaignDamaged,
@@ -37,6 +36,7 @@ from edgebench.protocol.errors import (
 )
 from edgebench.protocol.plain import from_outside, to_plain
 from edgebench.protocol.text import one_line, printable
+from edgebench.system.file_kinds import fault_of_file
 from edgebench.system.whole_files import (
     append_whole,
     make_directory,

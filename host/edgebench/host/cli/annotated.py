@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 
 from edgebench.system.exit_code import ExitCode
+from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from edgebench.host.store.annotations import Annotations
+    from edgebench.host.store.layout import Store
 
 
 def annotate_runs(
@@ -32,6 +35,7 @@ def annotate_runs(
     rows: list[dict[str, object]] = []
     run_ids = find_in_store(store, names)
     for run_id in run_ids:
+        _warn_of_unreadable(store, run_id)
         annotations = annotate(store, run_id, change)
         note_run(store, run_id)
         rows.append({"run_id": run_id, "tags": list(annotations.tags), "note": annotations.note})
@@ -46,3 +50,16 @@ def annotate_runs(
     if options.json:
         print(json.dumps({"runs": rows}, indent=1))
     return ExitCode.DONE
+
+
+def _warn_of_unreadable(store: Store, run_id: str) -> None:
+    """Show what a damaged file of tags and note has in it: the change replaces it."""
+    from edgebench.host.store.annotations import MAX_NOTE, read_annotations
+    from edgebench.host.store.layout import ANNOTATIONS_FILE
+    from edgebench.protocol.text import one_line
+
+    directory = store.directory(run_id)
+    if (fault := read_annotations(directory).fault) is not None:
+        with suppress(OSError):
+            content = (directory / ANNOTATIONS_FILE).read_text(errors="replace")
+            say(f"warning: {fault}; replaced, it had: {one_line(content, MAX_NOTE) or 'nothing'}")

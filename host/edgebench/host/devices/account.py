@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +23,14 @@ from edgebench.host.devices.on_device import (
     WheelFile,
 )
 from edgebench.host.devices.shell import Shell
-from edgebench.protocol.errors import NoSpace, PythonMissing, TargetError
+from edgebench.host.this_host import host_name
+from edgebench.protocol.errors import (
+    DeployRunning,
+    EdgebenchError,
+    NoSpace,
+    PythonMissing,
+    TargetError,
+)
 from edgebench.protocol.text import one_line
 
 OLDEST_PYTHON = (3, 10)
@@ -45,6 +54,18 @@ class Account:
         self.shell = shell
         self.python = python
         self._script = Path(on_device.__file__).read_bytes()
+        self._deploy = secrets.token_hex(8)
+        self._is_changing = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Other deploys are refused from the first change on, until the end of the block."""
+        try:
+            yield
+        finally:
+            if self._is_changing:
+                with suppress(EdgebenchError):  # then it ends by itself, after a while
+                    self._ask(StepReport, "release", "ending the deploy")
 
     def look(self) -> DeviceFacts:
         """State of the device and the account."""
@@ -157,7 +178,8 @@ class Account:
         timeout_s: float = STEP_TIMEOUT_S,
         **arguments: object,
     ) -> _T:
-        request = json.dumps({"verb": verb, **arguments})
+        self._is_changing |= verb != on_device.look.__name__
+        request = json.dumps({"verb": verb, "deploy": self._deploy, "by": host_name(), **arguments})
         output = self.shell.run(
             [self.python, "-I", "-", request],
             what=what,
@@ -172,6 +194,8 @@ class Account:
             if line.startswith(FAILURE_MARK):
                 text = line.removeprefix(FAILURE_MARK)
                 failure = parse_answer(text, StepFailure, source=source)
+                if failure.is_other_deploy:
+                    raise DeployRunning(f"no {what} on {self.shell.target}: {failure.problem}")
                 error = NoSpace if failure.is_full else TargetError
                 raise error(f"{source} failed: {failure.problem}")
         output_line = one_line(lines[-1], 400) if lines else f"status {output.code}, no output"

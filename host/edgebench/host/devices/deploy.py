@@ -167,30 +167,48 @@ def deploy(
     via = request.via or _earlier_via(files, request.target)
     with closing(request.target.connect(request.identity_file, via)) as shell:
         account = _open_account(shell, request, on_step)
-        facts = account.look()
-        on_step(f"connected to {request.target}: {facts.interpreter}")
-        _refuse_busy(request, facts)
-        options = _agent_options(files, request, facts, shell.default_name)  # or refused already
-        has_bridge = _has_bridge(request, facts)
-        is_new = install(
-            account,
-            facts,
-            on_step,
-            runtimes=request.runtimes,
-            source=request.wheels,
-            extras=_extras(request, options, has_bridge=has_bridge),
-            has_bridge=has_bridge,
-        )
-        with _NAMING:
-            options = _agent_options(files, request, facts, shell.default_name)
-            starting = partial(_start, account, facts, options, on_step, at_boot=request.at_boot)
-            warnings = _start_or_restore(account, starting, on_step) if is_new else starting()
-            facts = account.look()  # on a copy of a card, the agent has made a new identity
-            device = _paired(files, request, shell, options, facts, on_paired)
+        with account.changing():
+            device, warnings = _bring_up_to_date(files, request, account, on_step, on_paired)
         if shell.kits:  # only now: the agent of before, which may be needed again, has its own
             remove_kits(shell, keep=account.python)
     with open_device(files, device.pin) as client:
         return DeployReport(device, client.describe(), warnings)
+
+
+def _bring_up_to_date(
+    files: HostFiles,
+    request: DeployRequest,
+    account: Account,
+    on_step: OnStep,
+    on_paired: Callable[[Pairing], None],
+) -> tuple[KnownDevice, tuple[str, ...]]:
+    """Install into an account, start the agent and pair with it; its warnings.
+
+    Raises:
+        TargetError: the device cannot take the agent.
+    """
+    facts = account.look()
+    on_step(f"connected to {request.target}: {facts.interpreter}")
+    _refuse_busy(request, facts)
+    # Now as well, so that a name that is taken is refused before anything is installed.
+    options = _agent_options(files, request, facts, account.shell.default_name)
+    has_bridge = _has_bridge(request, facts)
+    is_new = install(
+        account,
+        facts,
+        on_step,
+        runtimes=request.runtimes,
+        source=request.wheels,
+        extras=_extras(request, options, has_bridge=has_bridge),
+        has_bridge=has_bridge,
+    )
+    with _NAMING:
+        options = _agent_options(files, request, facts, account.shell.default_name)
+        starting = partial(_start, account, facts, options, on_step, at_boot=request.at_boot)
+        warnings = _start_or_restore(account, starting, on_step) if is_new else starting()
+        facts = account.look()  # on a copy of a card, the agent has made a new identity
+        device = _paired(files, request, account.shell, options, facts, on_paired)
+    return device, warnings
 
 
 def undeploy(
@@ -227,8 +245,9 @@ def _remove(
     _refuse_busy(request, facts)
     if facts.spooled_count:
         on_step(f"note: {facts.spooled_count} runs that no host has fetched are removed, too")
-    account.stop()
-    report = account.remove()
+    with account.changing():
+        account.stop()
+        report = account.remove()
     for path in report.kept:
         on_step(f"note: kept on the device, older than the first deploy: {path}")
     return report, facts.pin

@@ -7,6 +7,7 @@ environment was made with until another is installed.
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 from pathlib import Path
 
@@ -93,7 +94,8 @@ def _send(shell: Shell, kit: Kit) -> None:
         TargetError: it cannot be unpacked.
     """
     name = kit.manifest.name
-    partial, directory = f"{shell.kits}/{name}.new", kit.manifest.directory
+    # A name of its own, as another host may send the same kit now.
+    partial, directory = f"{shell.kits}/{name}.{secrets.token_hex(4)}", kit.manifest.directory
     _run(shell, "making room for a kit", "rm", "-rf", partial, directory)
     _run(shell, "making room for a kit", "mkdir", "-p", partial)
     with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:

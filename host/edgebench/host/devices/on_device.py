@@ -8,6 +8,7 @@ in JSON. The host imports this file too, for the types of the answers.
                                     agent-venv-2/         of two, one is for the next deploy
                                     agent-wheels/         what they were installed from
                                     agent-deployed.json   what was installed, made and served
+                                    agent-deploy.lock     while a deploy is under way
                                     agent.log, agent.pid  log and process of the started agent
                                     agent/                the agent's own state
     $XDG_CONFIG_HOME/edgebench/     agent/                the agent's identity and its hosts
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -42,7 +44,7 @@ import sysconfig
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -57,6 +59,9 @@ STATUS_TIMEOUT_S = 30.0
 INSTALL_TIMEOUT_S = 3600.0
 """Limit on one run of pip; numpy alone takes a minute to unpack onto an SD card."""
 POLL_S = 0.05
+BROKEN_OFF_S = 120.0
+"""Time without a step after which a deploy counts as broken off. Wheels are sent between two steps:
+whoever has so slow a link that it takes longer may be overtaken."""
 MAX_LIBC_VERSION = 999
 """Most of either number of a C library's version; glibc is at 2.42 after 29 years."""
 SERVICE_TIMEOUT_S = 60.0
@@ -203,6 +208,8 @@ class StepFailure:
     problem: str
     is_full: bool
     """Whether the disk is full, or a quota reached."""
+    is_other_deploy: bool = False
+    """Whether another deploy is under way in this account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +232,7 @@ class Places:
         self.record = self.data / "agent-deployed.json"
         self.log = self.data / "agent.log"
         self.pid = self.data / "agent.pid"
+        self.lock = self.data / "agent-deploy.lock"
         self.venvs = tuple(self.data / name for name in VENVS)
         state = _base(environment, "XDG_STATE_HOME", home / ".local" / "state")
         self.tracebacks = state / "edgebench" / "tracebacks"
@@ -882,12 +890,18 @@ def remove(places: Places) -> UninstallReport:
             shutil.rmtree(tree)
     logs = places.data.glob(f"{places.log.name}*")  # the older ones, too
     tracebacks = places.tracebacks.glob("edgebench-agent-*.txt")  # a host on it has its own
-    for file in (*logs, *tracebacks, places.reports, places.pid, places.record):
+    for file in (*logs, *tracebacks, places.reports, places.pid, places.record, places.lock):
         file.unlink(missing_ok=True)
     for path in sorted(created, key=len, reverse=True):
         with suppress(OSError):  # somebody else keeps something there by now
             os.rmdir(path)
     return UninstallReport(was_there=True, kept=tuple(kept))
+
+
+def release(places: Places) -> StepReport:
+    """Let others deploy."""
+    places.lock.unlink(missing_ok=True)
+    return StepReport()
 
 
 def _difference(held: Iterable[WheelFile], sent: set[WheelFile]) -> str | None:
@@ -1003,17 +1017,70 @@ _VERBS: dict[str, Callable[..., Any]] = {
     verb.__name__: verb
     for verb in (
         *(look, make_room, renew, duplicate, drop, install),
-        *(switch, restore, settle, start, stop, remove),
+        *(switch, restore, settle, start, stop, remove, release),
     )
 }
+
+
+class OtherDeploy(Exception):
+    """Another deploy is under way in this account."""
+
+
+@contextmanager
+def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
+    """One step of a deploy, which no step of another deploy is beside.
+
+    A deploy is under way from its first step that changes something until it is released, or until
+    it has made no step for BROKEN_OFF_S. The kernel's lock is held during a step, which may last
+    longer than that.
+
+    Args:
+        places: The account.
+        deploy: Random name of the deploy.
+        by: Who deploys.
+
+    Raises:
+        OtherDeploy: another one is under way.
+    """
+    try:
+        descriptor = os.open(places.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:  # no directory: nothing was ever deployed
+        yield
+        return
+    with open(descriptor, "r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_in_step = False
+        except BlockingIOError:
+            is_in_step = True
+        named, _, other = file.read(1000).strip().partition(" ")
+        age_s = time.time() - os.fstat(descriptor).st_mtime
+        is_under_way = bool(named) and named != deploy and 0 <= age_s < BROKEN_OFF_S
+        if is_in_step or is_under_way:
+            raise OtherDeploy(f"{other or 'somebody'} deploys there, last step {age_s:.0f} s ago")
+        file.seek(0)
+        file.truncate()
+        file.write(f"{deploy} {by}\n")
+        file.flush()
+        yield
+        os.utime(descriptor)
 
 
 def main() -> None:
     """Do what the argument says; print the answer."""
     request = json.loads(sys.argv[1])
+    verb, deploy, by = (request.pop(name, "") for name in ("verb", "deploy", "by"))
+    places = Places(os.environ)
     mark = ANSWER_MARK
+    answer: Any
     try:
-        answer = _VERBS[request.pop("verb")](Places(os.environ), **request)
+        if verb == look.__name__:
+            answer = look(places)
+        else:
+            with turn(places, deploy, by):
+                answer = _VERBS[verb](places, **request)
+    except OtherDeploy as exc:
+        mark, answer = FAILURE_MARK, StepFailure(str(exc), is_full=False, is_other_deploy=True)
     except OSError as exc:
         text = f"{exc.strerror or exc}: {exc.filename}" if exc.filename else str(exc)
         mark, answer = FAILURE_MARK, StepFailure(text, exc.errno in _FULL)

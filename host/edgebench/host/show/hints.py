@@ -158,7 +158,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (
         e.ExternalDataRefused,
-        "put everything into one file, which may have up to 2 GB: pip install onnx; python -c "
+        "put everything into one file, which may have up to 2 GB: pip install onnx; python -I -c "
         '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" MODEL whole.onnx; '
         "edgebench bench whole.onnx; links, as caches of model hubs have them, first become files: "
         "cp -rL FOLDER plain",
@@ -189,9 +189,14 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
     ),
     (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
     (
+        e.DeployRunning,
+        "wait until it has ended, then deploy again: edgebench deploy TARGET; one that was broken "
+        "off no longer counts after two minutes",
+    ),
+    (
         e.TooLarge,
-        "give its agent more room, if the disk has it; on the device: edgebench-agent serve "
-        "--models-quota BYTES",
+        "make room on its disk (df -h there), or let its agent use more of it; on the device: "
+        "edgebench-agent serve --models-quota BYTES",
     ),
     (e.NoSpace, "see on the device what fills it: edgebench-agent status"),
     (

@@ -23,8 +23,10 @@ _INSTEAD = {
 """Options that contradict another one, by that one."""
 _ADDED = {"--allow"}
 """Options that are given once more, and leave the others of their name as they are."""
-_TEMPLATES = {"bench": "MODEL", "compare": "RUNS"}
+_TEMPLATES = {"bench": "MODEL", "compare": "RUNS", "collect": "--on DEVICE"}
 """Commands that hints repeat, each with what stands there for the words that were given."""
+_WITHOUT_WORDS = {"collect"}
+"""Those of them that need none."""
 
 
 def fill(sentence: str, names: Mapping[str, str]) -> str:
@@ -50,7 +52,7 @@ def fill(sentence: str, names: Mapping[str, str]) -> str:
 def rerun(sentence: str, words: Words, command: str = "bench") -> str:
     """Put a command that was given in place of its template in a hint or an advice.
 
-    The templates are `bench MODEL` and `compare RUNS`.
+    The templates are `bench MODEL`, `compare RUNS` and `collect --on DEVICE`.
 
     Its options that the sentence mentions are left out, because they are set anew or done without;
     but not those of another command, as in `…; or end it: edgebench stop --on board`.
@@ -60,8 +62,10 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
     "wait for longer: edgebench bench 'a b.onnx' --quick --wait 10m; or not"
     >>> rerun("allow it: edgebench compare RUNS --allow os", [["r1"]], "compare")
     'allow it: edgebench compare r1 --allow os'
+    >>> rerun("then: edgebench collect --on DEVICE", [["--store", "t"]], "collect")
+    'then: edgebench collect --store t'
     """
-    if not words or command not in _TEMPLATES:
+    if command not in _TEMPLATES or not (words or command in _WITHOUT_WORDS):
         return sentence
     template = rf"\b{command} {_TEMPLATES[command]}(?![\w.-])"
     own = [
@@ -69,9 +73,10 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
         for clause in sentence.split("; ")
         if re.search(template, clause) or "edgebench " not in clause
     ]
-    mentioned = set(re.findall(r"--[a-z][a-z-]*", "; ".join(own))) - _ADDED
+    others = re.sub(template, "", "; ".join(own))
+    mentioned = set(re.findall(r"--[a-z][a-z-]*", others)) - _ADDED
     for one in mentioned & _INSTEAD.keys():
         mentioned.update(_INSTEAD[one])
     kept = [word for group in words if group[0] not in mentioned for word in group]
-    line = f"{command} {shlex.join(kept)}"
+    line = f"{command} {shlex.join(kept)}".rstrip()
     return re.sub(template, lambda _: line, sentence)

@@ -195,7 +195,10 @@ def _column(file: Any, name: str) -> NDArray[np.int64]:
     values = np.empty(file.metadata.num_rows, np.int64)
     end = 0
     for number in range(file.num_row_groups):
-        part = to_numpy(file.read_row_group(number, columns=[name])[name])
+        column = file.read_row_group(number, columns=[name])[name]
+        if column.null_count:
+            raise RunDamaged(f"queries are damaged: {name} of a query is missing")
+        part = to_numpy(column)
         begin, end = end, end + len(part)
         values[begin:end] = part
     return values
@@ -259,6 +262,8 @@ def read_telemetry(directory: Path, facts: TelemetryFacts) -> TelemetryTrace:
     with open_parquet(path, _TELEMETRY, max_rows=facts.reading_count or None) as file:
         table = read_columns(file, _TELEMETRY)
     try:
+        if missing := [name for name in ("time_ns", "sensor") if table[name].null_count]:
+            raise ValueError(f"{missing[0]} of a reading is missing")
         time_ns = to_numpy(table["time_ns"]).astype(np.int64)
         check_times(time_ns)
         names = table["sensor"].unify_dictionaries().combine_chunks()

@@ -122,7 +122,8 @@ def incomplete_runs(store: Store) -> list[IncompleteRun]:
         return []
     except OSError as exc:
         raise StoreError(f"store not readable: {exc.strerror}: {store.unfinished}") from exc
-    return [_read_incomplete(store.unfinished / name) for name in names if RUN_ID.fullmatch(name)]
+    paths = [store.unfinished / name for name in names if RUN_ID.fullmatch(name)]
+    return [_read_incomplete(path) for path in paths if path.is_dir()]
 
 
 def _read_incomplete(directory: Path) -> IncompleteRun:

@@ -31,6 +31,7 @@ from edgebench.host.store.names import default_root
 from edgebench.protocol.errors import NoSuchRun, RunDamaged, RunNewer, StoreError
 from edgebench.protocol.record import RUN_ID
 from edgebench.protocol.sizes import format_bytes
+from edgebench.system.file_kinds import fault_of_file
 from edgebench.system.paths import refuse_long
 from edgebench.system.whole_files import (
     is_unfinished,
@@ -64,8 +65,6 @@ HOST_FILES = frozenset({HOST_FACTS_FILE, LABELS_FILE})
 """Files under raw/ that the host writes before a run starts."""
 PROBE_BYTES = 4096
 """Size of the file that shows whether a store can be written: a block of most file systems."""
-_OTHER_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-"""What is no file, by its format; the others are devices."""
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -316,17 +315,6 @@ def require_file(path: str | Path) -> None:
     """
     if (fault := fault_of_file(path)) is not None:
         raise RunDamaged(f"run is damaged: {fault}: {path}")
-
-
-def fault_of_file(path: str | Path) -> str | None:
-    """What is in place of a file; None for a file, and for what cannot be looked at."""
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:  # whoever reads it says why not
-        return None
-    if stat.S_ISREG(mode):
-        return None
-    return f"{_OTHER_KINDS.get(stat.S_IFMT(mode), 'a device')} in place of a file"
 
 
 def regular_files(directory: Path) -> list[Path]:

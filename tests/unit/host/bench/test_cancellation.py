@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+
 import pytest
 
-from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
+
+
+@pytest.fixture
+def _python_answers() -> Iterator[None]:
+    """Ctrl-C is Python's own affair, also where a runner of the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_action_is_performed_once_and_only_while_it_is_wanted() -> None:
@@ -29,3 +41,48 @@ def test_action_that_comes_after_the_request_is_performed_at_once() -> None:
     cancellation.request()
     with cancellation.performing(lambda: done.append("late")):
         assert done == ["late"]
+
+
+@pytest.mark.usefixtures("_python_answers")
+def test_first_interrupt_is_held_and_the_second_is_not() -> None:
+    """Otherwise a run that has ended stays on its device, or Ctrl-C is lost for good."""
+    with holding_interrupts() as is_pressed:
+        assert not is_pressed.is_set()
+        signal.raise_signal(signal.SIGINT)
+        assert is_pressed.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("_python_answers")
+def test_handler_of_before_acknowledges_the_key_and_comes_back() -> None:
+    """Otherwise the user sees nothing happen, or the next command is not cancelled."""
+    acknowledged: list[int] = []
+
+    def acknowledge(number: int, _: object) -> None:
+        acknowledged.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, acknowledge)
+    with holding_interrupts() as is_pressed:
+        pass
+    assert signal.getsignal(signal.SIGINT) is acknowledge
+    assert not is_pressed.is_set()
+    with holding_interrupts() as is_pressed:
+        signal.raise_signal(signal.SIGINT)
+    assert (acknowledged, is_pressed.is_set()) == ([signal.SIGINT], True)
+
+
+def test_other_threads_have_nothing_to_hold() -> None:
+    """Otherwise a lane of a farm ends in an error of the signal module."""
+    pressed: list[bool] = []
+
+    def work() -> None:
+        with holding_interrupts() as is_pressed:
+            pressed.append(is_pressed.is_set())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert pressed == [False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import pickle
 import zipfile
 from pathlib import Path
@@ -92,8 +93,17 @@ def test_missing_file_and_directory_are_named(tmp_path: Path) -> None:
     """A mistyped path is taken for a bad data set."""
     with pytest.raises(UsageError, match=r"No such file or directory: .*nowhere\.npz"):
         open_dataset(str(tmp_path / "nowhere.npz"))
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="a directory in place of a file"):
         open_dataset(str(tmp_path))
+
+
+def test_pipe_and_device_are_refused_at_once(tmp_path: Path) -> None:
+    """Otherwise the command waits for ever, or takes all memory."""
+    os.mkfifo(tmp_path / "set.npz")
+    with pytest.raises(UsageError, match=r"data set not readable: a pipe in place of a file: .*"):
+        open_dataset(str(tmp_path / "set.npz"))
+    with pytest.raises(UsageError, match=r"data set not readable: a device in place of a file"):
+        open_dataset("/dev/zero")
 
 
 @pytest.mark.parametrize(
