@@ -14,13 +14,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.adb_phones import AdbProcess, EmulatedPhone, adb_server, link, need_phones, phone
+from support.adb_phones import (
+    AdbProcess,
+    Cable,
+    EmulatedPhone,
+    adb_server,
+    link,
+    need_phones,
+    phone,
+)
 from support.adbd import AdbdSettings
 from support.agents import Host, wait_until
 from support.tools import need_runtime
 
 from edgebench.host.cli.main import main
 from edgebench.host.devices import deploy
+from edgebench.host.devices.adb import ready_phones
 from edgebench.protocol.errors import AgentNotStarted, PhoneUnavailable
 
 MODEL = "digits_int8.tflite"
@@ -164,6 +173,19 @@ def test_phones_that_cannot_be_used_are_listed_with_the_reason(
         assert len(skipped) == 2, "the two that are ready"
         for ready, line in zip(sorted((pixel.serial, fresh.serial)), sorted(skipped), strict=True):
             assert f"note: adb:{ready} failed: no Python 3.10 or newer" in line
+
+
+def test_phone_by_cable_and_by_wifi_is_one_phone(adb: AdbProcess, pixel: EmulatedPhone) -> None:
+    """Otherwise `deploy adb:all` deploys twice at once into one phone."""
+    wifi = Cable(str(pixel.folder / "adbd"))
+    wifi.plug()
+    try:
+        adb.run("connect", f"127.0.0.1:{wifi.port}")
+        wait_until(lambda: adb.run("devices").count("\tdevice") == 2, "both links are ready")
+        assert len(ready_phones()) == 1
+    finally:
+        adb.run("disconnect", f"127.0.0.1:{wifi.port}")
+        wifi.pull()
 
 
 def test_two_phones_measure_at_the_same_time(

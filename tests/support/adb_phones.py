@@ -216,6 +216,11 @@ class EmulatedPhone:
         return f"127.0.0.1:{self.cable.port}"
 
     @property
+    def serial_number(self) -> str:
+        """Its serial number, which it reports on every link."""
+        return f"EMU{self.cable.port}"
+
+    @property
     def root(self) -> Path:
         """Its root directory."""
         return self.folder / "root"
@@ -342,7 +347,8 @@ class EmulatedPhone:
         if self.board:
             self._add_board()
             return
-        properties = {"ro.product.model": self.model, **self.properties}
+        own = {"ro.product.model": self.model, "ro.serialno": self.serial_number}
+        properties = {**own, **self.properties}
         cases = "".join(
             f"{shlex.quote(name)}) echo {shlex.quote(value)};; "
             for name, value in properties.items()
@@ -357,7 +363,10 @@ class EmulatedPhone:
         files = {name: text for name, text in board.files.items() if not name.startswith("proc/")}
         make_board(self.root, replace(board, files=files, commands={}))
         pairs = _PROPERTY.findall((self.root / "sim/getprop").read_text())
-        make_tree(self.root, {f"sim/getprop-{name}": f"{value}\n" for name, value in pairs})
+        values = {**dict(pairs), "ro.serialno": self.serial_number}
+        make_tree(
+            self.root, {f"sim/getprop-{name}": f"{value}\n" for name, value in values.items()}
+        )
         for path, script in board.commands.items():
             if path != f"{_PROGRAMS.lstrip('/')}/sh":
                 self.add_program(Path(path).name, script.partition("\n")[2])

@@ -425,7 +425,9 @@ class Lab:
         from edgebench.host.devices.deploy import deploy, deploy_request
 
         request = deploy_request(target, **settings)
-        return deploy(self._files, request, say, on_paired=self._take_over)
+        report = deploy(self._files, request, say, on_paired=self._take_over)
+        self._health.deployed(report.device)
+        return report
 
     def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""

@@ -248,6 +248,9 @@ class NotAModel(UsageError):
 class NotAKit(UsageError):
     """A file is no kit, is damaged, or is for another machine."""
 
+    machine = ""
+    """Machine for which a kit is needed, as uname(1) names it, where that is the fault."""
+
 
 class KitNotBuilt(UsageError):
     """A kit cannot be made from that system, or with the packages that it can have."""

@@ -70,6 +70,8 @@ _PLACEHOLDERS = {
     "METER": ("meter",),
     "DEVICE": ("on",),
     "OTHER": ("other",),
+    "TARGET": ("target",),
+    "USER@HOST": ("target",),
     "tcp://SCHEDULER:8786": ("cluster",),
 }
 """Placeholders of hints, and the arguments that have their names."""

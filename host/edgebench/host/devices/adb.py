@@ -98,20 +98,44 @@ def parse_target(text: str) -> AdbTarget | None:
 
 
 def ready_phones() -> tuple[Phone, ...]:
-    """Every phone that can be deployed to now.
+    """Every phone that can be deployed to now, once, by its cable rather than by Wi-Fi.
 
     Raises:
         PhoneUnavailable: none can.
         Unreachable: there is no adb server.
     """
-    listed = AdbServer().phones()
-    if ready := tuple(phone for phone in listed if phone.state is AdbState.READY):
-        return ready
+    server = AdbServer()
+    listed = server.phones()
+    if ready := [phone for phone in listed if phone.state is AdbState.READY]:
+        by_cable_first = sorted(ready, key=lambda phone: _is_wireless(phone.serial))
+        names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
+        first = {name: phone for phone, name in reversed(names.items()) if name is not None}
+        return tuple(phone for phone in ready if first.get(names[phone], phone) == phone)
     first = listed[0] if listed else Phone("", AdbState.ABSENT)
     states = ", ".join(f"{phone.target} is {phone.meaning}" for phone in listed)
     raise PhoneUnavailable(
         f"no phone is ready: {states or first.meaning}", first.meaning, first.next_step
     )
+
+
+def _is_wireless(serial: str) -> bool:
+    """Whether a phone is reached over Wi-Fi: HOST:PORT, or a service of multicast DNS."""
+    return ":" in serial or "._adb" in serial
+
+
+def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
+    """Serial number and boot id, which no two phones share, though serial numbers may be equal.
+
+    None where it does not report both: then it is taken for a phone of its own.
+    """
+    script = "getprop ro.serialno; cat /proc/sys/kernel/random/boot_id"
+    try:
+        shell = AdbShell(server, phone.serial)
+        answer = shell.run(["sh", "-c", script], what="reading its id", timeout_s=MODEL_TIMEOUT_S)
+    except EdgebenchError:  # the deploy will find out
+        return None
+    words = answer.text.split()
+    return (words[0], words[1]) if answer.code == 0 and len(words) == 2 else None
 
 
 class AdbShell:

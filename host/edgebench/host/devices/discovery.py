@@ -9,6 +9,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
+from edgebench.host.adb.phones import target_of
 from edgebench.host.client import Client
 from edgebench.host.devices.board_check import copies_text, require_board, require_single
 from edgebench.host.devices.files import SEAT_MARK, HostFiles, KnownDevice
@@ -240,6 +241,8 @@ def _agent_named(paired: Sequence[KnownDevice], name: str) -> KnownDevice:
     if not matches:
         names = [LOCAL_NAME, *(device.name for device in paired)]
         text = f"no paired device is called {name!r}; available: {', '.join(names)}"
+        if name.startswith(target_of("")):
+            text = f"{name} names a phone to deploy to, and no device; paired: {', '.join(names)}"
         raise with_meant(NoSuchDevice(text), name, names)
     device_names = ", ".join(device.name for device in matches)
     raise NoSuchDevice(f"{len(matches)} devices match {name!r}: {device_names}")

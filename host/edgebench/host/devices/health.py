@@ -175,6 +175,15 @@ class HealthFiles:
 
         self._change(device, change)
 
+    def deployed(self, device: KnownDevice) -> None:
+        """Note that its agent was deployed anew, which ends any quarantine."""
+        self._change(
+            device,
+            lambda before: replace(
+                before, failure_count=0, quarantined_utc=None, quarantine_reason=""
+            ),
+        )
+
     def failed(
         self,
         device: KnownDevice,

@@ -156,7 +156,9 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
 
 def _fitting(kit: Kit, machine: str) -> Kit:
     if kit.manifest.machine != machine:
-        raise NotAKit(f"kit is for {kit.manifest.machine}, not for {machine}: {kit.source}")
+        error = NotAKit(f"kit is for {kit.manifest.machine}, not for {machine}: {kit.source}")
+        error.machine = machine
+        raise error
     return kit
 
 

@@ -420,6 +420,8 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, e.NoSuchRun) and error.bundle is not None:
         path = shlex.quote(error.bundle)
         return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"
+    if isinstance(error, e.NotAKit) and error.machine:
+        return f"make one for it: edgebench kit build --machine {error.machine}"
     if isinstance(error, e.MeterNotServed) and command.startswith("campaign"):
         if error.meant:
             return f'name it in full in the campaign file: meter = "agent:{error.meant}"'

@@ -96,6 +96,16 @@ def test_run_between_failures_begins_the_count_anew(files: HealthFiles) -> None:
     assert len(files.of(PI).events) == MAX_EVENTS
 
 
+def test_deploy_ends_a_quarantine(files: HealthFiles) -> None:
+    """Otherwise what every hint recommends leaves the device out of the farm."""
+    for _ in range(2):
+        files.failed(PI, AWAY, quarantine_after=2)
+    assert files.of(PI).is_quarantined
+    files.deployed(PI)
+    assert (files.of(PI).is_quarantined, files.of(PI).failure_count) == (False, 0)
+    assert len(files.of(PI).events) == 2, "no run was made"
+
+
 def test_zero_never_quarantines(files: HealthFiles) -> None:
     """Who does not want it cannot turn it off."""
     for number in range(2 * MAX_EVENTS):
