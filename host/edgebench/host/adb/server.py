@@ -145,11 +145,18 @@ class AdbServer:
             Unreachable: as for `phones`.
         """
         phone = self.phone(serial)
-        if phone.state is not AdbState.READY:
-            raise PhoneUnavailable(
-                f"{phone.target} is {phone.meaning}", phone.meaning, phone.next_step
-            )
-        return phone
+        if phone.state is AdbState.READY:
+            return phone
+        next_step = phone.next_step
+        if phone.state is AdbState.ABSENT and (moved := self._at_other_port(serial)):
+            next_step = f"it may have another port by now: edgebench deploy {moved.target}"
+        raise PhoneUnavailable(f"{phone.target} is {phone.meaning}", phone.meaning, next_step)
+
+    def _at_other_port(self, serial: str) -> Phone | None:
+        """A phone at this address with another port: Wi-Fi gives it a new one at each start."""
+        address, colon, _ = serial.rpartition(":")
+        listed = parse_phones(self._ask("host:devices-l"))
+        return next((one for one in listed if colon and one.serial.startswith(f"{address}:")), None)
 
     def open_service(
         self, serial: str, service: str, timeout_s: float = REQUEST_TIMEOUT_S

@@ -109,8 +109,10 @@ def ready_phones() -> tuple[Phone, ...]:
     if ready := [phone for phone in listed if phone.state is AdbState.READY]:
         by_cable_first = sorted(ready, key=lambda phone: _is_wireless(phone.serial))
         names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
-        first = {name: phone for phone, name in reversed(names.items()) if name is not None}
-        return tuple(phone for phone in ready if first.get(names[phone], phone) == phone)
+        chosen: dict[tuple[str, str] | None, Phone] = {}
+        for phone in by_cable_first:
+            chosen.setdefault(names[phone], phone)
+        return tuple(phone for phone in ready if names[phone] is None or phone in chosen.values())
     first = listed[0] if listed else Phone("", AdbState.ABSENT)
     states = ", ".join(f"{phone.target} is {phone.meaning}" for phone in listed)
     raise PhoneUnavailable(

@@ -249,6 +249,26 @@ def test_discovery_without_adb_lists_plugged_phones_and_starts_nothing(tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("serial", "words"),
+    [
+        ("10.0.0.7:39001", "it may have another port by now: edgebench deploy adb:10.0.0.7:41002"),
+        ("10.0.0.8:39001", "plug it in, or over Wi-Fi: adb connect HOST:PORT"),
+        ("R58M", "plug it in, or over Wi-Fi: adb connect HOST:PORT"),
+    ],
+)
+def test_phone_that_has_another_port_is_named(tmp_path: Path, serial: str, words: str) -> None:
+    """Otherwise every start of wireless debugging looks like a lost phone."""
+    listing = "10.0.0.7:41002 device model:Pixel_8"
+    answer = b"OKAY%04x" % len(listing) + listing.encode()
+    with (
+        answering(tmp_path, {"host:devices-l": answer}) as environment,
+        pytest.raises(PhoneUnavailable, match=r"is not connected$") as refused,
+    ):
+        AdbServer(environment).require_ready(serial)
+    assert refused.value.step == words
+
+
+@pytest.mark.parametrize(
     ("listing", "words"),
     [
         ("", "^no phone is ready: not connected$"),
