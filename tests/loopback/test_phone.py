@@ -18,7 +18,7 @@ from support.watchers import At
 
 from edgebench.host.bench.verify import verify
 from edgebench.host.stored_run import StoredRun
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.protocol.errors import EdgebenchError, SettingRefused
 from edgebench.protocol.record import Phase
 from edgebench.system.android_settings import CHARGING_PROPERTY
 
@@ -167,7 +167,7 @@ def test_brightness_that_somebody_changes_is_suspect(host: Host, phone: Phone) -
 def test_phone_without_a_command_for_airplane_mode_is_refused(host: Host, phone: Phone) -> None:
     """Otherwise a run with its radios on counts as one without."""
     phone.show(android.display(102))
-    with pytest.raises(EdgebenchError, match=r"airplane mode not set: .* it needs Android 11"):
+    with pytest.raises(SettingRefused, match=r"airplane mode not set: .* it needs Android 11"):
         bench(host, is_airplane_mode=True, screen_brightness=40)
     assert settings_of(phone) == ("null", "102", "1")
 

@@ -26,6 +26,7 @@ from edgebench.device_profiles.match import DeviceIdentity, match_profile
 from edgebench.device_profiles.schema import Profile
 from edgebench.meters.charging import mark_path
 from edgebench.protocol.device import AndroidSystem, DeviceDescription, Environment
+from edgebench.protocol.errors import SettingRefused, TargetError
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import one_line
 from edgebench.system.android_commands import run_command
@@ -192,7 +193,10 @@ class AndroidSurroundings(LinuxSurroundings):
         if spec.screen_brightness is not None:
             wanted |= {"brightness_mode": "0", "brightness": str(spec.screen_brightness)}
         super().change_settings(replace(spec, is_airplane_mode=False, screen_brightness=None))
-        self._settings.change(wanted)
+        try:
+            self._settings.change(wanted)
+        except TargetError as exc:
+            raise SettingRefused(str(exc)) from exc
 
     def restore_settings(self) -> None:
         """Put them back."""

@@ -27,7 +27,7 @@ from edgebench.agent.system import describe_environment, load_1m
 from edgebench.agent.telemetry.job import SamplerJob
 from edgebench.device_profiles.schema import Profile
 from edgebench.protocol.device import Environment
-from edgebench.protocol.errors import GovernorRefused, TargetError
+from edgebench.protocol.errors import GovernorRefused, SettingRefused
 from edgebench.protocol.simulation import Simulation
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.target import TargetDescription
@@ -86,7 +86,8 @@ class Surroundings(Protocol):
         """Change what a run asks to have changed, as the governor, until `restore_settings`.
 
         Raises:
-            TargetError: that setting does not exist, or may not be changed; as GovernorRefused.
+            GovernorRefused: that governor is not offered, or may not be set.
+            SettingRefused: a setting of a phone does not exist, or is not changed.
         """
         ...
 
@@ -114,12 +115,12 @@ def refuse_phone_settings(spec: RunSpec) -> None:
     """Refuse a run that asks for settings of a phone, on a device that is none.
 
     Raises:
-        TargetError: it does.
+        SettingRefused: it does.
     """
     if spec.is_airplane_mode:
-        raise TargetError("airplane mode not set: only Android can do that")
+        raise SettingRefused("airplane mode not set: only Android can do that")
     if spec.screen_brightness is not None:
-        raise TargetError("screen brightness not set: only Android can do that")
+        raise SettingRefused("screen brightness not set: only Android can do that")
 
 
 class LinuxSurroundings:
@@ -263,7 +264,7 @@ class TargetSurroundings:
 
         Raises:
             GovernorRefused: the run asks for one.
-            TargetError: it asks for settings of a phone.
+            SettingRefused: it asks for settings of a phone.
         """
         refuse_phone_settings(spec)
         if spec.governor is not None:

@@ -52,6 +52,7 @@
     │   ├── RunStopped               it was stopped before anything was measured
     │   ├── SeatLeft                 it was unplugged from its agent
     │   ├── GovernorRefused          the CPU governor that was asked for cannot be set
+    │   ├── SettingRefused           a setting of a phone, as airplane mode, is not changed
     │   ├── MeterLost                an energy meter that was there is gone
     │   ├── NotPermitted             the system keeps the user from an instrument
     │   ├── BoardLost                a microcontroller that was there is gone
@@ -159,6 +160,7 @@ class ErrorCode(IntEnum):
     DELEGATE_REFUSED = 26
     SIGNATURE_REFUSED = 28
     EXTERNAL_DATA_REFUSED = 29
+    SETTING_REFUSED = 30
 
     @classmethod
     def _missing_(cls, value: object) -> ErrorCode:
@@ -510,6 +512,12 @@ class GovernorRefused(TargetError):
     """The CPU governor that was asked for is not offered, or may not be set."""
 
     code = ErrorCode.GOVERNOR_REFUSED
+
+
+class SettingRefused(TargetError):
+    """A setting of a phone that was asked for does not exist there, or is not changed."""
+
+    code = ErrorCode.SETTING_REFUSED
 
 
 class MeterLost(TargetError):
@@ -893,6 +901,7 @@ _CLASSES: tuple[type[EdgebenchError], ...] = (
     SeatLeft,
     TargetDriverMissing,
     GovernorRefused,
+    SettingRefused,
     LeaseHeld,
     NoSpace,
     NotPaired,

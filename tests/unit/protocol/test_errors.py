@@ -62,6 +62,7 @@ def test_codes_are_never_renumbered() -> None:
         "NOT_PAIRED": 11,
         "TOO_HOT": 12,
         "GOVERNOR_REFUSED": 13,
+        "SETTING_REFUSED": 30,
         "INPUTS_REFUSED": 14,
         "INFERENCE_FAILED": 15,
         "DATASET_REFUSED": 16,

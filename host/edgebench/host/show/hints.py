@@ -179,6 +179,11 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         "as root, on a kernel that has governors",
     ),
     (
+        e.SettingRefused,
+        "measure without it: edgebench bench MODEL; --airplane-mode and --brightness are for "
+        "phones that heed them",
+    ),
+    (
         e.MetersDiffer,
         "measure both sides with one meter: edgebench bench A --against B --meter METER; files of "
         "one instrument need its name: edgebench energy RUN --trace FILE --instrument NAME",
