@@ -273,7 +273,7 @@ def test_option_that_is_given_twice_is_refused(edgebench: Run, option: str) -> N
         (("--priority", "x"), "unknown priority 'x': there are normal, realtime"),
         (("--cpus", "4096"), "must be 0..4095"),
         (("--accuracy", "nowhere.npz"), "data set not readable: No such file or directory"),
-        (("--accuracy", "."), "data set not readable: Is a directory"),
+        (("--accuracy", "."), "data set not readable: a directory in place of a file"),
         (("--accuracy", "/etc/hostname"), "data set is not a .npz file of numbers"),
         (("--reference", "digits_fp32.tflite"), "a reference model needs a data set"),
         (("--shape", "x=1", "--shape", "x=2"), "--shape gives input 'x' two shapes"),

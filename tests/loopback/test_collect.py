@@ -17,6 +17,7 @@ from support.watchers import worker_pid
 from edgebench.host.bench.cancellation import Interrupted
 from edgebench.host.bench.finish import finish
 from edgebench.host.bench.verify import verify
+from edgebench.host.client import Client
 from edgebench.protocol.traces import HOST_FILE
 
 
@@ -58,6 +59,29 @@ def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
     assert interrupted.value.run is not None
     assert paired.lab.store.run_ids() == [interrupted.value.run.run_id]
     assert paired.lab.collect(["board"]) == []
+
+
+def test_ctrl_c_while_a_run_starts_stops_it(
+    agent: AgentProcess, paired: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the run goes on for its whole length, and holds the device for nobody."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    start_run = Client.start_run
+
+    def start_interrupted(*words: Any, **named: Any) -> None:
+        signal.raise_signal(signal.SIGINT)
+        start_run(*words, **named)
+
+    monkeypatch.setattr(Client, "start_run", start_interrupted)
+    try:
+        with pytest.raises(Interrupted):
+            paired.lab.bench(
+                "digits_int8.onnx", on=["board"], runs=1, preset="quick", duration_s=60.0
+            )
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert agent.status().running is None
+    assert agent.status().spooled_count == 0
 
 
 def test_device_that_measures_is_left_alone_and_failures_are_told(

@@ -137,18 +137,21 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 session = _begin(stack, meter, spool) if meter else None
                 if session is not None:
                     lane.watcher.meter_started(session)
-                client.start_run(
-                    run_id,
-                    request.spec,
-                    sha256=model.sha256,
-                    model_name=model.name,
-                    size_bytes=model.size_bytes,
-                    host_file=host_file,
-                )
+                with holding_interrupts() as is_pressed:  # else it would go on, with nobody here
+                    client.start_run(
+                        run_id,
+                        request.spec,
+                        sha256=model.sha256,
+                        model_name=model.name,
+                        size_bytes=model.size_bytes,
+                        host_file=host_file,
+                    )
             watch = probing(client, probes, lane.watcher.notice)
             if session:
                 watch = _stopping(client, run_id, session, watch)
-            ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
+            if is_interrupted := is_pressed.is_set():
+                client.request_cancel(run_id)
+            ended, is_stopped = wait_for_end(client, run_id, watch, lane.cancellation)
             is_pressed = storing.enter_context(holding_interrupts())
         if not ended.is_spooled:
             store.forget_expected(run_id)
@@ -156,7 +159,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
         probes.append(client.probe_clock())
         beside = HostRecord(probes, session.trouble if session else None)
         run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
-    if is_interrupted or is_pressed.is_set():
+    if is_interrupted or is_stopped or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:
         return run
