@@ -102,7 +102,7 @@ async def _cancel_tasks() -> None:
     if tasks:
         _, left = await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
         for task in left:
-            logger.warning("the agent ends without %s, which does not", task.get_name())
+            logger.warning("task %s goes on after its cancellation", task.get_name())
 
 
 async def _serve(settings: AgentSettings, clock: Callable[[], float] = time.monotonic) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +163,11 @@ class Spool:
 
     def _owner(self, path: Path) -> str | None:
         """Identity of a run's host; None where neither file names one."""
-        try:
-            return (path / OWNER_FILE).read_text()
-        except (OSError, ValueError):  # spooled by an earlier agent, or damaged
-            owner = self._record(path).get("owner")
-            return owner if isinstance(owner, str) else None
+        with suppress(OSError, ValueError):  # spooled by an earlier agent, or damaged
+            if text := (path / OWNER_FILE).read_text():
+                return text
+        owner = self._record(path).get("owner")
+        return owner if isinstance(owner, str) else None
 
     @staticmethod
     def _record(path: Path) -> dict[str, Any]:

@@ -28,7 +28,6 @@ class ChargeSwitch:
 
     def __init__(self, root: Path = Path("/"), mark: Path | None = None) -> None:
         self._settings = ChangedSettings(mark or mark_path(), root)
-        self._is_ours = False
 
     def suspend(self) -> None:
         """Suspend the charging until `resume`; nothing, where somebody else has suspended it.
@@ -36,11 +35,8 @@ class ChargeSwitch:
         Raises:
             TargetError: the system is no Android, or refuses.
         """
-        if not self._is_ours:
-            self._settings.change({"charging_suspended": "true"})
-            self._is_ours = True
+        self._settings.change({"charging_suspended": "true"})
 
     def resume(self) -> None:
         """Let the phone charge again, if we have suspended it; may be called twice."""
         self._settings.restore()
-        self._is_ours = False

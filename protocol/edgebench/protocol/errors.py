@@ -9,6 +9,7 @@
     │   ├── NoSuchModel              no file has that path, and no built-in model that name
     │   ├── NotAModel                a path is no file, or none of a known format
     │   ├── NotAKit                  a file holds no Python for that phone
+    │   │   └── KitOfOtherMachine        it is for another machine
     │   ├── KitNotBuilt              a Python for phones cannot be made from that system
     │   ├── NoSuchCampaign           no campaign of the store has that name
     │   ├── CampaignRunning          another process makes a campaign's runs
@@ -250,8 +251,14 @@ class NotAModel(UsageError):
 class NotAKit(UsageError):
     """A file is no kit, is damaged, or is for another machine."""
 
-    machine = ""
-    """Machine for which a kit is needed, as uname(1) names it, where that is the fault."""
+
+class KitOfOtherMachine(NotAKit):
+    """A kit is for another machine than the phone's."""
+
+    def __init__(self, message: str, machine: str = "") -> None:
+        super().__init__(message)
+        self.machine = machine
+        """Machine of the phone, as uname(1) names it."""
 
 
 class KitNotBuilt(UsageError):

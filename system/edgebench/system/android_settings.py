@@ -108,17 +108,19 @@ class ChangedSettings:
         Raises:
             TargetError: the system is no Android, or does not change one; then all are as before.
         """
-        assert self._guard is None, "one change at a time"
         if wanted and not is_android(self._root):
             raise TargetError(f"{SETTINGS[next(iter(wanted))].failure}: only Android can do that")
         before = {name: self._read(name) for name in wanted}
         before = {name: value for name, value in before.items() if value != wanted[name]}
         if not before:
             return
+        assert self._guard is None, "one change at a time"
+        # A value that could not be put back yet is older, and the one that the owner has chosen.
+        undo = before | _read_mark(self._mark, self._root)
         try:
             make_directory(self._mark.parent, mode=0o700)
-            _write_mark(self._mark, self._root, before)
-            self._guard = self._start_guard(before)
+            _write_mark(self._mark, self._root, undo)
+            self._guard = self._start_guard(undo)
         except OSError as exc:
             failure = SETTINGS[next(iter(before))].failure
             raise TargetError(f"{failure}: {exc.strerror}: {exc.filename}") from exc
@@ -165,11 +167,11 @@ class ChangedSettings:
             needs = f"; it needs {setting.needs}" if setting.needs else ""
             raise TargetError(f"{setting.failure}: {failure}{needs}")
 
-    def _start_guard(self, before: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start_guard(self, undo: Mapping[str, str]) -> subprocess.Popen[bytes]:
         commands = self._root / COMMANDS
-        undo = [SETTINGS[name].put_words(before[name]) for name in reversed(list(before))]
+        words = [SETTINGS[name].put_words(undo[name]) for name in reversed(list(undo))]
         return subprocess.Popen(
-            [str(commands / "sh"), "-c", _guard_script(commands, undo), str(self._mark)],
+            [str(commands / "sh"), "-c", _guard_script(commands, words), str(self._mark)],
             env=command_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -198,7 +200,8 @@ def recover(mark: Path, root: Path = Path("/")) -> None:
 
 def _is_back(name: str, before: Mapping[str, str], root: Path) -> bool:
     setting, value = SETTINGS[name], before[name]
-    if setting.unset.get(text := run_command(root, *setting.get).text.strip(), text) == value:
+    text = run_command(root, *setting.get).text.strip()
+    if setting.unset.get(text, text) == value:
         return True
     if failure := run_command(root, *setting.put_words(value)).failure:
         logger.warning("%s not put back to %s: %s", name, value, failure)

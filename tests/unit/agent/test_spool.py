@@ -163,6 +163,14 @@ def test_run_with_a_damaged_record_is_still_its_hosts(
     assert spool.usage() == (0, 0)
 
 
+def test_damaged_owner_costs_no_run(spool: Spool, tmp_path: Path) -> None:
+    """Otherwise one file of a few bytes hides a run whose record is whole."""
+    finish_run(spool, "run-1", "a")
+    for content in (b"", b"\xff"):
+        (tmp_path / "spool" / "run-1" / OWNER_FILE).write_bytes(content)
+        assert spool.finished("a") == ("run-1",)
+
+
 def test_what_is_no_run_is_left_alone(spool: Spool, tmp_path: Path) -> None:
     """Otherwise one stray file makes a device unusable."""
     finish_run(spool, "run-1", "a")

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from support.agents import wait_until
 from support.boards import BOARDS, make_board
+from support.forks import start_waiting
 from support.rounds import make_folder
 
 from edgebench.meters import battery
@@ -135,28 +136,10 @@ def test_phone_that_charges_is_refused_without_the_option(phone: Path) -> None:
     assert suspended(phone) is None
 
 
-def start_suspending(root: Path) -> int:
-    """A process that has suspended the charging, and waits; its process id."""
-    ready, go = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            own = switch(root)
-            own.suspend()
-            os.write(go, b"1")
-            signal.pause()
-        finally:
-            os._exit(1)
-    os.close(go)
-    assert os.read(ready, 1) == b"1"
-    os.close(ready)
-    return child
-
-
 def test_charging_resumes_when_whoever_suspended_it_is_killed(phone: Path) -> None:
     """Otherwise a phone is empty in the morning, on its cable."""
     heed(phone)
-    child = start_suspending(phone)
+    child = start_waiting(switch(phone).suspend)
     assert suspended(phone) == "true"
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -167,7 +150,7 @@ def test_charging_resumes_when_whoever_suspended_it_is_killed(phone: Path) -> No
 def test_guard_outlives_what_ends_a_session(phone: Path) -> None:
     """Otherwise Ctrl-C, or the end of adb's shell, ends the guard first."""
     heed(phone)
-    child = start_suspending(phone)
+    child = start_waiting(switch(phone).suspend)
     [guard] = psutil.Process(child).children()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         guard.send_signal(number)
@@ -180,7 +163,7 @@ def test_guard_outlives_what_ends_a_session(phone: Path) -> None:
 def test_next_agent_resumes_what_was_killed_with_its_guard(phone: Path) -> None:
     """Otherwise the end of adbd, which takes the guard along, leaves a phone without charge."""
     heed(phone)
-    child = start_suspending(phone)
+    child = start_waiting(switch(phone).suspend)
     for guard in psutil.Process(child).children(recursive=True):
         guard.kill()
     os.kill(child, signal.SIGKILL)

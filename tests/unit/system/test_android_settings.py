@@ -11,6 +11,7 @@ import pytest
 from support.agents import wait_until
 from support.boards import BOARDS, make_board
 from support.boards import _android as android
+from support.forks import start_waiting
 from support.trees import make_tree
 
 from edgebench.protocol.errors import TargetError
@@ -98,28 +99,11 @@ def test_value_that_cannot_be_put_back_is_left_alone(phone: Path, text: str) -> 
     assert now(phone)["brightness"] == text
 
 
-def start_changing(root: Path) -> int:
-    """A process that has changed the settings, and waits; its process id."""
-    ready, go = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            own = ChangedSettings(mark(root), root)
-            own.change(WANTED)
-            os.write(go, b"1")
-            signal.pause()
-        finally:
-            os._exit(1)
-    os.close(go)
-    assert os.read(ready, 1) == b"1"
-    os.close(ready)
-    return child
-
-
 @pytest.mark.parametrize("is_guard_killed", [False, True])
 def test_killed_process_leaves_the_phone_as_it_was(phone: Path, is_guard_killed: bool) -> None:
     """Otherwise kill -9 of an agent leaves a phone in airplane mode."""
-    child = start_changing(phone)
+    own = ChangedSettings(mark(phone), phone)
+    child = start_waiting(lambda: own.change(WANTED))
     if is_guard_killed:  # as the end of adbd does
         for guard in psutil.Process(child).children(recursive=True):
             guard.kill()
@@ -130,6 +114,21 @@ def test_killed_process_leaves_the_phone_as_it_was(phone: Path, is_guard_killed:
         recover(mark(phone), phone)
     wait_until(lambda: not mark(phone).exists(), "everything was put back")
     assert now(phone) == {"airplane_mode": "0", "brightness_mode": "1", "brightness": "102"}
+
+
+def test_value_that_could_not_be_put_back_is_not_forgotten(phone: Path) -> None:
+    """Otherwise the next run takes what a killed one has left for the owner's choice."""
+    child = start_waiting(lambda: ChangedSettings(mark(phone), phone).change({"brightness": "40"}))
+    for guard in psutil.Process(child).children(recursive=True):
+        guard.kill()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    own = ChangedSettings(mark(phone), phone)
+    own.change({"brightness": "60"})
+    own.change({"brightness": "60"})
+    assert now(phone)["brightness"] == "60"
+    own.restore()
+    assert now(phone)["brightness"] == "102"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from edgebench.host.result.run import Run
+from edgebench.protocol.errors import EdgebenchError
 
 
 class Interrupted(Exception):
@@ -90,6 +91,9 @@ def holding_interrupts() -> Iterator[threading.Event]:
 
     Yields:
         An event that is set once the user has pressed Ctrl-C.
+
+    Raises:
+        Interrupted: the user has pressed it, and the block failed.
     """
     is_pressed = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -113,6 +117,10 @@ def holding_interrupts() -> Iterator[threading.Event]:
         signal.signal(number, hold)
     try:
         yield is_pressed
+    except EdgebenchError as exc:
+        if is_pressed.is_set():  # else the next run would follow
+            raise Interrupted(None) from exc
+        raise
     finally:
         for number, handler in before.items():
             if signal.getsignal(number) is hold:

@@ -137,15 +137,16 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 session = _begin(stack, meter, spool) if meter else None
                 if session is not None:
                     lane.watcher.meter_started(session)
-                with holding_interrupts() as is_pressed:  # else it would go on, with nobody here
-                    client.start_run(
-                        run_id,
-                        request.spec,
-                        sha256=model.sha256,
-                        model_name=model.name,
-                        size_bytes=model.size_bytes,
-                        host_file=host_file,
-                    )
+            # A start that Ctrl-C broke off would leave a run on the device, with nobody to stop it.
+            with holding_interrupts() as is_pressed, _forgotten_if_refused(store, run_id):
+                client.start_run(
+                    run_id,
+                    request.spec,
+                    sha256=model.sha256,
+                    model_name=model.name,
+                    size_bytes=model.size_bytes,
+                    host_file=host_file,
+                )
             watch = probing(client, probes, lane.watcher.notice)
             if session:
                 watch = _stopping(client, run_id, session, watch)

@@ -1047,7 +1047,7 @@ def turn(places: Places, deploy: str, by: str) -> Iterator[None]:
     except FileNotFoundError:  # no directory: nothing was ever deployed
         yield
         return
-    with open(descriptor, "r+") as file:
+    with open(descriptor, "r+", encoding="utf-8", errors="replace") as file:
         is_in_step = False
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

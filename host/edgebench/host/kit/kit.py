@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgebench.protocol.errors import KitMissing, NotAKit, RemoteProtocolError
+from edgebench.protocol.errors import (
+    KitMissing,
+    KitOfOtherMachine,
+    NotAKit,
+    RemoteProtocolError,
+)
 from edgebench.protocol.plain import from_outside
 from edgebench.protocol.text import one_line
 from edgebench.system.paths import user_paths
@@ -156,9 +161,8 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
 
 def _fitting(kit: Kit, machine: str) -> Kit:
     if kit.manifest.machine != machine:
-        error = NotAKit(f"kit is for {kit.manifest.machine}, not for {machine}: {kit.source}")
-        error.machine = machine
-        raise error
+        text = f"kit is for {kit.manifest.machine}, not for {machine}: {kit.source}"
+        raise KitOfOtherMachine(text, machine)
     return kit
 
 

@@ -169,7 +169,8 @@ ADVICE: Mapping[str, Mapping[str, str]] = {
     "power_saver": {"": "switch the power saver off: adb shell settings put global low_power 0"},
     "phone_settings": {
         "": "leave the phone alone during the run, and measure again",
-        "not_told": "update the agent: edgebench deploy DEVICE",
+        "not_told": "let it sample: edgebench bench MODEL --telemetry-rate 10; or upgrade its "
+        "agent: edgebench deploy adb:SERIAL",
     },
     "scheduling_group": {"": "keep the screen on: adb shell svc power stayon true"},
     "thermal_status_moderate": {"": _COOL, "overridden": _NO_OVERRIDE},

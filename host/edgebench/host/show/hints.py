@@ -31,6 +31,7 @@ _HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
         e.NotAModel,
         "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
     ),
+    (e.KitOfOtherMachine, "make one for it: edgebench kit build --machine {error.machine}"),
     (e.NotAKit, "make another one: edgebench kit build --output FILE"),
     (
         e.KitNotBuilt,
@@ -425,8 +426,6 @@ def _hint_for(error: e.EdgebenchError, command: str) -> str:
     if isinstance(error, e.NoSuchRun) and error.bundle is not None:
         path = shlex.quote(error.bundle)
         return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"
-    if isinstance(error, e.NotAKit) and error.machine:
-        return f"make one for it: edgebench kit build --machine {error.machine}"
     if isinstance(error, e.MeterNotServed) and command.startswith("campaign"):
         if error.meant:
             return f'name it in full in the campaign file: meter = "agent:{error.meant}"'

@@ -288,7 +288,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "brightness": "the brightness of the screen was {lowest} to {highest}, requested "
         "{requested}",
         "not_asked": "neither airplane mode nor a brightness was requested",
-        "not_told": "the agent does not report the settings of the phone",
+        "not_told": "airplane mode or brightness was requested, and the agent does not report it",
     },
     "scheduling_group": {
         "": "group {group}, on {cpu_count} of {of_cpu_count} CPUs; it is not that of an app in "

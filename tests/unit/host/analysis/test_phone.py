@@ -63,6 +63,11 @@ def test_brightness_that_changes_has_a_range() -> None:
     assert found.airplane_mode_ratio == pytest.approx(2 / 3)
 
 
+def test_brightness_that_a_device_denies_is_unknown() -> None:
+    """Otherwise a phone without the setting ends the analysis."""
+    assert state(android__screen_brightness={}).screen_brightness is None
+
+
 def test_kernel_is_believed_before_a_service_that_is_told_what_to_report() -> None:
     """Otherwise `dumpsys battery unplug` makes a phone on a charger one on its battery."""
     faked = {1.0: 1.0, 70.0: 1.0}

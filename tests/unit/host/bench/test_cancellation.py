@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
+from edgebench.protocol.errors import TargetError
 
 
 @pytest.fixture
@@ -52,6 +53,23 @@ def test_first_interrupt_is_held_and_the_second_is_not() -> None:
         assert is_pressed.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("_python_answers")
+def test_block_that_fails_after_ctrl_c_is_interrupted() -> None:
+    """Otherwise a run that is refused swallows the key, and the next one begins."""
+
+    def fail(*, is_pressed: bool) -> None:
+        with holding_interrupts():
+            if is_pressed:
+                signal.raise_signal(signal.SIGINT)
+            raise TargetError("refused")
+
+    with pytest.raises(Interrupted):
+        fail(is_pressed=True)
+    with pytest.raises(TargetError, match="refused"):
+        fail(is_pressed=False)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

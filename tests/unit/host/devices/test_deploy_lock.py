@@ -107,10 +107,10 @@ def test_long_step_is_not_broken_off(home: Path) -> None:
         account(home).make_room([])
 
 
-@pytest.mark.parametrize("text", ["", "\n", "\x00" * 40, "x" * 5000])
-def test_damaged_lock_is_no_deploy_for_long(home: Path, text: str) -> None:
+@pytest.mark.parametrize("content", [b"", b"\n", bytes(40), b"x" * 5000, b"\xff\xfe a"])
+def test_damaged_lock_is_no_deploy_for_long(home: Path, content: bytes) -> None:
     """Otherwise a power cut in a deploy locks a board for good."""
-    lock(home).write_text(text)
+    lock(home).write_bytes(content)
     ago_s = time.time() - BROKEN_OFF_S - 1
     os.utime(lock(home), (ago_s, ago_s))
     account(home).make_room([])

@@ -68,7 +68,7 @@ def phone_settings(evidence: Evidence) -> Ruling:
         return not_applicable("not_asked")
     is_told = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
     if not is_told or (requested is not None and state.screen_brightness is None):
-        return unknown("not_told")
+        return holds(False, "not_told")  # an agent of an earlier version ignores the request
     if spec.is_airplane_mode and state.airplane_mode_ratio != 1:
         return at_most(1 - (state.airplane_mode_ratio or 0.0), 0.0, "ratio", "airplane_mode")
     lowest, highest = state.screen_brightness or (0, 0)
