@@ -62,13 +62,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from support.started import start
 
 from edgebench.host.bench import collect
+from edgebench.host.bench.events import MeasurementEvent, RunBegan, RunStored, raise_failures
 from edgebench.host.bench.finish import FinishingProcess
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.client import Client
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.lab import Lab
-from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.transports import mdns
 from edgebench.protocol.plain import to_plain
@@ -208,35 +206,24 @@ def report_discovery(count: int, repeats: int) -> None:
 # Lanes.
 
 
-class Lanes(Watcher):
-    """Notes when each device began and ended."""
+class DeviceTimes:
+    """Notes when the first run of each device began, and when its last one was stored."""
 
     def __init__(self) -> None:
-        self.lanes: list[LaneTimes] = []
+        self._began_s: dict[str, float] = {}
+        self._ended_s: dict[str, float] = {}
 
-    def for_device(self, device: str, device_count: int) -> Watcher:
-        """The lane of a device."""
-        del device, device_count
-        self.lanes.append(LaneTimes())
-        return self.lanes[-1]
+    def __call__(self, event: MeasurementEvent) -> None:
+        """Note it; failures are raised."""
+        raise_failures(event)
+        if isinstance(event, RunBegan):
+            self._began_s.setdefault(event.device, time.monotonic())
+        elif isinstance(event, RunStored):
+            self._ended_s[event.device] = time.monotonic()
 
-
-class LaneTimes(Watcher):
-    """Notes when a device began and ended."""
-
-    def __init__(self) -> None:
-        self.began_s = math.inf
-        self.ended_s = 0.0
-
-    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins."""
-        del device, model, runtime, place
-        self.began_s = min(self.began_s, time.monotonic())
-
-    def run_finished(self, run: Run) -> None:
-        """A run is stored."""
-        del run
-        self.ended_s = time.monotonic()
+    def lengths_s(self) -> list[float]:
+        """Time that each device took."""
+        return [ended_s - self._began_s[name] for name, ended_s in self._ended_s.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,12 +344,12 @@ RESULT, PROBES = CpuClock(), CpuClock()
 
 def bench(lab: Lab, devices: Sequence[str], runs: int) -> BenchFigures:
     """Measure on all devices at the same time."""
-    watcher, result_s, probes_s = Lanes(), RESULT.cpu_s, PROBES.cpu_s
+    times, result_s, probes_s = DeviceTimes(), RESULT.cpu_s, PROBES.cpu_s
     cpu_s, begin_s = time.process_time(), time.monotonic()
-    made = lab.bench(MODEL, on=devices, runs=runs, watcher=watcher, **settings(runs))
+    made = lab.bench(MODEL, on=devices, runs=runs, watcher=times, **settings(runs))
     wall_s, cpu_s = time.monotonic() - begin_s, time.process_time() - cpu_s
     assert len(made) == runs * len(devices)
-    lengths = [lane.ended_s - lane.began_s for lane in watcher.lanes]
+    lengths = times.lengths_s()
     return BenchFigures(
         run_count=len(made),
         wall_s=wall_s,

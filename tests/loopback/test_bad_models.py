@@ -77,7 +77,7 @@ class Bench:
                 on=["board"],
                 runtime="all",
                 limits=limits,
-                watcher=watcher,
+                watcher=watcher.notify,
                 **QUICK,
             )
         ended = {

@@ -20,12 +20,11 @@ from support.firmware_process import built
 from support.tools import need_tool
 from support.watchers import worker_pid
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.dataset import open_dataset
-from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import new_request
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.campaign.run import was_stopped
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.protocol.errors import DatasetTooSlow, InputsRefused
@@ -41,7 +40,7 @@ SHORT: SpecChanges = {"duration_s": 0.5, "min_query_count": 5, "warmup_query_cou
 TWELVE: SpecChanges = {**SHORT, "dataset_sample_count": 12}
 
 
-class Notes(Watcher):
+class Notes:
     """Remembers how far phases were, and does something after three samples of a data set."""
 
     def __init__(self, action: Callable[[], None] | None = None) -> None:
@@ -50,15 +49,15 @@ class Notes(Watcher):
         """Names of references that nobody named, and whether they are announced as measured."""
         self._action = action
 
-    def reference_added(self, reference: Model) -> None:
-        """Listen."""
-        self.references.append((reference.name, True))
+    def __call__(self, event: events.MeasurementEvent) -> None:
+        """Remember what it says, and raise every failure."""
+        events.raise_failures(event)
+        if isinstance(event, (events.ReferenceAdded, events.ReferenceSkipped)):
+            self.references.append((event.model, isinstance(event, events.ReferenceAdded)))
+        elif isinstance(event, events.PhaseReport):
+            self._reach(event.progress)
 
-    def reference_skipped(self, reference: Model) -> None:
-        """Listen."""
-        self.references.append((reference.name, False))
-
-    def progress(self, progress: Progress) -> None:
+    def _reach(self, progress: Progress) -> None:
         """Listen."""
         if progress.reached is None:
             return

@@ -20,13 +20,11 @@ from support.agents import AgentProcess, Host, wait_until
 from support.cluster import LabProcess, SchedulerProcess
 from support.tools import need_runtime
 
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench import events
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY
-from edgebench.host.campaign.lanes import QuietWatcher
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import LabHostsUnreachable, NoSuchCampaign, UsageError
-from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 
 FILE = """\
@@ -125,27 +123,22 @@ def written(
     return path
 
 
-class Phases(QuietWatcher):
+class Phases:
     """Hears of the phases of the runs, and of the ends of devices."""
 
     def __init__(self) -> None:
         self.seen: list[Phase] = []
         self.reasons: list[str] = []
 
-    def for_device(self, device: str, device_count: int) -> Watcher:
-        """The same for all."""
-        return self
-
-    def progress(self, progress: Progress) -> None:
-        """A phase."""
-        self.seen.append(progress.phase)
-
-    def device_failed(self, device: str, error: Exception) -> None:
-        """Why nothing more is measured on a device."""
-        self.reasons.append(f"{type(error).__name__}: {error}")
+    def __call__(self, event: events.MeasurementEvent) -> None:
+        """Keep phases, and why nothing more is measured on a device."""
+        if isinstance(event, events.PhaseReport):
+            self.seen.append(event.progress.phase)
+        elif isinstance(event, events.DeviceFailed):
+            self.reasons.append(f"{type(event.error).__name__}: {event.error}")
 
 
-def in_background(host: Host, campaign: Campaign, cluster: str, watcher: Watcher) -> Any:
+def in_background(host: Host, campaign: Campaign, cluster: str, watcher: events.Notify) -> Any:
     """Make the runs in a thread; a function that waits for the end."""
     errors: list[BaseException] = []
 

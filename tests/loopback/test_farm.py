@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 from support.agents import AgentProcess, Host
+from support.watchers import on
 
 from edgebench.host.bench.cancellation import Interrupted
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import PhaseReport
 from edgebench.host.devices.health import HealthFiles
-from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import SpecChanges
 
@@ -94,17 +94,19 @@ def test_ctrl_c_ends_the_runs_of_all_devices_and_keeps_them(
     before = set(operator.lab.runs()["run_id"])
     both_measure = threading.Barrier(2, timeout=60)
 
-    class Watching(Watcher):
-        """Presses Ctrl-C once both measure."""
-
-        def progress(self, progress: Progress) -> None:
-            if progress.phase is Phase.MEASURING and both_measure.wait() == 0:
-                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    def press_ctrl_c(event: PhaseReport) -> None:
+        if event.progress.phase is Phase.MEASURING and both_measure.wait() == 0:
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 
     settings: SpecChanges = {"duration_s": 60.0, "is_checked": False, "warmup_query_count": 1}
     with pytest.raises(Interrupted):
         operator.lab.bench(
-            MODEL, on=["one,two"], preset="quick", runs=1, watcher=Watching(), **settings
+            MODEL,
+            on=["one,two"],
+            preset="quick",
+            runs=1,
+            watcher=on(PhaseReport, press_ctrl_c),
+            **settings,
         )
     runs = [operator.lab.run(run_id) for run_id in operator.lab.runs()["run_id"]]
     kept = [run.result for run in runs if run.id not in before]

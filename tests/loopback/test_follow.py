@@ -13,10 +13,10 @@ from support.started import SPEC, start
 from support.watchers import At
 
 from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.events import raise_failures
 from edgebench.host.bench.follow import follow
-from edgebench.host.bench.run import DeviceLane
+from edgebench.host.bench.run import OpenDevice
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.client import Client
 from edgebench.protocol.errors import LeaseHeld, NoSuchRun, UsageError
 from edgebench.protocol.messages import Progress, RunEnded
@@ -96,9 +96,15 @@ def test_run_of_another_host_is_not_followed(
         first.acknowledge(run_id)
 
 
-def lane_of(client: Client, host: Host) -> DeviceLane:
+def device_of(client: Client, host: Host) -> OpenDevice:
     """What a later process of the host works with."""
-    return DeviceLane(client, host.lab.store, Watcher(), Cancellation())
+    return OpenDevice(
+        name="board",
+        client=client,
+        store=host.lab.store,
+        notify=raise_failures,
+        cancellation=Cancellation(),
+    )
 
 
 def test_followed_run_is_stored_once(paired: Host) -> None:
@@ -106,11 +112,11 @@ def test_followed_run_is_stored_once(paired: Host) -> None:
     with paired.lab.connect("board") as first:
         run_id = start(first, replace(SPEC, duration_s=0.3))
     with paired.lab.connect("board") as second:
-        run = follow(lane_of(second, paired), run_id)
-        assert run == follow(lane_of(second, paired), run_id), "it is in the store"
+        run = follow(device_of(second, paired), run_id)
+        assert run == follow(device_of(second, paired), run_id), "it is in the store"
         assert run.failure is None
         with pytest.raises(NoSuchRun, match="run 20200101-000000-none is not on board, and not in"):
-            follow(lane_of(second, paired), "20200101-000000-none")
+            follow(device_of(second, paired), "20200101-000000-none")
         assert second.list_runs().finished == ()
         second.release()
     assert paired.lab.store.run_ids() == [run.run_id] == [run_id]
@@ -139,7 +145,7 @@ def test_process_that_is_there_stores_its_own_run(paired: Host) -> None:
         wait_until(lambda: measures.is_set() or benched.done(), "the run is measured, or refused")
         assert measures.is_set(), benched.result()
         [run_id] = filter(None, [second.list_runs().running])
-        assert follow(lane_of(second, paired), run_id).run_id == run_id
+        assert follow(device_of(second, paired), run_id).run_id == run_id
         assert [run.id for run in benched.result()] == [run_id]
         second.release()
     assert paired.lab.store.run_ids() == [run_id]

@@ -20,8 +20,9 @@ from support.records import (
     run_record,
     worker_record,
 )
+from support.watchers import on
 
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import EarlierRunRejected
 from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import MAX_FRAME_BYTES, encode
@@ -46,17 +47,6 @@ NOTHING_USABLE = SystemDescription(
     DEVICE, ENVIRONMENT, (RuntimeReport("litert", ("tflite",), reason="not installed"),)
 )
 RECORD = json.dumps(to_plain(run_record(worker_record(latencies())))).encode()
-
-
-class Doubts(Watcher):
-    """Remembers the runs that could not be stored."""
-
-    def __init__(self) -> None:
-        self.doubts: list[EdgebenchError] = []
-
-    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
-        """A run that cannot be stored."""
-        self.doubts.append(error)
 
 
 @pytest.fixture
@@ -84,14 +74,15 @@ def everything(folder: Path) -> set[Path]:
 
 def collected(host: Host, answers: Mapping[type[m.Message], Answer]) -> list[EdgebenchError]:
     """Let the host collect from an agent that lies; the runs that it could not store, and why."""
-    watcher = Doubts()
+    doubts: list[EdgebenchError] = []
+    watcher = on(EarlierRunRejected, lambda event: doubts.append(event.error))
     described: dict[type[m.Message], Answer] = {
         m.Describe: m.Described(NOTHING_USABLE),
         m.Acquire: m.Granted(30.0),
     }
     with agent(host, {**described, **answers}), pytest.raises(RuntimeUnavailable):
         host.lab.bench("digits_int8.tflite", runs=1, watcher=watcher)
-    return watcher.doubts
+    return doubts
 
 
 @pytest.mark.parametrize("run_id", ["../../evil", "/tmp/evil", "..", "", "a/b", EVIL, "-rf"])

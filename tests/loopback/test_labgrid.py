@@ -10,7 +10,7 @@ from support.agents import AgentProcess, Host
 from support.labgrid import Labgrid, running_labgrid
 from support.tools import need_runtime
 
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench import events
 from edgebench.host.devices.discovery import DiscoveredDevice, find_devices
 from edgebench.host.devices.farm import LabgridTable, load_farm
 from edgebench.host.devices.files import HostFiles
@@ -124,15 +124,14 @@ def test_run_on_a_label_of_labgrid_says_who_may_disturb_it(labgrid: Labgrid, hos
     farm_file(host, labgrid.address)
     told: list[str] = []
 
-    class Listener(Watcher):
-        def farm_source_failed(self, error: EdgebenchError) -> None:
-            told.append(str(error))
-
-        def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
-            told.append(f"{device} {place} {acquired_by}")
+    def keep(event: events.MeasurementEvent) -> None:
+        if isinstance(event, events.FarmSourceFailed):
+            told.append(str(event.error))
+        elif isinstance(event, events.LabgridPlaceTaken):
+            told.append(f"{event.device} {event.place} {event.acquired_by}")
 
     [run] = host.lab.bench(
-        "digits_int8.onnx", runs=1, on=["label:board=rk*"], watcher=Listener(), **SHORT
+        "digits_int8.onnx", runs=1, on=["label:board=rk*"], watcher=keep, **SHORT
     )
     assert run.document["device"]["name"] == "rock-5b-simulated"
     assert told[-1] == f"{AGENT}/rock-5b board-1 desk/anna"

@@ -13,10 +13,10 @@ import pytest
 from support.agents import AgentProcess, Host, wait_until
 from support.labs import contend, lab_of_two, overlaps
 from support.started import SPEC, start
+from support.watchers import on
 
+from edgebench.host.bench.events import EarlierRunLost
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
-from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol.errors import LeaseHeld
 
 MEASURING = """
@@ -24,8 +24,8 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.dataset import open_dataset
 from edgebench.host.bench.model import Model
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.run import DeviceLane, RunRequest, measure
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import raise_failures
+from edgebench.host.bench.run import OpenDevice, RunRequest, measure
 from edgebench.host.lab import Lab
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
@@ -48,7 +48,14 @@ with lab.connect("board") as client:
         member=SetMember("set-1234", 1, 5),
         ambient_c=21.0,
     )
-    measure(DeviceLane(client, lab.store, Watcher(), Cancellation()), request)
+    device = OpenDevice(
+        name="board",
+        client=client,
+        store=lab.store,
+        notify=raise_failures,
+        cancellation=Cancellation(),
+    )
+    measure(device, request)
 """
 """A host that makes one run of a set, with a reference and a data set."""
 
@@ -65,17 +72,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
 def hosts(agent: AgentProcess, tmp_path_factory: pytest.TempPathFactory) -> tuple[Host, Host]:
     """Two hosts of one lab."""
     return lab_of_two(agent, tmp_path_factory.mktemp("hosts"))
-
-
-class Losses(Watcher):
-    """Keeps which runs are lost."""
-
-    def __init__(self) -> None:
-        self.run_ids: list[str] = []
-
-    def run_lost(self, run: IncompleteRun) -> None:
-        """One more."""
-        self.run_ids.append(run.run_id)
 
 
 def test_second_host_collects_what_the_first_began(
@@ -100,9 +96,10 @@ def test_second_host_collects_what_the_first_began(
     assert accuracy.reference.run_id == "20260101-000000-000aaaaa"
     assert run.conditions.ambient_c == 21.0
     assert verify(second.lab.store, run.run_id) == []
-    losses = Losses()
-    assert first.lab.collect(["board"], watcher=losses) == []
-    assert losses.run_ids == [run.run_id], "the first host hears that it is somewhere else"
+    lost: list[str] = []
+    keep = on(EarlierRunLost, lambda event: lost.append(event.run.run_id))
+    assert first.lab.collect(["board"], watcher=keep) == []
+    assert lost == [run.run_id], "the first host hears that it is somewhere else"
 
 
 def test_each_host_stops_the_runs_of_the_other(hosts: tuple[Host, Host]) -> None:

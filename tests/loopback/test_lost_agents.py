@@ -6,11 +6,11 @@ import time
 
 import pytest
 from support.agents import AgentProcess, Host
+from support.watchers import on
 
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import EarlierRunLost, PhaseReport
 from edgebench.host.store.incomplete import IncompleteRun, IncompleteState, incomplete_runs
 from edgebench.protocol.errors import LinkLost
-from edgebench.protocol.messages import Progress
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import SpecChanges
 
@@ -27,20 +27,11 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
     states: list[IncompleteState] = []
     told: list[IncompleteRun] = []
 
-    class Watching(Watcher):
-        """Is told what was lost."""
-
-        def run_lost(self, run: IncompleteRun) -> None:
-            told.append(run)
-
-    class Killing(Watching):
-        """Kills the agent in the timed loop."""
-
-        def progress(self, progress: Progress) -> None:
-            if progress.phase is Phase.MEASURING:
-                time.sleep(RECORDED_S)  # the length of the recording is what is shown
-                states.extend(run.state for run in incomplete_runs(store))
-                agent.kill()
+    def kill(event: PhaseReport) -> None:
+        if event.progress.phase is Phase.MEASURING:
+            time.sleep(RECORDED_S)  # the length of the recording is what is shown
+            states.extend(run.state for run in incomplete_runs(store))
+            agent.kill()
 
     with pytest.raises(LinkLost):
         paired.lab.bench(
@@ -49,7 +40,7 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
             runs=1,
             meter="synthetic:constant,power=1",
             idle_duration_s=0.0,
-            watcher=Killing(),
+            watcher=on(PhaseReport, kill),
         )
     assert states == [IncompleteState.IN_PROGRESS]
     [left] = incomplete_runs(store)
@@ -59,7 +50,8 @@ def test_metered_run_of_a_killed_agent_is_shown_as_lost_and_removed_when_told(
 
     agent.listen = f"127.0.0.1:{agent.port}"
     agent.start()
-    paired.lab.bench(MODEL, on=["board"], runs=1, watcher=Watching(), **SHORT)
+    keep = on(EarlierRunLost, lambda event: told.append(event.run))
+    paired.lab.bench(MODEL, on=["board"], runs=1, watcher=keep, **SHORT)
     [lost] = told
     assert (lost.run_id, lost.state) == (left.run_id, IncompleteState.LOST)
     assert lost.recording_s is not None

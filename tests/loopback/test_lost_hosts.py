@@ -17,14 +17,14 @@ from support.disks import fill, read_only, small_disk
 from support.tools import need_root, need_tool
 from support.watchers import At, is_measuring, worker_pid
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.follow import follow
-from edgebench.host.bench.run import DeviceLane
+from edgebench.host.bench.run import OpenDevice
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.files import read_clock
 from edgebench.protocol.errors import WorkerDied
-from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 from edgebench.protocol.spec import Limits
 
@@ -111,18 +111,25 @@ def test_run_of_a_killed_host_is_followed_by_the_next(agent: AgentProcess, paire
     class Stopping(At):
         """Cancels a second or two after the timed loop began: then something is measured."""
 
-        def telemetry(self, telemetry: Telemetry) -> None:
-            if self.was_called:
-                heard.append(telemetry)
+        def __call__(self, event: events.MeasurementEvent) -> None:
+            super().__call__(event)
+            if self.was_called and isinstance(event, events.TelemetryReport):
+                heard.append(event.telemetry)
             if len(heard) == 2:
                 cancellation.request()
 
     heard: list[Telemetry] = []
     watcher = Stopping(Phase.MEASURING, lambda: None)
     with paired.lab.connect("board") as client:
-        lane = DeviceLane(client, paired.lab.store, watcher, cancellation)
+        device = OpenDevice(
+            name="board",
+            client=client,
+            store=paired.lab.store,
+            notify=watcher,
+            cancellation=cancellation,
+        )
         with pytest.raises(Interrupted) as ended:
-            follow(lane, run_id)
+            follow(device, run_id)
         client.release()
     assert ended.value.run is not None
     assert ended.value.run.run_id == run_id
@@ -236,16 +243,17 @@ def test_error_of_the_worker_reaches_python(agent: AgentProcess, paired: Host) -
     """A script cannot tell a crash from a refusal."""
     killed: list[int] = []
 
-    class Killer(Watcher):
-        """Kills the worker when it measures."""
-
-        def progress(self, progress: Progress) -> None:
-            if progress.phase is Phase.MEASURING:
-                wait_until(lambda: is_measuring(agent), "worker measures")
-                killed.append(worker_pid(agent))
-                os.kill(killed[0], signal.SIGKILL)
+    def kill() -> None:
+        wait_until(lambda: is_measuring(agent), "worker measures")
+        killed.append(worker_pid(agent))
+        os.kill(killed[0], signal.SIGKILL)
 
     with pytest.raises(WorkerDied):
         paired.lab.bench(
-            MODEL, runs=1, on=["board"], preset="quick", duration_s=60.0, watcher=Killer()
+            MODEL,
+            runs=1,
+            on=["board"],
+            preset="quick",
+            duration_s=60.0,
+            watcher=At(Phase.MEASURING, kill),
         )

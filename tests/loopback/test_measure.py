@@ -11,9 +11,9 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
+from edgebench.host.bench import events
 from edgebench.host.bench.model import open_model
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.store.files import read_clock
 from edgebench.protocol.clock import ClockModel
 from edgebench.protocol.messages import Progress, Telemetry
@@ -124,9 +124,11 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
     """A probe takes a phase's notice for a late answer, or falls into the timed loop."""
     notices: list[Progress | Telemetry] = []
 
-    class Listener(Watcher):
-        def notice(self, notice: Progress | Telemetry) -> None:
-            notices.append(notice)
+    def keep(event: events.MeasurementEvent) -> None:
+        if isinstance(event, events.PhaseReport):
+            notices.append(event.progress)
+        elif isinstance(event, events.TelemetryReport):
+            notices.append(event.telemetry)
 
     [run] = paired.lab.bench(
         "digits_int8.tflite",
@@ -134,7 +136,7 @@ def test_clock_is_probed_around_the_timed_loop_and_no_notice_is_lost(paired: Hos
         on=["board"],
         duration_s=0.5,
         min_query_count=10,
-        watcher=Listener(),
+        watcher=keep,
     )
     phases = [one.phase for one in notices if isinstance(one, Progress)]
     assert phases[-5:] == [

@@ -16,14 +16,13 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 from support.traces import assert_is_read_back
-from support.watchers import At
+from support.watchers import At, on
 
+from edgebench.host.bench.events import TelemetryReport
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.export.exported import ExportedRun
 from edgebench.host.stored_run import StoredRun
 from edgebench.protocol.errors import GovernorRefused
-from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 
 BENCH = (
@@ -115,23 +114,14 @@ def test_clock_that_was_only_asked_for_is_not_shown_meanwhile(start: Start) -> N
     """A person watches a throttled board run at full clock."""
     agent, host = start("raspberry-pi-5-bare:1")
     (agent.state / "simulated/usr/bin/vcgencmd").unlink()
-    heard = Heard()
-    settings: dict[str, Any] = {"duration_s": 1.5, "cooldown_timeout_s": 0.0, "watcher": heard}
+    clocks: list[float | None] = []
+    keep = on(TelemetryReport, lambda event: clocks.append(event.telemetry.freq_hz))
+    settings: dict[str, Any] = {"duration_s": 1.5, "cooldown_timeout_s": 0.0, "watcher": keep}
     host.lab.bench(
         MODEL, runs=1, on=["raspberry-pi-5-bare-simulated"], is_checked=False, **settings
     )
-    assert heard.clocks
-    assert set(heard.clocks) == {None}
-
-
-class Heard(Watcher):
-    """Keeps the clocks that were told while the run went on."""
-
-    def __init__(self) -> None:
-        self.clocks: list[float | None] = []
-
-    def telemetry(self, telemetry: Telemetry) -> None:
-        self.clocks.append(telemetry.freq_hz)
+    assert clocks
+    assert set(clocks) == {None}
 
 
 def test_board_without_a_cooler_is_found_throttled(start: Start) -> None:

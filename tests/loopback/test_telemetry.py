@@ -12,10 +12,10 @@ import pytest
 from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
+from edgebench.host.bench import events
 from edgebench.host.bench.verify import verify
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.stored_run import StoredRun
-from edgebench.protocol.messages import Progress, Telemetry
+from edgebench.protocol.messages import Telemetry
 from edgebench.protocol.record import Phase
 
 SETTINGS: dict[str, Any] = {
@@ -59,18 +59,20 @@ def bench(host: Host, **settings: Any) -> StoredRun:
     return run
 
 
-class Listener(Watcher):
+class Listener:
     """Keeps what the device tells, and may do something when the measurement begins."""
 
     def __init__(self, at_measuring: Any = None) -> None:
         self.heard: list[Telemetry] = []
         self._at_measuring = at_measuring
 
-    def telemetry(self, telemetry: Telemetry) -> None:
-        self.heard.append(telemetry)
-
-    def progress(self, progress: Progress) -> None:
-        if progress.phase is Phase.MEASURING and self._at_measuring:
+    def __call__(self, event: events.MeasurementEvent) -> None:
+        """Keep telemetry, act on phases, and raise failures."""
+        events.raise_failures(event)
+        if isinstance(event, events.TelemetryReport):
+            self.heard.append(event.telemetry)
+        is_phase = isinstance(event, events.PhaseReport)
+        if is_phase and self._at_measuring and event.progress.phase is Phase.MEASURING:
             self._at_measuring()
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 from support.agents import AgentProcess, Host, wait_until
-from support.watchers import is_measuring
+from support.watchers import is_measuring, on
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.events import DeviceBusy, DeviceStillBusy, MeasurementEvent
 from edgebench.host.bench.lease import take_lease
 from edgebench.host.bench.request import new_request
-from edgebench.host.bench.watcher import Watcher
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol.errors import LeaseHeld, UsageError
 from edgebench.protocol.spec import SpecChanges
@@ -113,20 +113,17 @@ def test_device_that_becomes_free_is_measured_on_at_once(paired: Host, other: Ho
     """Of two nights' benchmarks, the second one is refused; or it looks only every now and then."""
     said: list[str] = []
 
-    class Watching(Watcher):
-        """Frees the device as soon as it is waited for."""
-
-        def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-            said.append(f"{device} {wait_s:g} {refusal}")
+    def free(event: MeasurementEvent) -> None:
+        if isinstance(event, DeviceBusy):  # as soon as it is waited for
+            said.append(f"{event.device} {event.wait_s:g} {event.refusal}")
             threading.Timer(0.1, holder.release).start()
-
-        def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
+        elif isinstance(event, DeviceStillBusy):
             said.append("still waiting")
 
     with other.lab.connect("board") as holder:
         holder.acquire()
         runs = paired.lab.bench(
-            MODEL, on=["board"], preset="quick", runs=1, wait_s=600.0, watcher=Watching(), **SHORT
+            MODEL, on=["board"], preset="quick", runs=1, wait_s=600.0, watcher=free, **SHORT
         )
     assert len(runs) == 1
     [line] = said
@@ -176,19 +173,16 @@ def test_agent_that_cannot_wait_is_asked_again(
     monkeypatch.setattr("edgebench.host.bench.lease.REPORT_INTERVAL_S", 0.1)
     seen: list[float] = []
 
-    class Watching(Watcher):
-        """Frees the device at the second report."""
-
-        def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
-            seen.append(elapsed_s)
-            if len(seen) == 2:
-                holder.release()
+    def free(event: DeviceStillBusy) -> None:
+        seen.append(event.elapsed_s)
+        if len(seen) == 2:
+            holder.release()
 
     with other.lab.connect("board") as holder, paired.lab.connect("board") as client:
         acquire = client.acquire
         monkeypatch.setattr(client, "acquire", lambda _: acquire())  # older: ignores `wait_s`
         holder.acquire()
-        take_lease(client, "board", 30.0, Watching(), Cancellation())
+        take_lease(client, "board", 30.0, on(DeviceStillBusy, free), Cancellation())
         assert agent.status().lease_holder is not None
         client.release()
     assert [elapsed_s > 0.1 * number for number, elapsed_s in enumerate(seen, 1)] == [True, True]

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from edgebench.host.bench.watcher import Watcher
-from edgebench.protocol.messages import Progress
+from edgebench.host.bench import events
 from edgebench.protocol.record import Phase
 from support.agents import AgentProcess
 
@@ -21,7 +21,25 @@ LOAD_CODE = "import numpy, ai_edge_litert.interpreter"
 """Most of what a worker does before it measures a built-in model, with --quick."""
 
 
-class At(Watcher):
+E = TypeVar("E", bound=events.MeasurementEvent)
+
+
+def on(
+    kind: type[E],
+    act: Callable[[E], object],
+    others: events.Notify = events.raise_failures,
+) -> events.Notify:
+    """Consumer that acts on the events of one kind; others, and by default failures, go on."""
+
+    def notify(event: events.MeasurementEvent) -> None:
+        if isinstance(event, kind):
+            act(event)
+        others(event)
+
+    return notify
+
+
+class At:
     """Calls once when a run enters a phase, and raises every failure."""
 
     def __init__(self, phase: Phase, action: Callable[[], None]) -> None:
@@ -29,9 +47,11 @@ class At(Watcher):
         self._action = action
         self.was_called = False
 
-    def progress(self, progress: Progress) -> None:
-        """The run entered a phase."""
-        if progress.phase is self._phase and not self.was_called:
+    def __call__(self, event: events.MeasurementEvent) -> None:
+        """Look at an event."""
+        events.raise_failures(event)
+        is_phase = isinstance(event, events.PhaseReport) and event.progress.phase is self._phase
+        if is_phase and not self.was_called:
             self.was_called = True
             self._action()
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -17,25 +17,36 @@ from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, 
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.collect import analyse_set_aside, collect_waiting, settle_lost
-from edgebench.host.bench.fetch import DeviceTarget, fetch_all
-from edgebench.host.bench.finish import Finish, FinishingProcess, finish
+from edgebench.host.bench.collect import analyse_set_aside
+from edgebench.host.bench.events import (
+    DeviceSelected,
+    DeviceSkipped,
+    EarlierRunRejected,
+    FarmSourceFailed,
+    FetchBegan,
+    LabgridPlaceTaken,
+    MeterMissing,
+    Notify,
+    RunFetched,
+    ignore_events,
+    raise_failures,
+)
+from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.health_check import check_device, refused
-from edgebench.host.bench.lanes import Target, measure_targets
-from edgebench.host.bench.lease import open_when_free, stop_run, take_lease
+from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.lease import stop_run
 from edgebench.host.bench.live import publish_status
-from edgebench.host.bench.plan import refuse_impossible, run_all
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
     BenchRequest,
     ComparisonRequest,
     new_request,
 )
-from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
+from edgebench.host.bench.runs import BenchRuns, CollectRuns, DeviceRuns, local_runs
+from edgebench.host.bench.session import MeasuringHost
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
-from edgebench.host.campaign.lanes import QuietWatcher, make_runs, paired_lanes
+from edgebench.host.campaign.lanes import make_runs, paired_lanes
 from edgebench.host.campaign.meters import refuse_unserved
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
@@ -55,8 +66,7 @@ from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
 from edgebench.host.devices.selection import ALL, select
-from edgebench.host.power.metering import OpenMeter, check_wiring
-from edgebench.host.result.run import Run
+from edgebench.host.power.metering import check_wiring
 from edgebench.host.store import index
 from edgebench.host.store.address import find_each, find_run, find_runs, list_named
 from edgebench.host.store.bundle import default_name, write_bundle
@@ -270,13 +280,12 @@ class Lab:
             self._files, timeout_s=timeout_s, state=self._agent_state, record=record
         )
 
-    def _merged_farm(self, watcher: Watcher | None = None) -> tuple[Farm, LabgridPlaces]:
+    def _merged_farm(self, notify: Notify = ignore_events) -> tuple[Farm, LabgridPlaces]:
         """The farm file with what labgrid adds to it, and its places."""
         farm, paired = load_farm(self._farm), self._files.devices()
         places = places_of(farm.labgrid, paired)
-        if watcher is not None:
-            for doubt in places.doubts:
-                watcher.farm_source_failed(doubt)
+        for doubt in places.doubts:
+            notify(FarmSourceFailed(doubt))
         return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
@@ -444,11 +453,7 @@ class Lab:
                 this process, as nothing is measured.
         """
         known = named(self._files.devices(), device)
-        client = open_known(
-            self._files, known, state=self._agent_state, any_environment=any_environment
-        )
-        self._health.seen(known, client.seat)
-        return client
+        return self._connect(known, any_environment=any_environment)
 
     def bench(
         self,
@@ -467,7 +472,7 @@ class Lab:
         trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         wait_s: float = 0.0,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         **changes: Unpack[SpecChanges],
     ) -> list[StoredRun]:
         """Measure models on devices, one after another; the built-in models when none is named.
@@ -495,7 +500,7 @@ class Lab:
             trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
             ambient_c: Temperature of the air around the devices; kept with the runs.
             wait_s: Longest wait for a device on which another command measures; 0: none.
-            watcher: Receives every event; failures are raised if there is none.
+            watcher: Called with every event; failures are raised if there is none.
             **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
 
         Raises:
@@ -541,7 +546,7 @@ class Lab:
         trace_rate_hz: float | None = None,
         ambient_c: float | None = None,
         wait_s: float = 0.0,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         **changes: Unpack[SpecChanges],
     ) -> tuple[list[RunComparison], list[StoredRun]]:
         """Measure two models in pairs, in random order within each pair, and compare them.
@@ -598,14 +603,14 @@ class Lab:
     def measure(
         self,
         request: BenchRequest,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[StoredRun]:
         """Measure what a request asks for; the runs that did not fail.
 
         Args:
             request: The models, the devices and the settings.
-            watcher: Receives every event; failures are raised if there is none.
+            watcher: Called with every event; failures are raised if there is none.
             cancellation: Stops it from another thread, as Ctrl-C does in the main one.
 
         Raises:
@@ -613,41 +618,59 @@ class Lab:
             EdgebenchError: a measurement failed, and there is no watcher.
         """
         self._check_not_sent()
-        watcher = watcher or Watcher()
-        farm, places = self._merged_farm(watcher)
-        devices = self._healthy(request.devices, farm, watcher)
+        notify = watcher or raise_failures
+        farm, places = self._merged_farm(notify)
+        devices = self._healthy(request.devices, farm, notify)
         for device in devices:
             if (place := places.by_device.get(device.name)) and place.is_taken:
-                watcher.labgrid_place_taken(device.name, place.name, place.acquired_by or "")
+                notify(LabgridPlaceTaken(device.name, place.name, place.acquired_by or ""))
         if request.energy is not None:
             check_wiring(request.energy.meter, [device.name for device in devices])
-        targets = [
-            Target(device, request.on_device(device.name, farm.entry(device).meter))
-            for device in devices
-        ]
-        for target in targets:
-            if request.energy is not None and target.request.energy is None:
-                watcher.meter_missing(target.device.name)
         with (
             index.kept_open(self.store),
-            publish_status(self.store, "bench", watcher) as publisher,
-            FinishingProcess() if len(targets) > 1 else nullcontext() as other,
+            self._measuring("bench", notify, len(devices), wait_s=request.wait_s) as (host, notify),
         ):
-            measure_on = partial(
-                self._measure_recording_health,
-                other.finish if other else finish,
-                farm.quarantine_after,
+            works: list[DeviceRuns] = []
+            plans: list[BenchRuns] = []
+            for device in devices:
+                own = request.on_device(device.name, farm.entry(device).meter)
+                if request.energy is not None and own.energy is None:
+                    notify(MeterMissing(device.name))
+                plans.append(BenchRuns(own, device.name, notify))
+                outcomes = Outcomes(self._health, device, farm.quarantine_after)
+                works.append(local_runs(host, Target(device, own.energy), plans[-1], outcomes))
+            measure_side_by_side(
+                works, notify, cancellation or Cancellation(), parallel=farm.parallel
             )
-            runs = measure_targets(
-                targets,
-                measure_on,
-                publisher,
-                cancellation or Cancellation(),
-                parallel=farm.parallel,
-            )
-        return [StoredRun(self.store, run.run_id) for run in runs]
+        return [StoredRun(self.store, run.run_id) for plan in plans for run in plan.runs]
 
-    def _healthy(self, words: Sequence[str], farm: Farm, watcher: Watcher) -> list[KnownDevice]:
+    @contextmanager
+    def _measuring(
+        self, command: str, notify: Notify, device_count: int, *, wait_s: float = 0.0
+    ) -> Iterator[tuple[MeasuringHost, Notify]]:
+        """What a command measures with, and the consumer that publishes its status."""
+        with (
+            publish_status(self.store, command, notify) as publisher,
+            FinishingProcess() if device_count > 1 else nullcontext() as other,
+        ):
+            yield (
+                MeasuringHost(
+                    store=self.store,
+                    connect=partial(self._connect, any_environment=command == "collect"),
+                    finish=other.finish if other else finish,
+                    wait_s=wait_s,
+                ),
+                publisher,
+            )
+
+    def _connect(self, device: KnownDevice, *, any_environment: bool = False) -> Client:
+        client = open_known(
+            self._files, device, state=self._agent_state, any_environment=any_environment
+        )
+        self._health.seen(device, client.seat)
+        return client
+
+    def _healthy(self, words: Sequence[str], farm: Farm, notify: Notify) -> list[KnownDevice]:
         """The devices that the words choose, without those in quarantine that no word names."""
         paired = self._files.devices()
         fitting = select(words, paired, farm)
@@ -657,75 +680,13 @@ class Lab:
         quarantined = {name for name, known in health.items() if known.is_quarantined}
         devices = select(words, paired, farm, quarantined)
         for name in sorted(quarantined - {device.name for device in devices}):
-            watcher.device_skipped(name, health[name])
+            notify(DeviceSkipped(name, health[name]))
         return devices
-
-    def _measure_recording_health(
-        self,
-        finish: Finish,
-        quarantine_after: int,
-        target: Target,
-        watcher: Watcher,
-        cancellation: Cancellation,
-    ) -> list[Run]:
-        """Measure on one device, and record in its health how the runs ended."""
-        outcomes = Outcomes(self._health, target.device, quarantine_after)
-        watcher = OutcomeWatcher(watcher, outcomes.succeeded, outcomes.failed)
-        try:
-            return self._measure_on(finish, target, watcher, cancellation)
-        except EdgebenchError as exc:
-            outcomes.failed(exc)
-            raise
-
-    def _measure_on(
-        self, finish: Finish, target: Target, watcher: Watcher, cancellation: Cancellation
-    ) -> list[Run]:
-        """Measure on one device, after what it still has of earlier runs is stored."""
-        with ExitStack() as stack:
-            request, meter = target.request, None
-            if request.energy is not None:
-                meter = stack.enter_context(closing(OpenMeter.of(request.energy)))
-            if (meter_address := meter or request.instrument) is not None:
-                is_fixed = request.is_duration_fixed
-                spec = meter_address.spec(request.spec, is_duration_fixed=is_fixed)
-                request = replace(request, spec=spec)
-            client = stack.enter_context(
-                open_when_free(
-                    partial(open_known, self._files, target.device, state=self._agent_state),
-                    *(target.device.name, request.wait_s, watcher, cancellation),
-                )
-            )
-            self._health.seen(target.device, client.seat)
-            # The lease first: another process of ours may be fetching its run just now.
-            take_lease(
-                client,
-                target.device.name,
-                request.wait_s,
-                watcher,
-                cancellation,
-                check=partial(refuse_impossible, client, request, meter),
-            )
-            for run in collect_waiting(
-                client,
-                self.store,
-                on_doubt=watcher.earlier_run_rejected,
-                on_failure=watcher.earlier_run_failed,
-                finish=finish,
-            ):
-                watcher.earlier_run_stored(run)
-            for lost in settle_lost(client, self.store):
-                watcher.run_lost(lost)
-            try:
-                lane = DeviceLane(client, self.store, watcher, cancellation, finish)
-                return run_all(lane, request, meter)
-            finally:
-                with suppress(EdgebenchError):  # the lease of a lost link expires
-                    client.release()
 
     def plan_campaign(
         self,
         file: str | Path,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> CampaignPlan:
         """What a campaign file would do with the devices of now; nothing is begun.
@@ -742,8 +703,8 @@ class Lab:
             DeviceNotOffered: it names one that no lab host offers.
             LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
-        watcher = watcher or Watcher()
-        farm, _ = self._merged_farm(watcher)
+        notify = watcher or raise_failures
+        farm, _ = self._merged_farm(notify)
         offered: list[KnownDevice] = []
         if cluster is not None:
             offered, farm = self._offered(cluster)
@@ -759,7 +720,7 @@ class Lab:
                             shlex.quote(name),
                         )
                 return names
-            return [device.name for device in self._healthy([word], farm, watcher)]
+            return [device.name for device in self._healthy([word], farm, notify)]
 
         path = Path(file)
         plan = new_plan(load_spec(path), path, choose)
@@ -814,7 +775,7 @@ class Lab:
 
         self._check_not_sent()
         farm, address = load_farm(self._farm), _address(cluster)
-        chosen = self._healthy(_listed(on), farm, Watcher())
+        chosen = self._healthy(_listed(on), farm, ignore_events)
         devices = {device.name: device for device in chosen if device.pin}
         if not devices:
             raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
@@ -851,7 +812,7 @@ class Lab:
     def begin_campaign(
         self,
         file: str | Path,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> Campaign:
         """Write the plan of a campaign into the store; `resume_campaign` makes its runs.
@@ -883,7 +844,7 @@ class Lab:
     def resume_campaign(
         self,
         name: str = "last",
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
         cluster: str | ClusterAddress | None = None,
     ) -> Campaign:
@@ -891,7 +852,7 @@ class Lab:
 
         Args:
             name: Id or name of the campaign, or `last`.
-            watcher: Receives every event.
+            watcher: Called with every event.
             cancellation: Stops it from another thread; it can be resumed.
             cluster: As for `plan_campaign`.
 
@@ -911,17 +872,16 @@ class Lab:
             lanes = paired_lanes(
                 self.store,
                 find=partial(self._find, farm=farm, paired=self._files.devices()),
-                connect=partial(open_known, self._files, state=self._agent_state),
+                connect=self._connect,
                 outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
             )
-
-        watcher = watcher or QuietWatcher()
-        with publish_status(self.store, "campaign", watcher, campaign.plan.id) as publisher:
+        notify = watcher or ignore_events
+        with publish_status(self.store, "campaign", notify, campaign.plan.id) as publisher:
             make_runs(
                 campaign.journal,
                 self.store,
                 lanes,
-                watcher=publisher,
+                notify=publisher,
                 cancellation=cancellation or Cancellation(),
                 parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
             )
@@ -993,7 +953,7 @@ class Lab:
         on: str | Sequence[str] = (LOCAL_NAME,),
         *,
         is_waiting: bool = True,
-        watcher: Watcher | None = None,
+        watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
     ) -> list[StoredRun]:
         """Store what earlier commands left on devices; a run in progress is followed to its end.
@@ -1001,7 +961,7 @@ class Lab:
         Args:
             on: Devices, as for `bench`.
             is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
-            watcher: Receives every event; what cannot be stored is raised if there is none.
+            watcher: Called with every event; what cannot be stored is raised if there is none.
             cancellation: Stops it from another thread, with the runs that are followed.
 
         Returns:
@@ -1013,33 +973,22 @@ class Lab:
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         self._check_not_sent()
-        farm, _ = self._merged_farm(watcher)
-        targets = list(map(DeviceTarget, select(_listed(on), self._files.devices(), farm)))
-        with (
-            publish_status(self.store, "collect", watcher or Watcher()) as publisher,
-            FinishingProcess() if len(targets) > 1 else nullcontext() as other,
-        ):
-            finisher = other.finish if other else finish
-
-            def fetch(
-                target: DeviceTarget, watcher: Watcher, cancellation: Cancellation
-            ) -> list[Run]:
-                with open_known(
-                    self._files, target.device, state=self._agent_state, any_environment=True
-                ) as client:
-                    lane = DeviceLane(client, self.store, watcher, cancellation, finisher)
-                    return fetch_all(lane, target.device.name, is_waiting=is_waiting)
-
-            runs = measure_targets(
-                targets,
-                fetch,
-                publisher,
+        farm, _ = self._merged_farm(watcher or ignore_events)
+        devices = select(_listed(on), self._files.devices(), farm)
+        with self._measuring("collect", watcher or raise_failures, len(devices)) as (host, notify):
+            plans = [CollectRuns(device.name, notify, is_waiting=is_waiting) for device in devices]
+            measure_side_by_side(
+                [
+                    local_runs(host, Target(device), plan)
+                    for device, plan in zip(devices, plans, strict=True)
+                ],
+                notify,
                 cancellation or Cancellation(),
                 parallel=farm.parallel,
             )
-        return [StoredRun(self.store, run.run_id) for run in runs]
+        return [StoredRun(self.store, run.run_id) for plan in plans for run in plan.runs]
 
-    def analyse_set_aside(self, watcher: Watcher | None = None) -> list[StoredRun]:
+    def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
         """Analyse the runs again that were set aside, as after an upgrade.
 
         Args:
@@ -1051,12 +1000,15 @@ class Lab:
         Raises:
             StoreError: the store cannot be read or written.
         """
-        name = "this machine"
-        device_watcher = (watcher or Watcher()).for_device(name, 1)
-        runs = analyse_set_aside(self.store, on_doubt=device_watcher.earlier_run_rejected)
+        name, notify = "this machine", watcher or raise_failures
+        notify(DeviceSelected(name, 1))
+        runs = analyse_set_aside(
+            self.store,
+            on_doubt=lambda run_id, error: notify(EarlierRunRejected(name, run_id, error)),
+        )
         for run in runs:
-            device_watcher.fetch_started(name, run.run_id)
-            device_watcher.fetch_finished(run)
+            notify(FetchBegan(name, run.run_id))
+            notify(RunFetched(name, run))
         return [StoredRun(self.store, run.run_id) for run in runs]
 
     def compare(

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.watchers import on
 
 from edgebench.host import lab as lab_module
-from edgebench.host.bench.lanes import Target
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import DeviceSkipped
+from edgebench.host.bench.runs import DeviceRuns
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.health import DeviceHealth, HealthFiles
+from edgebench.host.devices.health import HealthFiles
 from edgebench.host.lab import Lab
-from edgebench.host.result.run import Run
 from edgebench.meters.synthetic.device import Synthetic
 from edgebench.protocol.errors import AllQuarantined, Unreachable, UsageError
 
@@ -93,22 +93,18 @@ def test_quarantined_device_is_measured_only_if_it_is_named(
     chosen: list[list[str]] = []
     left: list[tuple[str, str]] = []
 
-    def measure_targets(targets: Sequence[Target], *_: object, **__: object) -> list[Run]:
-        chosen.append([target.device.name for target in targets])
-        return []
+    def measure_side_by_side(works: Sequence[DeviceRuns], *_: object, **__: object) -> None:
+        chosen.append([work.target.device.name for work in works])
 
-    class Listening(Watcher):
-        """Keeps what is left out."""
-
-        def device_skipped(self, device: str, health: DeviceHealth) -> None:
-            left.append((device, health.quarantine_reason))
-
-    monkeypatch.setattr(lab_module, "measure_targets", measure_targets)
+    keep = on(
+        DeviceSkipped, lambda event: left.append((event.device, event.health.quarantine_reason))
+    )
+    monkeypatch.setattr(lab_module, "measure_side_by_side", measure_side_by_side)
     monkeypatch.setattr(lab_module, "FinishingProcess", nullcontext)
 
     def measure(*words: str) -> list[str]:
         left.clear()
-        lab.bench(MODEL, on=words, watcher=Listening())
+        lab.bench(MODEL, on=words, watcher=keep)
         return chosen[-1]
 
     assert measure("all") == ["pi5"]

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from edgebench.host import Lab, NotebookProgress
-from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.bench import events
 from edgebench.protocol.errors import WorkerDied
 from edgebench.protocol.messages import Progress, Telemetry
 from edgebench.protocol.record import Phase
@@ -51,22 +50,26 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     return made
 
 
-def measure(watcher: Watcher, tmp_path: Path) -> None:
-    """Tell of a run from its begin to its end."""
-    seen = watcher.for_device("board", 1)
-    seen.run_started("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
-    seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
-    seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
-    seen.run_finished(Lab(tmp_path).run(str(PLAIN)).result)
+def begin(notify: events.Notify) -> None:
+    """The events of a run until it warms up."""
+    notify(events.DeviceSelected("board", 1))
+    place = events.Place(1, 5)
+    notify(events.RunBegan("board", "board", "digits_int8.tflite", "litert", place))
+    notify(events.PhaseReport("board", Progress("id", Phase.WARMING_UP, 2.0)))
+    telemetry = Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9)
+    notify(events.TelemetryReport("board", telemetry))
+
+
+def measure(notify: events.Notify, tmp_path: Path) -> None:
+    """The events of a run from its begin to its end."""
+    begin(notify)
+    notify(events.RunStored("board", Lab(tmp_path).run(str(PLAIN)).result))
 
 
 def test_notebook_has_one_place_that_changes(page: Page, tmp_path: Path) -> None:
     """A page of a thousand lines, or one that shows nothing for an hour."""
     progress = NotebookProgress()
-    seen = progress.for_device("board", 1)
-    seen.run_started("board", find_model("digits_int8.tflite"), "litert", Place(1, 5))
-    seen.progress(Progress("id", Phase.WARMING_UP, 2.0))
-    seen.telemetry(Telemetry("id", 0, temp_c=41.25, freq_hz=2.4e9))
+    begin(progress)
     assert page.shown == [
         "<pre>board: 1/5 digits_int8.tflite on litert: warming up, for about 0:00:02, 41.2 °C, "
         "2.40 GHz</pre>"
@@ -94,6 +97,4 @@ def test_failure_is_raised_as_without_it(page: Page) -> None:
     """A cell ends well, and its results are not there."""
     del page
     with pytest.raises(WorkerDied):
-        NotebookProgress().for_device("board", 1).run_failed(
-            find_model("digits_int8.tflite"), "litert", WorkerDied("killed")
-        )
+        NotebookProgress()(events.RunFailed("board", "m.tflite", "litert", WorkerDied("killed")))

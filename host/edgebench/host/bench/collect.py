@@ -39,7 +39,6 @@ from edgebench.protocol.errors import (
     RunNotStored,
     RunSetAside,
     StoreError,
-    TransportError,
     error_from_code,
 )
 from edgebench.protocol.messages import MAX_LISTED_RUNS
@@ -67,10 +66,12 @@ def collect(
     finish: Finish = finish,
     *,
     is_kept: bool = False,
+    on_stored: Callable[[Run], None] | None = None,
 ) -> Run:
     """Store a finished run that waits on the device, also one that failed.
 
-    The device forgets the run only after it is safe here, or keeps it until somebody else has it.
+    The device forgets the run only after it is safe here, and after `on_stored` was called with it;
+    or it keeps the run until another host has it.
 
     Raises:
         RunSetAside: the run cannot be analysed; its files are here, and no longer on the device.
@@ -86,53 +87,11 @@ def collect(
         raise  # the store is all right, what the device sent is not
     except StoreError as exc:
         raise RunNotStored(f"run {run_id} stays on the device: {exc}") from exc
+    if on_stored is not None:
+        on_stored(run)
     if not is_kept:
         client.acknowledge(run_id)
     return run
-
-
-def collect_waiting(
-    client: Client,
-    store: Store,
-    *,
-    on_doubt: OnProblem,
-    on_failure: OnProblem,
-    finish: Finish = finish,
-    wanted: Callable[[str], bool] | None = None,
-    is_kept: bool = False,
-) -> list[Run]:
-    """Store the runs that earlier commands left on the device; those that did not fail.
-
-    Where not all are wanted, the others stay there; and so do all, where the device is to keep
-    what is stored, until somebody else has it.
-
-    No run blocks measurements. One that cannot be analysed is set aside, and the device
-    forgets it; one that the device can no longer read stays there; `on_doubt` is called with
-    both. Of a run that failed, `on_failure` gets the reason, before the device forgets it.
-
-    Raises:
-        TransportError: the link failed.
-    """
-    runs = []
-    for run_id in client.list_runs().finished:
-        if wanted is not None and not wanted(run_id):
-            continue
-        try:
-            run = _store(client, store, run_id, HostRecord([]), finish)
-            if (error := failure_of(run)) is not None:
-                on_failure(run_id, error)
-            else:
-                runs.append(run)
-            if not is_kept:
-                client.acknowledge(run_id)
-        except TransportError:
-            raise
-        except RunSetAside as exc:
-            client.acknowledge(run_id)
-            on_doubt(run_id, exc)
-        except EdgebenchError as exc:
-            on_doubt(run_id, exc)
-    return runs
 
 
 def analyse_set_aside(store: Store, *, on_doubt: OnProblem, finish: Finish = finish) -> list[Run]:

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
+from edgebench.host.bench.cancellation import Interrupted, holding_interrupts
 from edgebench.host.bench.collect import HostRecord, collect, failure_of, left_probes
 from edgebench.host.bench.in_progress import probing, wait_for_end
-from edgebench.host.bench.run import DeviceLane
-from edgebench.host.client import LEASE_TTL_S, Client
+from edgebench.host.bench.lease import try_lease
+from edgebench.host.bench.run import OpenDevice
+from edgebench.host.client import LEASE_TTL_S
 from edgebench.host.result.run import Run
 from edgebench.protocol.clock import DRIFT_LIMIT, ClockProbe
-from edgebench.protocol.errors import LeaseHeld, NoSuchRun, SeatLeft, error_from_code
+from edgebench.protocol.errors import NoSuchRun, SeatLeft, error_from_code
 
 TAKEOVER_TIMEOUT_S = 2 * LEASE_TTL_S
 """Longest wait for the client that started the run, to store it, or for its lease to expire."""
 TAKEOVER_POLL_S = 5.0
 
 
-def follow(lane: DeviceLane, run_id: str) -> Run:
+def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | None = None) -> Run:
     """Follow a run that an earlier process of this owner started, to its end, and store it.
 
     One that has ended already is stored at once. If the process that started it is still there, it
     stores the run itself; where that is this store, the run is returned all the same. The lease is
     ours afterwards.
+
+    Args:
+        device: The device.
+        run_id: The run.
+        on_stored: Called with the run, also one that failed, before the device forgets it.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
@@ -32,22 +39,22 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
         LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
         EdgebenchError: the run failed, or could not be stored; then it stays on the device.
     """
-    client, store, probes = lane.client, lane.store, list[list[ClockProbe]]()
+    client, store, probes = device.client, device.store, list[list[ClockProbe]]()
     store.check_writable()
-    lane.cancellation.check()
+    device.cancellation.check()
     is_interrupted = False
     is_followed = client.list_runs().running == run_id
     if is_followed:
         client.follow(run_id)
-        watch = probing(client, probes, lane.watcher.notice)
-        ended, is_interrupted = wait_for_end(client, run_id, watch, lane.cancellation)
+        watch = probing(client, probes, device.notice)
+        ended, is_interrupted = wait_for_end(client, run_id, watch, device.cancellation)
         if not ended.is_spooled:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the run could not be kept there")
     with holding_interrupts() as is_pressed:
         if is_followed:
             probes.append(client.probe_clock())
-        run = _stored(lane, run_id, probes)
+        run = _stored(device, run_id, probes, on_stored)
     if is_interrupted or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is not None:
@@ -55,40 +62,49 @@ def follow(lane: DeviceLane, run_id: str) -> Run:
     return run
 
 
-def _stored(lane: DeviceLane, run_id: str, probes: list[list[ClockProbe]]) -> Run:
+def _stored(
+    device: OpenDevice,
+    run_id: str,
+    probes: list[list[ClockProbe]],
+    on_stored: Callable[[Run], None] | None,
+) -> Run:
     """The run, from the device, or from this store if its own process was faster."""
-    client, store = lane.client, lane.store
-    _take_over(client, run_id, lane.cancellation)
+    client, store = device.client, device.store
+    _take_over(device, run_id)
     if run_id in client.list_runs().finished:
-        beside = HostRecord(_joined(left_probes(store.unfinished / run_id), probes))
-        return collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
+        left = left_probes(store.unfinished / run_id)
+        return collect(
+            client,
+            store,
+            run_id,
+            HostRecord(_joined(left, probes)),
+            device.analyse,
+            is_kept=device.is_kept,
+            on_stored=on_stored,
+        )
     if store.has(run_id):
-        return store.run(run_id)
+        run = store.run(run_id)
+        if on_stored is not None:
+            on_stored(run)
+        return run
     raise NoSuchRun(f"run {run_id} is not on {client.device.name}, and not in {store.root}")
 
 
-def _take_over(client: Client, run_id: str, cancellation: Cancellation) -> None:
+def _take_over(device: OpenDevice, run_id: str) -> None:
     """Take the lease, or wait until another client has stored the run.
 
     Raises:
-        Interrupted: the command was cancelled, and somebody else has the device.
+        Interrupted: the command was cancelled, and another client has the device.
         LeaseHeld: neither happens.
     """
     deadline_s = time.monotonic() + TAKEOVER_TIMEOUT_S
-    while True:
-        try:
-            client.acquire(TAKEOVER_POLL_S)
-        except SeatLeft:
-            return  # nobody gets a lease on a device that has left; its runs can be had
-        except LeaseHeld:
-            if run_id not in client.list_runs().finished:
+    with suppress(SeatLeft):  # no client has a lease on a device that has left
+        while refusal := try_lease(device.client, device.name, TAKEOVER_POLL_S):
+            if run_id not in device.client.list_runs().finished:
                 return
-            if cancellation.is_requested:
-                raise Interrupted(None) from None
+            device.cancellation.check()
             if time.monotonic() > deadline_s:
-                raise
-        else:
-            return
+                raise refusal
 
 
 def _joined(

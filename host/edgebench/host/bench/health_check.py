@@ -14,12 +14,11 @@ from pathlib import Path
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.lease import take_lease
+from edgebench.host.bench.events import Place, raise_failures
 from edgebench.host.bench.model import Model, model_on_device
-from edgebench.host.bench.plan import run_all, runtimes_for
+from edgebench.host.bench.plan import runtimes_for
 from edgebench.host.bench.request import new_request
-from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.session import DeviceSession, RunOrder
 from edgebench.host.client import Client
 from edgebench.host.devices.health import CHECK_FAILED, CheckState, HealthCheck, failure_code
 from edgebench.host.result.metrics import headline_latency
@@ -148,11 +147,16 @@ def _quick_run(client: Client, name: str, model: Model, cancellation: Cancellati
     named = () if model.is_on_device else (model.path,)
     request = new_request(named, on=[name], preset="quick", runs=1, **_CHANGES)
     with tempfile.TemporaryDirectory(prefix="edgebench-check-") as folder:
-        store, watcher = Store(Path(folder)), Watcher()
-        take_lease(client, name, 0.0, watcher, cancellation)
+        session = DeviceSession(
+            name=name,
+            client=client,
+            store=Store(Path(folder)),
+            notify=raise_failures,
+            cancellation=cancellation,
+        )
+        session.take_lease()
         try:
-            [run] = run_all(DeviceLane(client, store, watcher, cancellation), request, None)
-            return run
+            return session.make(RunOrder(request=request, place=Place(1, 1)))
         finally:
             with suppress(EdgebenchError):  # the lease of a lost link expires
                 client.release()

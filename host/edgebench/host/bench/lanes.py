@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.request import BenchRequest
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import DeviceFailed, DeviceSelected, Notify
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.power.metering import is_of_host
-from edgebench.host.result.run import Run
+from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import EdgebenchError
 
 POLL_S = 0.5
@@ -28,21 +27,22 @@ POLL_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device, and what is asked of it."""
+    """A device that this host is paired with, and the meter that is wired to it."""
 
     device: KnownDevice
-    request: BenchRequest
+    energy: EnergyRequest | None = None
 
     @property
     def meter(self) -> str | None:
         """Meter that it needs for itself, with the agent that serves it; None without one."""
-        if (energy := self.request.energy) is None:
+        if self.energy is None:
             return None
-        return energy.meter if is_of_host(energy.meter) else f"{energy.meter} of {self.device.pin}"
+        meter = self.energy.meter
+        return meter if is_of_host(meter) else f"{meter} of {self.device.pin}"
 
 
 class AnyTarget(Protocol):
-    """A device for which a lane does something."""
+    """A device of this host or of another one."""
 
     @property
     def device(self) -> KnownDevice:
@@ -55,59 +55,56 @@ class AnyTarget(Protocol):
         ...
 
 
-T = TypeVar("T", bound=AnyTarget)
-MeasureOn = Callable[[T, Watcher, Cancellation], list[Run]]
-"""Measures on one device; raises `Interrupted` if it is cancelled."""
+class DeviceWork(Protocol):
+    """What is done on one device."""
+
+    @property
+    def target(self) -> AnyTarget:
+        """The device."""
+        ...
+
+    def measure(self, cancellation: Cancellation) -> None:
+        """Measure on it.
+
+        Raises:
+            Interrupted: the command was cancelled.
+            EdgebenchError: nothing more can be measured on it.
+        """
+        ...
 
 
-def measure_targets(
-    targets: Sequence[T],
-    measure_on: MeasureOn[T],
-    watcher: Watcher,
-    cancellation: Cancellation,
-    *,
-    parallel: int,
-) -> list[Run]:
-    """Measure on all targets, on so many at the same time; their runs, in the order of the targets.
+def measure_side_by_side(
+    works: Sequence[DeviceWork], notify: Notify, cancellation: Cancellation, *, parallel: int
+) -> None:
+    """Measure on all devices, on so many at the same time.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; what each had is stored.
-        EdgebenchError: the only target failed.
+        EdgebenchError: the only device failed.
     """
-    seen = {
-        target.device.name: watcher.for_device(target.device.name, len(targets))
-        for target in targets
-    }
-    runs: dict[str, list[Run]] = {}
+    for work in works:
+        notify(DeviceSelected(work.target.device.name, len(works)))
+    if len(works) == 1:
+        works[0].measure(cancellation)
+        return
 
-    def measure(target: T) -> None:
-        name = target.device.name
-        try:
-            runs[name] = measure_on(target, seen[name], cancellation)
-        except Interrupted as exc:
-            if exc.run is not None:
-                seen[name].run_finished(exc.run)
-            raise
-
-    if len(targets) == 1:
-        measure(targets[0])
-        return runs[targets[0].device.name]
-
-    def measure_lane(lane: Sequence[T]) -> None:
-        for target in lane:
+    def measure_lane(lane: Sequence[DeviceWork]) -> None:
+        for work in lane:
             if cancellation.is_requested:
                 return
             try:
-                measure(target)
+                work.measure(cancellation)
             except Interrupted:
                 return
             except EdgebenchError as exc:
-                watcher.device_failed(target.device.name, exc)
+                notify(DeviceFailed(work.target.device.name, exc))
 
-    _side_by_side([partial(measure_lane, lane) for lane in _lanes(targets)], parallel, cancellation)
-    if cancellation.is_requested:
-        raise Interrupted(None)
-    return [run for target in targets for run in runs.get(target.device.name, [])]
+    lanes: dict[str, list[DeviceWork]] = {}
+    for work in works:
+        target = work.target
+        lanes.setdefault(target.meter or f"device {target.device.name}", []).append(work)
+    _side_by_side([partial(measure_lane, lane) for lane in lanes.values()], parallel, cancellation)
+    cancellation.check()
 
 
 def _side_by_side(
@@ -163,10 +160,3 @@ def _wait_for(ends: Sequence[threading.Event]) -> None:
     for ended in ends:
         while not ended.wait(POLL_S):
             pass
-
-
-def _lanes(targets: Sequence[T]) -> list[list[T]]:
-    lanes: dict[str, list[T]] = {}
-    for target in targets:
-        lanes.setdefault(target.meter or f"device {target.device.name}", []).append(target)
-    return list(lanes.values())

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import Notify
 from edgebench.host.client import Client
 from edgebench.host.this_host import host_name
 from edgebench.protocol.errors import LeaseHeld, LinkTimeout, UsageError
@@ -37,7 +38,7 @@ def open_when_free(
     open_client: Callable[[], Client],
     device: str,
     wait_s: float,
-    watcher: Watcher,
+    notify: Notify,
     cancellation: Cancellation,
 ) -> Client:
     """Connect to a device; wait while a command of another environment uses its agent.
@@ -46,7 +47,7 @@ def open_when_free(
         open_client: Connects.
         device: Its name.
         wait_s: Longest wait; 0: none.
-        watcher: As for `take_lease`.
+        notify: As for `take_lease`.
         cancellation: As for `take_lease`.
 
     Raises:
@@ -62,7 +63,7 @@ def open_when_free(
             return exc
         return None
 
-    _wait_until_free(attempt, device, wait_s, watcher, cancellation)
+    _wait_until_free(attempt, device, wait_s, notify, cancellation)
     return clients[0]
 
 
@@ -70,7 +71,7 @@ def take_lease(
     client: Client,
     device: str,
     wait_s: float,
-    watcher: Watcher,
+    notify: Notify,
     cancellation: Cancellation,
     *,
     check: Callable[[], None] | None = None,
@@ -81,7 +82,7 @@ def take_lease(
         client: The connection to the device.
         device: Name by which the user knows it.
         wait_s: Longest wait; 0: none.
-        watcher: Receives once who holds the device, then the time that was waited so far.
+        notify: Receives once who holds the device, then the time that was waited so far.
         cancellation: Looked at before each request, so within `REPORT_INTERVAL_S`.
         check: Called once if another command holds the device, and may raise: nobody should wait
             for what the device cannot do.
@@ -90,15 +91,15 @@ def take_lease(
         Interrupted: the command was cancelled.
         LeaseHeld: it is still held after the wait.
     """
-    attempt = partial(_try_acquire, client, device)
-    _wait_until_free(attempt, device, wait_s, watcher, cancellation, check=check)
+    attempt = partial(try_lease, client, device)
+    _wait_until_free(attempt, device, wait_s, notify, cancellation, check=check)
 
 
 def _wait_until_free(
     attempt: Callable[[float], LeaseHeld | None],
     device: str,
     wait_s: float,
-    watcher: Watcher,
+    notify: Notify,
     cancellation: Cancellation,
     *,
     check: Callable[[], None] | None = None,
@@ -110,14 +111,14 @@ def _wait_until_free(
     if refusal is not None and check is not None:
         check()
     if refusal is not None and wait_s > 0:
-        watcher.device_busy(device, refusal, wait_s)
+        notify(events.DeviceBusy(device, refusal, wait_s))
     while refusal is not None and (left_s := begin_s + wait_s - time.monotonic()) > 0:
         asked_s, interval_s = time.monotonic(), min(REPORT_INTERVAL_S, left_s)
         refusal = attempt(interval_s)
         if refusal is not None:
             # An older agent refuses at once.
             time.sleep(max(0.0, asked_s + interval_s - time.monotonic()))
-            watcher.device_still_busy(device, time.monotonic() - begin_s, wait_s)
+            notify(events.DeviceStillBusy(device, time.monotonic() - begin_s, wait_s))
             cancellation.check()
     if refusal is not None and wait_s > 0:
         raise LeaseHeld(
@@ -130,8 +131,18 @@ def _wait_until_free(
         raise refusal
 
 
-def _try_acquire(client: Client, device: str, wait_s: float) -> LeaseHeld | None:
-    """Take the lease; why it was refused, or None once it is ours."""
+def renew_lease(client: Client) -> None:
+    """Keep the lease, which expires while nothing is sent to the device.
+
+    Raises:
+        LeaseHeld: it has expired, and another client has it.
+    """
+    if (refusal := try_lease(client, client.device.name)) is not None:
+        raise refusal
+
+
+def try_lease(client: Client, device: str, wait_s: float = 0.0) -> LeaseHeld | None:
+    """Take the lease, or keep it; why it was refused, or None once it is ours."""
     try:
         client.acquire(wait_s)
     except LeaseHeld as exc:
@@ -156,7 +167,7 @@ def stop_run(client: Client) -> str | None:
     """
     run_id = client.list_runs().running
     if run_id is None:
-        if (refusal := _try_acquire(client, "", 0.0)) is not None:
+        if (refusal := try_lease(client, "")) is not None:
             raise refusal
         client.release()
         return None

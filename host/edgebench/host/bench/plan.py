@@ -1,4 +1,4 @@
-"""The runs that a request makes on a device, and their execution in order."""
+"""The runs that a request makes on a device, in order."""
 
 from __future__ import annotations
 
@@ -9,34 +9,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.bench.model import Model
-from edgebench.host.bench.references import reference_accuracy
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
-from edgebench.host.bench.run import DeviceLane, RunRequest, measure
-from edgebench.host.bench.watcher import Place, Watcher
-from edgebench.host.client import Client
+from edgebench.host.bench.run import RunRequest
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.facts import (
     BASELINE,
     CANDIDATE,
     PAIRS_PREFIX,
     SET_PREFIX,
-    EnergyRequest,
     Pair,
     SetMember,
 )
 from edgebench.host.result.outputs import ReferenceAccuracy
-from edgebench.host.result.run import Run
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import (
-    InputsRefused,
-    MeasurementError,
-    ModelRefused,
     NotAModel,
     RuntimeUnavailable,
     TooLarge,
     UsageError,
-    WorkerDied,
-    WorkerTimeout,
     unknown_name,
     with_meant,
 )
@@ -44,14 +34,6 @@ from edgebench.protocol.sizes import format_distinct_sizes
 from edgebench.protocol.spec import MAX_SEED, Engine, RunSpec, check_cpus, with_all_runs
 
 ALL_RUNTIMES = "all"
-ONE_RUN_ONLY = (
-    InputsRefused,
-    ModelRefused,
-    WorkerDied,
-    WorkerTimeout,
-    MeasurementError,
-)
-"""Errors that end one run of several; any other ends them all."""
 MIN_EDGES_IDLE_S = 0.5
 """Shortest idle time beside a board whose windows a meter times by edges: the meter's data reach
 the host some tenths of a second late (PPK2, LPM01A), and must contain the last edges."""
@@ -77,9 +59,9 @@ class Step:
     def spec(self, spec: RunSpec) -> RunSpec:
         """The specification of this run.
 
-        Only the first run of a model, or the first pair, checks the outputs and runs the data
-        set: the models do not change meanwhile, and reference kernels may take longer than a run.
-        Each run of a set draws its own inputs and arrivals; both sides of a pair draw the same.
+        The outputs are checked, and the data set is run, in the first run of a model or in the
+        first pair only: reference kernels may take longer than a run. The runs of a set have
+        different seeds, the two sides of a pair the same one.
         """
         is_first = self.number == 0
         drawn = self.member.number if self.member else 0
@@ -104,7 +86,7 @@ def plan_steps(request: BenchRequest, system: SystemDescription) -> list[Step]:
     """
     targets = runtimes_of_targets(system)
     if request.against is None:
-        left_out = _unmeasured_references(request, system)
+        left_out = unmeasured_references(request, system)
         steps = [
             Step(model, runtime, is_target=runtime in targets)
             for model in request.models
@@ -172,35 +154,16 @@ def _pairs(baseline: Step, candidate: Step, against: ComparisonRequest) -> list[
     return steps
 
 
-def run_all(lane: DeviceLane, request: BenchRequest, meter: OpenMeter | None) -> list[Run]:
-    """Make every run of a request on one device; those that did not fail.
+def single_step(request: BenchRequest, system: SystemDescription) -> Step:
+    """The only run of a request for one model, on the preferred runtime or the wanted one.
 
     Raises:
-        Interrupted: the user pressed Ctrl-C, or the command was cancelled.
-        EdgebenchError: something that ends all runs, not only one.
+        UsageError: the wanted runtime does not exist, or does not load the model.
+        RuntimeUnavailable: it is not usable there.
     """
-    client, watcher = lane.client, lane.watcher
-    steps = _steps_on(client, request, meter, watcher)
-    runs: list[Run] = []
-    abandoned: set[str] = set()
-    for number, step in enumerate(steps, 1):
-        model, runtime, member = step.model, step.runtime, step.member
-        if member and member.set_id in abandoned:
-            continue
-        lane.cancellation.check()
-        watcher.run_started(client.device.name, model, runtime, Place(number, len(steps)))
-        try:
-            sibling = request.accuracy.references.get(model) if request.accuracy else None
-            reference = reference_accuracy(sibling, runtime, runs)
-            run = measure(lane, run_request(request, step, reference, meter))
-        except ONE_RUN_ONLY as exc:
-            watcher.run_failed(model, runtime, exc)
-            if member and member.number == 0:  # it would fail again
-                abandoned.add(member.set_id)
-        else:
-            watcher.run_finished(run)
-            runs.append(run)
-    return runs
+    [model] = request.models
+    runtime = runtimes_for(model, request.runtime, system)[0]
+    return Step(model, runtime, is_target=runtime in runtimes_of_targets(system))
 
 
 def run_request(
@@ -227,64 +190,45 @@ def run_request(
     )
 
 
-def refuse_impossible(client: Client, request: BenchRequest, meter: OpenMeter | None) -> None:
-    """Refuse what the device cannot do, before it is waited for.
+def refuse_impossible(
+    device: str, request: BenchRequest, system: SystemDescription, meter: OpenMeter | None
+) -> None:
+    """Refuse what a device cannot do, before anything is hashed, sent or waited for.
+
+    Args:
+        device: Name of the device, for errors.
+        request: The request, for this device.
+        system: The device as it describes itself.
+        meter: Meter of the request.
 
     Raises:
-        EdgebenchError: as `run_all` would once the device is ours.
+        TooLarge: the device has no room for a file.
+        UsageError: it has not all CPUs that are named.
+        MeterNotServed: its agent does not serve the meter.
     """
-    system = client.describe()
-    _possible_steps(client.device.name, request.on_system(system), system, meter)
-
-
-def _possible_steps(
-    device: str, request: BenchRequest, system: SystemDescription, meter: OpenMeter | None
-) -> list[Step]:
-    """The runs of a request for this device, which is able to make them."""
-    refuse_too_large(device, request, system)
-    refuse_unusable_cpus(device, request.spec.cpus, system)
+    _refuse_too_large(device, request, system)
+    if system.usable_cpus is not None:  # else the agent refuses them when the run starts
+        check_cpus(device, request.spec.cpus, system.usable_cpus)
     if meter is not None:
-        meter.require_served(system)
-    steps = plan_steps(request, system)
-    if meter is not None and any(step.is_target for step in steps):
-        refuse_unseen_edges(meter.request, has_dataset=request.accuracy is not None)
-    return steps
+        meter.require_served(system, device)
 
 
-def _steps_on(
-    client: Client, request: BenchRequest, meter: OpenMeter | None, watcher: Watcher
-) -> list[Step]:
-    """The runs that this device is able to make, which is ours from now on."""
-    client.acquire()
-    system = client.describe()
-    if system.open_files is not None:
-        watcher.files_open(client.device.name, system.open_files)
-    request = request.on_system(system)
-    for report in system.runtimes:
-        if request.runtime == ALL_RUNTIMES and not report.is_usable:
-            watcher.runtime_unavailable(report)
-    steps = _possible_steps(client.device.name, request, system, meter)
-    left_out = _unmeasured_references(request, system)
-    for model in request.accuracy.added if request.accuracy else ():
-        if model in left_out:
-            watcher.reference_skipped(model)
-        else:
-            watcher.reference_added(model)
-    return steps
-
-
-def refuse_unseen_edges(energy: EnergyRequest, *, has_dataset: bool) -> None:
-    """Refuse a run in which the meter cannot see the last edges of a board as those of windows.
+def refuse_unseen_edges(
+    request: BenchRequest, steps: Sequence[Step], meter: OpenMeter | None
+) -> None:
+    """Refuse runs in which the meter cannot see the last edges of a board as those of windows.
 
     Raises:
         UsageError: other pulses come last, or the recording ends before the edges are in it.
     """
-    if has_dataset:
+    if meter is None or not any(step.is_target for step in steps):
+        return
+    if request.accuracy is not None:
         raise UsageError(
             "a microcontroller takes --accuracy or --meter in one run, not both: in energy mode "
             "the pulses of the data set would be taken for windows"
         )
-    idle_s = energy.idle_duration_s
+    idle_s = meter.request.idle_duration_s
     if idle_s is not None and idle_s < MIN_EDGES_IDLE_S:
         raise UsageError(
             f"--idle must be at least {MIN_EDGES_IDLE_S:g} s with a microcontroller, got "
@@ -292,13 +236,13 @@ def refuse_unseen_edges(energy: EnergyRequest, *, has_dataset: bool) -> None:
         )
 
 
-def _unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
+def unmeasured_references(request: BenchRequest, system: SystemDescription) -> tuple[Model, ...]:
     """References that this device does not run: nobody named them, and they are not quantised."""
     is_target = any(report.is_target for report in system.runtimes)
     return request.accuracy.added if is_target and request.accuracy else ()
 
 
-def refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
+def _refuse_too_large(device: str, request: BenchRequest, system: SystemDescription) -> None:
     """Refuse files that the device cannot take, before they are hashed and sent.
 
     Raises:
@@ -315,16 +259,6 @@ def refuse_too_large(device: str, request: BenchRequest, system: SystemDescripti
         if size_bytes > room:
             size, most = format_distinct_sizes(size_bytes, room)
             raise TooLarge(f"file of {size}, {device} has room for {most}: {path}")
-
-
-def refuse_unusable_cpus(device: str, cpus: Sequence[int], system: SystemDescription) -> None:
-    """Refuse to bind models to CPUs on which none may run.
-
-    Raises:
-        UsageError: there is such a CPU.
-    """
-    if system.usable_cpus is not None:  # else the agent tells when the run starts
-        check_cpus(device, cpus, system.usable_cpus)
 
 
 def runtimes_for(model: Model, wanted: str | None, system: SystemDescription) -> list[str]:

@@ -32,26 +32,21 @@ def with_references_first(
     return first + [model for model in models if not any(map(model.is_same_as, first))]
 
 
-def reference_accuracy(
-    reference: Model | None, runtime: str, runs: Sequence[Run]
-) -> ReferenceAccuracy | None:
-    """What the reference has achieved a moment ago; None if it has not.
+def achieved_accuracy(reference: Model | None, runs: Sequence[Run]) -> dict[str, ReferenceAccuracy]:
+    """What a reference has achieved in these runs, by runtime, the newest last.
 
-    On this runtime, else on another one: how right a model is depends little on that.
+    A refused run has no accuracy that can be trusted.
     """
+    achieved: dict[str, ReferenceAccuracy] = {}
     if reference is None:
-        return None
-    achieved = [
-        (run, run.metrics.accuracy.value)
-        for run in runs
-        if run.model.sha256 == reference.sha256
-        and run.metrics.accuracy is not None
-        and not run.verdict.is_refused  # then its accuracy is not to be trusted either
-    ]
-    here = [(run, value) for run, value in achieved if run.runtime.name == runtime]
-    for run, value in reversed(here or achieved):
-        return ReferenceAccuracy(run.run_id, reference.name, value)
-    return None
+        return achieved
+    for run in runs:
+        accuracy = run.metrics.accuracy
+        if run.model.sha256 == reference.sha256 and accuracy and not run.verdict.is_refused:
+            name = run.runtime.name
+            achieved.pop(name, None)
+            achieved[name] = ReferenceAccuracy(run.run_id, reference.name, accuracy.value)
+    return achieved
 
 
 def _builtin_sibling(model: Model) -> Model | None:

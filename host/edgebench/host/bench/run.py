@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted, holding_interrupts
 from edgebench.host.bench.collect import HostRecord, collect, failure_of
 from edgebench.host.bench.dataset import Dataset
+from edgebench.host.bench.events import Notify
 from edgebench.host.bench.finish import Finish, finish
 from edgebench.host.bench.in_progress import OnNotice, probing, wait_for_end
 from edgebench.host.bench.inputs import InputFile
-from edgebench.host.bench.model import Model, OnBytes
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.lease import renew_lease
+from edgebench.host.bench.model import Model
 from edgebench.host.client import LEASE_TTL_S, Client
 from edgebench.host.power.metering import OpenMeter
 from edgebench.host.power.session import begin_session
@@ -78,45 +80,40 @@ class RunRequest:
         )
 
 
-def _renewing(client: Client, told: OnBytes) -> OnBytes:
-    """The listener, which also renews the lease: reading a file of gigabytes would outlast it."""
-    renewed_s = time.monotonic()
+@dataclass(slots=True, kw_only=True, eq=False)
+class OpenDevice:
+    """Connection, store and consumer of events that all runs on one device share."""
 
-    def on_bytes(done: int, total: int) -> None:
-        nonlocal renewed_s
-        told(done, total)
-        if time.monotonic() - renewed_s > LEASE_TTL_S / 3:
-            client.acquire()
-            renewed_s = time.monotonic()
-
-    return on_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceLane:
-    """Everything that the runs on one device have in common."""
-
+    name: str
+    """Name by which the user knows the device."""
     client: Client
     store: Store
-    watcher: Watcher
+    notify: Notify
     cancellation: Cancellation
-    finish: Finish = finish
+    analyse: Finish = finish
     is_kept: bool = False
     """Whether the device keeps the runs that are stored, until another client has them."""
 
+    def notice(self, notice: Progress | Telemetry) -> None:
+        """Pass on what the device has sent during a run."""
+        if isinstance(notice, Telemetry):
+            self.notify(events.TelemetryReport(self.name, notice))
+        else:
+            self.notify(events.PhaseReport(self.name, notice))
 
-def measure(lane: DeviceLane, request: RunRequest) -> Run:
+
+def measure(device: OpenDevice, request: RunRequest) -> Run:
     """Measure one model on one device and store the run.
 
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         EdgebenchError: anything else; a run that finished stays on the device until it is stored.
     """
-    client, store = lane.client, lane.store
+    client, store = device.client, device.store
     model, dataset = request.model, request.dataset
     store.check_writable()
-    _acquire_and_push(client, request, lane.watcher)
-    lane.cancellation.check()
+    _push_files(device, request)
+    device.cancellation.check()
     run_id = (request.new_id or new_run_id)()
     probes = [client.probe_clock()]
     meter = request.meter.meter if request.meter else None
@@ -136,7 +133,7 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                 spool = directory / RAW_DIRECTORY / METER_FILE
                 session = _begin(stack, meter, spool) if meter else None
                 if session is not None:
-                    lane.watcher.meter_started(session)
+                    device.notify(events.MeterBegan(device.name, session))
             # A start that Ctrl-C broke off would leave a run on the device, with nobody to stop it.
             with holding_interrupts() as is_pressed, _forgotten_if_refused(store, run_id):
                 client.start_run(
@@ -147,19 +144,19 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
                     size_bytes=model.size_bytes,
                     host_file=host_file,
                 )
-            watch = probing(client, probes, lane.watcher.notice)
+            watch = probing(client, probes, device.notice)
             if session:
                 watch = _stopping(client, run_id, session, watch)
             if is_interrupted := is_pressed.is_set():
                 client.request_cancel(run_id)
-            ended, is_stopped = wait_for_end(client, run_id, watch, lane.cancellation)
+            ended, is_stopped = wait_for_end(client, run_id, watch, device.cancellation)
             is_pressed = storing.enter_context(holding_interrupts())
         if not ended.is_spooled:
             store.forget_expected(run_id)
             raise error_from_code(ended.code, ended.error or "the run could not be kept there")
         probes.append(client.probe_clock())
         beside = HostRecord(probes, session.trouble if session else None)
-        run = collect(client, store, run_id, beside, lane.finish, is_kept=lane.is_kept)
+        run = collect(client, store, run_id, beside, device.analyse, is_kept=device.is_kept)
     if is_interrupted or is_stopped or is_pressed.is_set():
         raise Interrupted(None if run.failure else run)
     if (failure := failure_of(run)) is None:
@@ -171,43 +168,44 @@ def measure(lane: DeviceLane, request: RunRequest) -> Run:
     raise failure
 
 
-def _acquire_and_push(client: Client, request: RunRequest, watcher: Watcher) -> None:
-    """Take the lease, and send the files of a run that the device does not have.
+def _push_files(device: OpenDevice, request: RunRequest) -> None:
+    """Send the files of a run that the device does not have, under a lease that was renewed.
 
     Raises:
         ModelRefused: the model's file is empty.
-        EdgebenchError: somebody else has the device, or a file is refused.
+        FileChanged: the device refused a file, which is another one than when it was hashed.
+        EdgebenchError: another client has the device, or a file is refused.
     """
-    model = request.model
+    client, model, renewed_s = device.client, request.model, time.monotonic()
+
+    def hashed(done: int, total: int) -> None:
+        nonlocal renewed_s
+        device.notify(events.HashProgress(device.name, done, total))
+        if time.monotonic() - renewed_s > LEASE_TTL_S / 3:  # gigabytes would outlast the lease
+            renew_lease(client)
+            renewed_s = time.monotonic()
+
+    def pushed(done: int, total: int) -> None:
+        device.notify(events.PushProgress(device.name, done, total))
+
     if not model.is_on_device:
         if not model.size_bytes:
             raise ModelRefused(f"model file is empty: {model.path}")
-        model.hashed(_renewing(client, watcher.hash_progress))
-    client.acquire()
-    if not model.is_on_device:
-        _push(client, "model", model, watcher)
-    if request.inputs:
-        _push(client, "input file", request.inputs, watcher)
-    if request.dataset:
-        _push(client, "data set", request.dataset, watcher)
-
-
-def _push(client: Client, kind: str, file: Model | InputFile | Dataset, watcher: Watcher) -> None:
-    """Send a file; one that was changed since it was hashed is named as that.
-
-    Raises:
-        FileChanged: the device refused what it got, and the file is another one by now.
-        UsageError: the file cannot be read any more.
-    """
-    try:
-        client.push_model(file.path, file.sha256, watcher.push_progress)
-    except OSError as exc:
-        raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {file.path}") from exc
-    except (ModelRefused, UsageError) as exc:
-        with suppress(OSError), file.path.open("rb") as opened:
-            if sha256_of(opened).hexdigest() == file.sha256:
-                raise
-        raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
+        model.hashed(hashed)
+    renew_lease(client)
+    files = {"model": model, "input file": request.inputs, "data set": request.dataset}
+    for kind, file in files.items():
+        if file is None or (file is model and model.is_on_device):
+            continue
+        try:
+            client.push_model(file.path, file.sha256, pushed)
+        except OSError as exc:
+            raise UsageError(f"{kind} not readable: {exc.strerror or exc}: {file.path}") from exc
+        except (ModelRefused, UsageError) as exc:
+            with suppress(OSError), file.path.open("rb") as opened:
+                if sha256_of(opened).hexdigest() == file.sha256:
+                    raise
+            raise FileChanged(f"{kind} changed after it was read: {file.path}") from exc
 
 
 def _expected(client: Client, model: Model, probes: Sequence[ClockProbe]) -> ExpectedRun:

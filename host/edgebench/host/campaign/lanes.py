@@ -6,55 +6,33 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.events import Notify
 from edgebench.host.bench.finish import FinishingProcess, finish
-from edgebench.host.bench.lanes import AnyTarget, Target, measure_targets
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
-from edgebench.host.campaign.device import DeviceHost, DeviceOutcomes, OpenDevice, at_device
+from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.runs import DeviceRuns, local_runs
+from edgebench.host.bench.session import MeasuringHost
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.run import CampaignWork, DeviceCampaign
+from edgebench.host.campaign.run import CampaignRuns, CampaignWork
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.health import Outcomes
-from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
-
-
-class QuietWatcher(Watcher):
-    """Ignores failures, which the state of the campaign has."""
-
-    def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """Nothing more is measured on a device."""
-
-    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """A run failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignLane:
-    """A device of a campaign."""
-
-    target: AnyTarget
-    open: OpenDevice
-    outcomes: DeviceOutcomes
-    is_metered: bool
-    """Whether it has the meter that the campaign asks for."""
+from edgebench.protocol.errors import NoSuchDevice
 
 
 class LaneFactory(Protocol):
-    """What the lanes of a campaign are made of: this host's devices, or those of lab hosts."""
+    """What leads to the devices of a campaign: this host's, or those of lab hosts."""
 
-    def lane(self, device: str) -> CampaignLane:
-        """The lane of a device, by its name in the plan.
+    def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
+        """The runs of a device, by its name in the plan.
 
         Raises:
             NoSuchDevice: it was forgotten meanwhile.
@@ -71,7 +49,7 @@ def make_runs(
     store: Store,
     open_lanes: OpenLanes,
     *,
-    watcher: Watcher,
+    notify: Notify,
     cancellation: Cancellation,
     parallel: int,
 ) -> None:
@@ -81,7 +59,7 @@ def make_runs(
         journal: The campaign.
         store: Its store.
         open_lanes: Leads to the devices.
-        watcher: Receives every event.
+        notify: Consumer of the events.
         cancellation: Stops it from another thread.
         parallel: Number of devices that are measured at the same time.
 
@@ -99,42 +77,22 @@ def make_runs(
             return
         budget_s = plan.spec.budget_s
         with index.kept_open(store), open_lanes(plan, requests, len(names)) as factory:
-            lanes: dict[str, CampaignLane] = {}
-            for name in names:
-                try:
-                    lanes[name] = factory.lane(name)
-                except NoSuchDevice as exc:
-                    watcher.for_device(name, len(plan.devices))
-                    watcher.device_failed(name, exc)
-                    continue
-                if not lanes[name].is_metered:
-                    watcher.meter_missing(name)
             work = CampaignWork(
                 plan=plan,
                 journal=journal,
                 store=store,
                 requests=requests,
-                watcher=watcher,
+                notify=notify,
                 end_s=None if budget_s is None else time.monotonic() + budget_s,
             )
-
-            def measure_on(
-                target: AnyTarget, device_watcher: Watcher, cancelled: Cancellation
-            ) -> list[Run]:
-                name = target.device.name
-                lane = lanes[name]
-                outcomes = lane.outcomes
-                return DeviceCampaign(
-                    work,
-                    name,
-                    lane.open,
-                    watcher=OutcomeWatcher(device_watcher, outcomes.succeeded, outcomes.failed),
-                    cancellation=cancelled,
-                    on_given_up=outcomes.failed,
-                ).measure()
-
-            targets = [lane.target for lane in lanes.values()]
-            measure_targets(targets, measure_on, watcher, cancellation, parallel=parallel)
+            lanes: list[DeviceRuns] = []
+            for name in names:
+                try:
+                    lanes.append(factory.lane(name, work))
+                except NoSuchDevice as exc:
+                    notify(events.DeviceSelected(name, len(plan.devices)))
+                    notify(events.DeviceFailed(name, exc))
+            measure_side_by_side(lanes, notify, cancellation, parallel=parallel)
 
 
 def is_over(state: CampaignState, device: str) -> bool:
@@ -149,23 +107,24 @@ def is_over(state: CampaignState, device: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedLanes:
-    """Lanes over the devices that this host is paired with."""
+    """Runs on the devices that this host is paired with."""
 
-    host: DeviceHost
-    requests: CellRequests
-    plan: CampaignPlan
+    host: MeasuringHost
     find: Callable[[str], tuple[KnownDevice, str | None]]
     outcomes: Callable[[KnownDevice], Outcomes]
 
-    def lane(self, device: str) -> CampaignLane:
-        """The lane of a device."""
+    def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
+        """The runs of a device."""
         known, wired = self.find(device)
-        cell = next(cell for cell in self.plan.cells if cell.device == device)
-        target = Target(known, self.requests.of(cell).on_device(device, wired))
-        is_metered = self.plan.spec.settings.meter is None or target.request.energy is not None
-        return CampaignLane(
-            target, partial(at_device, self.host, target), self.outcomes(known), is_metered
+        cell = next(cell for cell in work.plan.cells if cell.device == device)
+        energy = work.requests.of(cell).on_device(device, wired).energy  # all cells ask for one
+        if work.plan.spec.settings.meter is not None and energy is None:
+            work.notify(events.MeterMissing(device))
+        meter = energy.meter if energy else None
+        runs = CampaignRuns(
+            work, device, request=lambda cell: work.requests.of(cell).on_device(known.name, meter)
         )
+        return local_runs(self.host, Target(known, energy), runs, self.outcomes(known))
 
 
 def paired_lanes(
@@ -186,15 +145,10 @@ def paired_lanes(
 
     @contextmanager
     def open_lanes(plan: CampaignPlan, requests: CellRequests, count: int) -> Iterator[PairedLanes]:
+        del requests
         with FinishingProcess() if count > 1 else nullcontext() as other:
-            host = DeviceHost(
-                campaign=plan.id,
-                wait_s=plan.spec.wait_s,
-                store=store,
-                finish=other.finish if other else finish,
-                connect=connect,
-                request=requests.of,
-            )
-            yield PairedLanes(host=host, requests=requests, plan=plan, find=find, outcomes=outcomes)
+            analyse, wait_s = other.finish if other else finish, plan.spec.wait_s
+            host = MeasuringHost(store=store, connect=connect, finish=analyse, wait_s=wait_s)
+            yield PairedLanes(host=host, find=find, outcomes=outcomes)
 
     return open_lanes

@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 
-from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.references import reference_accuracy
-from edgebench.host.bench.watcher import Place, Watcher
-from edgebench.host.campaign.device import CampaignDevice, OpenDevice, RunOrder, may_pass
+from edgebench.host.bench import events
+from edgebench.host.bench.events import Notify, Place
+from edgebench.host.bench.references import achieved_accuracy
+from edgebench.host.bench.request import BenchRequest
+from edgebench.host.bench.session import InProgress, RunOrder, RunPlan, RunSession
 from edgebench.host.campaign.estimate import expected_run_s
-from edgebench.host.campaign.journal import NO_LAB, Journal, Refusal
-from edgebench.host.campaign.plan import AttemptName, CampaignPlan, PlannedRun, attempt_name
+from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal, Refusal
+from edgebench.host.campaign.plan import (
+    AttemptName,
+    CampaignPlan,
+    Cell,
+    PlannedRun,
+    attempt_name,
+)
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import METER_LOST, STOPPED
 from edgebench.host.campaign.state import Attempt, RunProgress, RunState, campaign_state, judged
-from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.index import summary_of
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import (
     EdgebenchError,
+    LabHostsUnreachable,
     LeaseHeld,
     MeterLost,
+    NoSpace,
     NoSuchMeter,
+    NoSuchRun,
+    RunDamaged,
+    SeatLeft,
     StoreError,
+    TooLarge,
     TransportError,
 )
 from edgebench.protocol.record import Outcome
@@ -49,92 +61,193 @@ def was_stopped(run: Run) -> bool:
     return is_cut or dataset.get("is_stopped") is True
 
 
+_PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)
+"""Errors of the place and not of the run: they may pass, and the run is still to be made."""
+_LASTING = (TooLarge, RunDamaged, LabHostsUnreachable)
+"""Among them, those that were waited for already, or never pass."""
+
+
+def may_pass(error: EdgebenchError) -> bool:
+    """Whether it is worth waiting: a link, disk, device or meter that comes back."""
+    return isinstance(error, _PASSING) and not isinstance(error, _LASTING)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignWork:
-    """What the lanes of a campaign have in common."""
+    """What the devices of a campaign have in common."""
 
     plan: CampaignPlan
     journal: Journal
     store: Store
     requests: CellRequests
-    watcher: Watcher
-    """Told of devices on which nothing more can be measured."""
+    notify: Notify
     end_s: float | None = None
     """Time, as `time.monotonic` has it, at which the budget ends."""
 
 
-class DeviceCampaign:
-    """The runs of a campaign on one device."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOrder(RunOrder):
+    """One attempt at a run of a campaign."""
+
+    cell: Cell
+    attempt: AttemptName
+
+
+class CampaignRuns(RunPlan):
+    """The runs of a campaign on one device; failures of host, link and device are survived."""
 
     def __init__(
         self,
         work: CampaignWork,
         device: str,
-        open_device: OpenDevice,
         *,
-        watcher: Watcher,
-        cancellation: Cancellation,
-        on_given_up: Callable[[EdgebenchError], None],
+        request: Callable[[Cell], BenchRequest],
+        at: Callable[[], DeviceAtLab] = lambda: NO_LAB,
     ) -> None:
+        """Plan the runs that the journal leaves.
+
+        Args:
+            work: The campaign.
+            device: Name of the device in the plan.
+            request: The request of a cell, for this device.
+            at: The lab host by which the device is reached.
+        """
+        super().__init__(device, work.notify)
         self._work = work
-        self._device = device
-        self._open_device = open_device
-        self._watcher = watcher
-        self._cancellation = cancellation
-        self._on_given_up = on_given_up
+        self._request = request
+        self._at = at
         self._progress: dict[PlannedRun, RunProgress] = {}
         self._runs: list[Run] = []
+        """Runs that were stored by this process, and those of reference models."""
         self._took_s: list[float] = []
         self._pause = Pause(work.plan.spec.wait_s)
+        self._intended: str | None = None
+        """Id of the attempt in progress, once it is in the journal."""
 
-    def measure(self) -> list[Run]:
-        """Make the runs that are left; those that were made.
+    def opened(self) -> None:
+        """Note that the device is measured."""
+        self._work.journal.note_lane(self.device, "measuring", at=self._at())
 
-        What keeps the device from being measured is waited for, as long as the campaign says.
+    def is_ours(self, run_id: str) -> bool:
+        """Whether a run is one of this campaign's."""
+        name = attempt_name(run_id)
+        return name is not None and name.campaign == self._work.plan.id
+
+    def on_progress(self, run_id: str) -> InProgress:
+        """Follow a run that a host before this one has started."""
+        return InProgress.FOLLOW if self.is_ours(run_id) else InProgress.WAIT
+
+    def fetched(self, run: Run) -> None:
+        """Count a run that was left on the device; the journal's state has a failed one."""
+        super().fetched(run)
+        if run.failure is None:
+            self._keep(run)
+
+    def refused(self, run_id: str, error: EdgebenchError) -> None:
+        """Note that a run can never be stored."""
+        if may_pass(error):
+            raise error
+        if isinstance(error, NoSuchRun):  # neither there nor here: it is found to be lost
+            return
+        super().refused(run_id, error)
+        if attempt_name(run_id) is not None:
+            self._work.journal.refuse(run_id, _refusal(error))
+
+    def orders(self, session: RunSession) -> Iterator[CellOrder]:
+        """What is left, until the budget ends."""
+        del session
+        self._find_left()
+        self._pause.reached()
+        plan = self._work.plan
+        order = self._references_first(self._order())
+        for number, planned in enumerate(order, 1):
+            cell = plan.cells[planned.cell]
+            place = Place(number, len(order), plan.settings(planned.cell))
+            while self._progress[planned].state is RunState.LEFT:
+                if self._is_over_budget(planned):
+                    return
+                begin_s, self._intended = time.monotonic(), None
+                attempt = AttemptName(plan.id, planned, self._progress[planned].next_number)
+                request = self._request(cell)
+                accuracy = request.accuracy
+                reference = accuracy.references.get(request.models[0]) if accuracy else None
+                yield CellOrder(
+                    request=request,
+                    place=place,
+                    device_name=cell.device,
+                    member=plan.member(planned),
+                    references=achieved_accuracy(reference, self._runs),
+                    new_id=partial(self._intend, attempt),
+                    cell=cell,
+                    attempt=attempt,
+                )
+                self._took_s.append(time.monotonic() - begin_s)
+                self._pause.made()
+
+    def _intend(self, attempt: AttemptName) -> str:
+        """The id of an attempt that is about to start, once the journal has it."""
+        run_id = attempt.run_id(datetime.now(timezone.utc))
+        self._work.journal.intend(run_id)
+        self._intended = run_id
+        return run_id
+
+    def stored(self, order: RunOrder, run: Run) -> None:
+        """Count it."""
+        del order
+        self._keep(run)
+
+    def failed(self, order: RunOrder, error: EdgebenchError) -> None:
+        """Note why an attempt failed, unless only its device can tell whether it did.
 
         Raises:
-            Interrupted: the command was cancelled.
+            EdgebenchError: it cannot be made now, and may be later.
         """
-        name, journal, at = self._device, self._work.journal, NO_LAB
-        while True:
-            try:
-                with self._open_device(self._watcher, self._cancellation) as device:
-                    at = device.at
-                    journal.note_lane(name, "measuring", at=at)
-                    self._settle(device)
-                    self._pause.reached()
-                    self._make_all(device)
-                    device.finish()
-                journal.note_lane(name, "ended", at=at)
-                return self._runs
-            except EdgebenchError as exc:
-                # A meter that was never there is a mistake; one that was may be plugged in again.
-                is_unplugged = isinstance(exc, NoSuchMeter) and self._was_measured()
-                if not (may_pass(exc) or is_unplugged) or self._pause.is_over(exc):
-                    journal.note_lane(name, "given_up", str(exc), at=at)
-                    self._on_given_up(exc)
-                    self._work.watcher.device_failed(name, exc)
-                    return self._runs
-                journal.note_lane(name, "waiting", str(exc), at=at)
-                self._watcher.device_unavailable(exc, self._work.plan.spec.wait_s)
-                self._cancellation.wait(self._pause.next_s())
+        assert isinstance(order, CellOrder), "the orders are those of this plan"
+        journal, planned, run_id = self._work.journal, order.attempt.planned, self._intended
+        if may_pass(error) and run_id is not None and error.is_unstarted:
+            with suppress(StoreError):  # then it counts as lost
+                journal.withdraw(run_id)
+        run_id = run_id or order.attempt.run_id(datetime.now(timezone.utc))
+        is_meter_lost = isinstance(error, MeterLost) and error.run_id is not None
+        if error.run_id is not None and not is_meter_lost:
+            self._note(planned, self._stored(error.run_id))
+        elif is_meter_lost or not may_pass(error):
+            refusal = Refusal(METER_LOST, str(error)) if is_meter_lost else _refusal(error)
+            journal.refuse(run_id, refusal)
+            self._note(planned, Attempt(run_id, refusal=refusal))
+        if may_pass(error):
+            raise error
+
+    def ended(self) -> None:
+        """Note that nothing is left."""
+        self._work.journal.note_lane(self.device, "ended", at=self._at())
+
+    def pause_s(self, error: EdgebenchError) -> float | None:
+        """Wait for what keeps the device from being measured, as long as the campaign says."""
+        # A meter that was never there is a mistake; one that was may be plugged in again.
+        is_unplugged = isinstance(error, NoSuchMeter) and self._was_measured()
+        if not (may_pass(error) or is_unplugged) or self._pause.is_over(error):
+            return None
+        self._work.journal.note_lane(self.device, "waiting", str(error), at=self._at())
+        wait_s = self._work.plan.spec.wait_s
+        self.notify(events.DeviceUnavailable(self.device, error, wait_s))
+        return self._pause.next_s()
+
+    def given_up(self, error: EdgebenchError) -> None:
+        """Note why; the other devices go on."""
+        self._work.journal.note_lane(self.device, "given_up", str(error), at=self._at())
+        self.notify(events.DeviceFailed(self.device, error))
 
     def _was_measured(self) -> bool:
         """Whether a run was begun here, by whatever process: it had all that it needs."""
         plan = self._work.plan
         names = map(attempt_name, self._work.journal.read().intended)
-        begun = {plan.cells[one.planned.cell].device for one in names if one is not None}
-        return bool(self._took_s) or self._device in begun
+        begun = {plan.cells[name.planned.cell].device for name in names if name is not None}
+        return bool(self._took_s) or self.device in begun
 
-    def _settle(self, device: CampaignDevice) -> None:
-        """Store what waits on the device, and find out what is still to be made."""
+    def _find_left(self) -> None:
+        """Find out what is still to be made, now that all that was begun is settled."""
         work = self._work
-
-        def refused(run_id: str, error: EdgebenchError) -> None:
-            if attempt_name(run_id) is not None:
-                work.journal.refuse(run_id, _refusal(error))
-
-        device.settle(self._keep, refused)
         state = campaign_state(work.store, work.journal, work.plan)
         self._progress = dict(state.runs)
         for planned in self._order():
@@ -151,28 +264,13 @@ class DeviceCampaign:
         for planned, progress in self._progress.items():
             cell, final = cells[planned.cell], progress.final
             is_one = self._work.plan.digests[cell.model] in digests and planned.repeat == 0
-            if cell.device != self._device or not is_one or final is None or final.stored is None:
+            if cell.device != self.device or not is_one or final is None or final.stored is None:
                 continue
             if final.run_id not in known and final.problem is None:
                 self._runs.insert(0, self._work.store.run(final.run_id))
 
     def _order(self) -> list[PlannedRun]:
-        return self._work.plan.order(self._device)
-
-    def _make_all(self, device: CampaignDevice) -> None:
-        """Make what is left, until the budget ends."""
-        plan = self._work.plan
-        order = self._references_first(self._order())
-        for number, planned in enumerate(order, 1):
-            while self._progress[planned].state is RunState.LEFT:
-                self._cancellation.check()
-                if self._is_over_budget(planned):
-                    return
-                begin_s = time.monotonic()
-                place = Place(number, len(order), plan.settings(planned.cell))
-                self._make(device, planned, place)
-                self._took_s.append(time.monotonic() - begin_s)
-                self._pause.made()
+        return self._work.plan.order(self.device)
 
     def _reference_digests(self) -> set[str]:
         """Digests of the models that the accuracy of others on this device is held against."""
@@ -204,64 +302,6 @@ class DeviceCampaign:
         took_s = sorted(self._took_s)
         expected_s = took_s[len(took_s) // 2] if took_s else expected_run_s(spec)
         return time.monotonic() + expected_s > end_s
-
-    def _make(self, device: CampaignDevice, planned: PlannedRun, place: Place) -> None:
-        """Make one attempt at a run.
-
-        Raises:
-            Interrupted: the command was cancelled.
-            EdgebenchError: it cannot be made now, and may be later.
-        """
-        work, plan = self._work, self._work.plan
-        cell, number = plan.cells[planned.cell], self._progress[planned].next_number
-        name = AttemptName(plan.id, planned, number)
-        run_id: str | None = None
-
-        def new_id() -> str:
-            nonlocal run_id
-            run_id = name.run_id(datetime.now(timezone.utc))
-            work.journal.intend(run_id)
-            return run_id
-
-        request = work.requests.of(cell)
-        accuracy, model = request.accuracy, request.models[0]
-        reference = accuracy.references.get(model) if accuracy else None
-        order = RunOrder(
-            cell=cell,
-            place=place,
-            member=plan.member(planned),
-            references=_achieved(reference, self._runs),
-        )
-        try:
-            self._keep(device.make(order, new_id))
-        except Interrupted as exc:
-            if exc.run is not None:
-                self._keep(exc.run)
-            raise
-        except EdgebenchError as exc:
-            if may_pass(exc) and run_id is not None and exc.is_unstarted:
-                with suppress(StoreError):  # then it counts as lost
-                    work.journal.withdraw(run_id)
-            self._failed(planned, run_id or name.run_id(datetime.now(timezone.utc)), exc)
-            if may_pass(exc):
-                raise
-            self._watcher.run_failed(model, request.runtime or "", exc)
-        else:
-            self._watcher.run_finished(self._runs[-1])
-
-    def _failed(self, planned: PlannedRun, run_id: str, error: EdgebenchError) -> None:
-        """Note why an attempt failed, unless only its device can tell whether it did."""
-        if isinstance(error, MeterLost) and error.run_id is not None:
-            refusal = Refusal(METER_LOST, str(error))
-        elif error.run_id is not None:
-            self._note(planned, self._stored(error.run_id))
-            return
-        elif may_pass(error):
-            return
-        else:
-            refusal = _refusal(error)
-        self._work.journal.refuse(run_id, refusal)
-        self._note(planned, Attempt(run_id, refusal=refusal))
 
     def _keep(self, run: Run) -> None:
         """Count a stored run; one that was cut short is made again."""
@@ -321,15 +361,3 @@ class Pause:
 
 def _refusal(error: EdgebenchError) -> Refusal:
     return Refusal(error.code.name.lower(), str(error))
-
-
-def _achieved(reference: Model | None, runs: Iterable[Run]) -> Mapping[str, ReferenceAccuracy]:
-    """What a reference model has achieved on each runtime, the newest last."""
-    known, achieved = list(runs), dict[str, ReferenceAccuracy]()
-    for run in known:
-        if reference is not None and run.model.sha256 == reference.sha256:
-            own = [one for one in known if one.runtime.name == run.runtime.name]
-            if (accuracy := reference_accuracy(reference, run.runtime.name, own)) is not None:
-                achieved.pop(run.runtime.name, None)
-                achieved[run.runtime.name] = accuracy
-    return achieved

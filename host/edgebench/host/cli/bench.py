@@ -214,7 +214,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             lab = Lab(options.store)
             request = _request(options)
             _warn_of_few_pairs(request)
-            runs = lab.measure(request, watcher)
+            runs = lab.measure(request, watcher.notify)
             if request.against is not None:
                 compared = compare_measured(request.against, runs)
         except Interrupted:

@@ -107,7 +107,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.protocol.text import printable
 
     with ProgressWatcher() as watcher:
-        plan = Lab(options.store).plan_campaign(options.file, watcher, _cluster(options))
+        plan = Lab(options.store).plan_campaign(options.file, watcher.notify, _cluster(options))
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -159,9 +159,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
         if options.action == "resume":
             campaign = lab.campaign(options.campaign)
         else:
-            campaign = lab.begin_campaign(options.file, watcher, cluster)
+            campaign = lab.begin_campaign(options.file, watcher.notify, cluster)
         try:
-            lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
+            lab.resume_campaign(campaign.plan.id, watcher.notify, cluster=cluster)
         except (Interrupted, KeyboardInterrupt):
             is_interrupted = True
     return _report(options, campaign, watcher, is_interrupted=is_interrupted)

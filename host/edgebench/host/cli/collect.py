@@ -50,10 +50,10 @@ def run(options: argparse.Namespace) -> ExitCode:
         try:
             lab = Lab(options.store)
             runs = (
-                lab.analyse_set_aside(watcher)
+                lab.analyse_set_aside(watcher.notify)
                 if options.set_aside
                 else lab.collect(
-                    options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher
+                    options.on or ["local"], is_waiting=not options.no_wait, watcher=watcher.notify
                 )
             )
             if not (runs or watcher.failures or watcher.rejected_count):

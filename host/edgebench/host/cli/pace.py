@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from edgebench.host.bench.watcher import Place
+from edgebench.host.bench.events import Place
 
 
 class DevicePace:

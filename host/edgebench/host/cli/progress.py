@@ -17,12 +17,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
+from edgebench.host.bench import events
 from edgebench.host.bench.collect import failure_of
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import Place, Watcher
 from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
 from edgebench.host.cli.starting import end_starting
-from edgebench.host.devices.health import DeviceHealth
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
@@ -31,10 +29,8 @@ from edgebench.host.show.incomplete import incomplete_line, rejection_line
 from edgebench.host.show.tables import REFUSED, console, print_line
 from edgebench.host.show.units import format_duration, format_metric
 from edgebench.host.show.verdict import verdict_lines
-from edgebench.host.store.incomplete import IncompleteRun
 from edgebench.protocol import messages as m
-from edgebench.protocol.device import RuntimeReport
-from edgebench.protocol.errors import EdgebenchError, LeaseHeld
+from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.record import Phase, PhaseProgress, ProgressUnit
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
@@ -125,7 +121,7 @@ def _reached(reached: PhaseProgress) -> str:
     return f"{reached.done} of {reached.total} {reached.unit.value}"
 
 
-class ProgressWatcher(Watcher):
+class ProgressWatcher:
     """Shows each run's phases: a bar on a terminal, elsewhere a line now and then.
 
     Both go by the clock of the host: nothing is sent to the device while its timed loop runs.
@@ -243,39 +239,34 @@ class ProgressWatcher(Watcher):
             took = PhaseTime().render(task).plain
             self.say(f"run: {task.fields['title']}: {what}{f', {took}' if took else ''}")
 
-    def for_device(self, device: str, device_count: int) -> DeviceProgress:
-        """Progress of one device; among several, each of its lines says which it is."""
-        self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
-        return self._devices[device]
-
-    def meter_missing(self, device: str) -> None:
-        """Say that a device is measured without energy."""
-        self.say(f"note: {device} is measured without energy: the farm file has no meter for it")
-
-    def farm_source_failed(self, error: EdgebenchError) -> None:
-        """Say which part of the farm is not used."""
-        self.say(f"warning: {error}; the rest of the farm is used")
-
-    def labgrid_place_taken(self, device: str, place: str, acquired_by: str) -> None:
-        """Say who else may use a device."""
-        self.say(
-            f"warning: {device}: its place {place} in labgrid is acquired by {acquired_by}, "
-            "who may disturb the measurement"
-        )
-
-    def device_skipped(self, device: str, health: DeviceHealth) -> None:
-        """Say why a device is left out, and how to bring it back."""
-        self.say(
-            f"warning: {device} is left out, in quarantine since {health.quarantined_utc}: "
-            f"{health.quarantine_reason}"
-        )
-        self.say(f"hint: see whether it is well: edgebench devices check {shlex.quote(device)}")
-
-    def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """Nothing more is measured on a device; the others go on."""
-        self.failures.append(self._devices[device].failure(error))
-        self.unmeasured.append(device)
-        self.say(f"warning: {device}: {error}; the other devices go on")
+    def notify(self, event: events.MeasurementEvent) -> None:
+        """Show an event; those of a device go to its own display."""
+        match event:
+            case events.DeviceSelected(device, device_count):
+                self._devices[device] = DeviceProgress(self, device, is_alone=device_count == 1)
+            case events.MeterMissing(device):
+                without = "is measured without energy: the farm file has no meter for it"
+                self.say(f"note: {device} {without}")
+            case events.FarmSourceFailed(error):
+                self.say(f"warning: {error}; the rest of the farm is used")
+            case events.LabgridPlaceTaken(device, place, acquired_by):
+                self.say(
+                    f"warning: {device}: its place {place} in labgrid is acquired by "
+                    f"{acquired_by}, who may disturb the measurement"
+                )
+            case events.DeviceSkipped(device, health):
+                self.say(
+                    f"warning: {device} is left out, in quarantine since "
+                    f"{health.quarantined_utc}: {health.quarantine_reason}"
+                )
+                again = f"edgebench devices check {shlex.quote(device)}"
+                self.say(f"hint: see whether it is well: {again}")
+            case events.DeviceFailed(device, error):
+                self.failures.append(self._devices[device].failure(error))
+                self.unmeasured.append(device)
+                self.say(f"warning: {device}: {error}; the other devices go on")
+            case _:
+                self._devices[event.device].notify(event)
 
     def failure(self, error: EdgebenchError) -> RunFailure:
         """An error that ended the command, with the run that it ended, if one was in progress."""
@@ -294,7 +285,7 @@ class ProgressWatcher(Watcher):
         print_line(self.console, printable(line, keep_lines=True))
 
 
-class DeviceProgress(Watcher):
+class DeviceProgress:
     """Progress of the runs on one device."""
 
     def __init__(self, display: ProgressWatcher, device: str, *, is_alone: bool) -> None:
@@ -318,67 +309,123 @@ class DeviceProgress(Watcher):
         """Whether a run is in progress."""
         return self._task is not None
 
-    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-        """Say who holds a device, and how long it is waited for."""
-        self._display.say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+    def notify(self, event: events.DeviceEvent) -> None:
+        """Show an event of the device."""
+        match event:
+            case events.RunBegan():
+                self._begin(event)
+            case events.PhaseReport(progress=progress):
+                self._enter(progress)
+            case events.TelemetryReport(telemetry=telemetry) if self._task is not None:
+                shown = [self._phase]
+                if telemetry.temp_c is not None:
+                    shown.append(f"{telemetry.temp_c:.1f} °C")
+                if telemetry.freq_hz is not None:
+                    shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
+                self._display.bar.update(self._task, what=", ".join(shown))
+            case events.HashProgress(done=done, total=total):
+                if not self._display.console.is_terminal and not self._is_hashing:
+                    self._display.say(f"note: hashing {format_bytes(total)}: {self._title}")
+                self._is_hashing = True
+                self._transfer("hashing", done, total)
+            case events.PushProgress(done=done, total=total):
+                self._transfer("sending", done, total)
+            case events.RunStored(run=run):
+                self._store(run)
+            case events.RunFetched(run=run):
+                if (failure := failure_of(run)) is None:
+                    self._store(run)
+                    return
+                names = run.model.name, run.runtime.name, self._name
+                self._fail(RunFailure(failure, *names, is_one_of_several=bool(self._prefix)))
+            case events.RunFailed(error=error):
+                self._fail(self.failure(error))
+                self._run = None
+                self._end()
+            case events.FetchFailed(run_id=run_id, error=error):
+                self._fail(self.failure(error))
+                self._note("warning", f"run {run_id} is not stored")
+            case events.FetchBegan(device, run_id):
+                self._clear()
+                self._run, self._phase = None, ""
+                self._title = self._shown = printable(f"{run_id}, {device}")
+                if not self._display.console.is_terminal:
+                    self._display.say(f"run: {self._title}")
+                self._draw("", None)
+            case _:
+                self._mention(event)
 
-    def device_still_busy(self, device: str, elapsed_s: float, wait_s: float) -> None:
-        """Say how long the wait has lasted."""
-        limit = format_duration(wait_s)
-        self._display.say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
+    def _mention(self, event: events.DeviceEvent) -> None:
+        """Print the lines of an event that changes no display."""
+        say = self._display.say
+        match event:
+            case events.DeviceBusy(device, refusal, wait_s):
+                say(f"waiting: {device}, for up to {format_duration(wait_s)}: {refusal}")
+            case events.DeviceStillBusy(device, elapsed_s, wait_s):
+                limit = format_duration(wait_s)
+                say(f"waiting: {device}, {format_duration(elapsed_s)} of {limit}")
+            case events.DeviceUnavailable(device, error, limit_s):
+                self._clear()
+                if str(error) != self._paused_by:  # once for each cause
+                    self._paused_by = str(error)
+                    say(f"waiting: {device}, for up to {format_duration(limit_s)}: {error}")
+            case events.FilesOpen(device, reason):
+                if not self._display.trusts_models and not self._is_warned:
+                    self._is_warned = True
+                    say(f"warning: {device} does not keep models from files: {reason}")
+                    say(f"hint: {CLOSE_FILES}")
+            case events.RuntimeLeftOut(report=report):
+                install = f"; install it there with {report.install}" if report.install else ""
+                self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
+            case events.ReferenceAdded(model=model):
+                self._note("note", f"{model} is measured first, as the reference of the accuracy")
+            case events.ReferenceSkipped(model=model):
+                line = f"{model} is left out: microcontrollers run quantised models only, so the "
+                self._note("note", f"{line}accuracy is not compared with it")
+            case events.EarlierRunStored(run=run):
+                is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
+                ended = "had been stopped" if is_cut else "had finished"
+                kept = "was still on the device; stored now, beside those of this command"
+                self._note("note", f"run {run.run_id} {ended} and {kept}")
+            case events.EarlierRunFailed(run_id=run_id, error=error):
+                self._note("warning", f"run {run_id} of an earlier command failed: {error}")
+            case events.EarlierRunRejected(run_id=run_id, error=error):
+                self._clear()
+                self._display.rejected_count += 1
+                self._note("warning", rejection_line(run_id, error))
+            case events.EarlierRunLost(run=lost):
+                self._note("warning", incomplete_line(lost))
+                if not lost.is_empty:
+                    say("hint: see what is kept of it, and how to remove it: edgebench runs")
+            case events.RunStoredElsewhere(device, run_id):
+                self._clear()
+                say(f"note: run {run_id} of {device} was stored by the host that started it")
+            case events.BusyDeviceSkipped(device, run_id):
+                again = f"edgebench collect --on {shlex.quote(device)}"
+                say(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
+            case _:
+                pass
 
-    def device_unavailable(self, error: EdgebenchError, limit_s: float) -> None:
-        """Say what the device is waited for, once for each cause."""
+    def _begin(self, run: events.RunBegan) -> None:
         self._clear()
-        if str(error) != self._paused_by:
-            self._paused_by = str(error)
-            limit = format_duration(limit_s)
-            self._display.say(f"waiting: {self._name}, for up to {limit}: {error}")
-
-    def files_open(self, device: str, reason: str) -> None:
-        """Print, once, that models are not kept from files, with the next step."""
-        if self._display.trusts_models or self._is_warned:
-            return
-        self._is_warned = True
-        self._display.say(f"warning: {device} does not keep models from files: {reason}")
-        self._display.say(f"hint: {CLOSE_FILES}")
-
-    def runtime_unavailable(self, report: RuntimeReport) -> None:
-        """Say why a runtime is left out, and how to get it."""
-        install = f"; install it there with {report.install}" if report.install else ""
-        self._note("note", f"runtime {report.name} is left out: {report.reason}{install}")
-
-    def reference_added(self, reference: Model) -> None:
-        """Say that a reference model is measured too."""
-        self._note("note", f"{reference.name} is measured first, as the reference of the accuracy")
-
-    def reference_skipped(self, reference: Model) -> None:
-        """Say that the accuracy is not compared, and why."""
-        line = f"{reference.name} is left out: microcontrollers run quantised models only, so the "
-        self._note("note", f"{line}accuracy is not compared with it")
-
-    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins."""
-        self._clear()
-        self._run = model.name, runtime, device
-        self._is_hashing = False
+        self._run = run.model, run.runtime, run.shown_name
+        self._is_hashing, place = False, run.place
         which = f"{place.number}/{place.count} " if place.count > 1 else ""
         settings = f", {place.settings}" if place.settings else ""
-        on = f" on {runtime}" if runtime else ""
-        self._title = printable(f"{which}{model.name}{on}{settings}, {device}")
+        on = f" on {run.runtime}" if run.runtime else ""
+        self._title = printable(f"{which}{run.model}{on}{settings}, {run.shown_name}")
         if not self._display.console.is_terminal:
             self._display.say(f"run: {self._title}")
         # What is cut off a narrow terminal is the end of a model's name, not which device it is.
         is_whole = len(self._title) <= self._display.name_width
-        self._shown = (
-            self._title if is_whole else printable(f"{which}{device}: {model.name} on {runtime}")
-        )
+        short = printable(f"{which}{run.shown_name}: {run.model} on {run.runtime}")
+        self._shown = self._title if is_whole else short
         self.pace.begin(place, time.monotonic())
         self._display.begin()
         self._draw("", None)
 
-    def progress(self, progress: m.Progress) -> None:
-        """The run entered a phase."""
+    def _enter(self, progress: m.Progress) -> None:
+        """Show the phase that a run entered, or how far it is in it."""
         if self._task is None:
             return
         if progress.reached is not None and self._phase.startswith(_PHASES[progress.phase]):
@@ -394,27 +441,6 @@ class DeviceProgress(Watcher):
         self._clear()
         self._draw(self._phase, progress.expected_s)
 
-    def telemetry(self, telemetry: m.Telemetry) -> None:
-        """The device reported its temperature and clock."""
-        if self._task is not None:
-            shown = [self._phase]
-            if telemetry.temp_c is not None:
-                shown.append(f"{telemetry.temp_c:.1f} °C")
-            if telemetry.freq_hz is not None:
-                shown.append(f"{telemetry.freq_hz / 1e9:.2f} GHz")
-            self._display.bar.update(self._task, what=", ".join(shown))
-
-    def hash_progress(self, done: int, total: int) -> None:
-        """A part of a large model is hashed."""
-        if not self._display.console.is_terminal and not self._is_hashing:
-            self._display.say(f"note: hashing {format_bytes(total)}: {self._title}")
-        self._is_hashing = True
-        self._transfer("hashing", done, total)
-
-    def push_progress(self, done: int, total: int) -> None:
-        """A part of the model is on the device."""
-        self._transfer("sending", done, total)
-
     def _transfer(self, verb: str, done: int, total: int) -> None:
         if self._task is not None:
             what = f"{verb} {format_bytes(done)} of {format_bytes(total)}"
@@ -422,66 +448,7 @@ class DeviceProgress(Watcher):
                 self._task, completed=done, total=total, what=what, is_timed=False
             )
 
-    def earlier_run_stored(self, run: Run) -> None:
-        """Say that a run of an earlier command is stored."""
-        is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
-        ended = "had been stopped" if is_cut else "had finished"
-        kept = "was still on the device; stored now, beside those of this command"
-        self._note("note", f"run {run.run_id} {ended} and {kept}")
-
-    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
-        """Say that a run of an earlier command had failed."""
-        self._note("warning", f"run {run_id} of an earlier command failed: {error}")
-
-    def fetch_started(self, device: str, run_id: str) -> None:
-        """A run of an earlier command is fetched, after its end if it is still in progress."""
-        self._clear()
-        self._run, self._phase = None, ""
-        self._title = self._shown = printable(f"{run_id}, {device}")
-        if not self._display.console.is_terminal:
-            self._display.say(f"run: {self._title}")
-        self._draw("", None)
-
-    def fetch_finished(self, run: Run) -> None:
-        """The run is stored, measured or failed."""
-        if (error := failure_of(run)) is None:
-            self.run_finished(run)
-            return
-        self._clear()
-        names = run.model.name, run.runtime.name, self._name
-        failure = RunFailure(error, *names, is_one_of_several=bool(self._prefix))
-        self._display.failures.append(failure)
-
-    def fetch_failed(self, run_id: str, error: EdgebenchError) -> None:
-        """The run cannot be stored; the others are fetched."""
-        self._clear()
-        self._display.failures.append(self.failure(error))
-        self._note("warning", f"run {run_id} is not stored")
-
-    def run_stored_elsewhere(self, device: str, run_id: str) -> None:
-        """Say that a run is in another store."""
-        self._clear()
-        self._display.say(f"note: run {run_id} of {device} was stored by the host that started it")
-
-    def run_in_progress_skipped(self, device: str, run_id: str) -> None:
-        """Say that a run goes on."""
-        again = f"edgebench collect --on {shlex.quote(device)}"
-        self._display.say(f"note: run {run_id} is in progress on {device}; to wait for it: {again}")
-
-    def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
-        """Say that a run of an earlier command cannot be stored, and why."""
-        self._clear()
-        self._display.rejected_count += 1
-        self._note("warning", rejection_line(run_id, error))
-
-    def run_lost(self, run: IncompleteRun) -> None:
-        """Say that a run of an earlier command is lost."""
-        self._note("warning", incomplete_line(run))
-        if not run.is_empty:
-            self._display.say("hint: see what is kept of it, and how to remove it: edgebench runs")
-
-    def run_finished(self, run: Run) -> None:
-        """A run is stored."""
+    def _store(self, run: Run) -> None:
         self._clear()
         self._run, self._paused_by = None, ""
         self.runs.append(run)
@@ -489,12 +456,9 @@ class DeviceProgress(Watcher):
         if not self._display.console.is_terminal:
             self._display.say(f"done: {self._title}: {_number_words(run)}, {run.verdict.label}")
 
-    def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-        """A run failed; the next one follows."""
+    def _fail(self, failure: RunFailure) -> None:
         self._clear()
-        self._display.failures.append(self.failure(error))
-        self._run = None
-        self._end()
+        self._display.failures.append(failure)
 
     def _end(self) -> None:
         self.pace.end(time.monotonic())

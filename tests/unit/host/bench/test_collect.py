@@ -22,9 +22,12 @@ from support.metered import (
     samples,
 )
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
+from support.sessions import FreeDevice, session_of
 
 from edgebench.host.analysis.run import NO_METRICS
-from edgebench.host.bench.collect import HostRecord, collect, collect_waiting
+from edgebench.host.bench import events
+from edgebench.host.bench.collect import HostRecord, collect
+from edgebench.host.bench.session import RunPlan
 from edgebench.host.bench.verify import verify
 from edgebench.host.client import Client
 from edgebench.host.result.document import Document, to_document
@@ -61,7 +64,7 @@ WriteSpool = Callable[[Path], object]
 PROBES = [[probe(BEGIN_NS)], [probe(END_NS)]]
 
 
-class FakeClient:
+class FakeClient(FreeDevice):
     """A device with one run, and with a meter that the agent recorded, if the agent did."""
 
     def __init__(self, record: RunRecord, write_spool: WriteSpool | None = None) -> None:
@@ -256,9 +259,9 @@ class Waiting(FakeClient):
         return RunListing((RUN_ID,))
 
 
-def unwanted(run_id: str, error: EdgebenchError) -> None:
-    """Nothing is wrong with any run."""
-    raise AssertionError(f"{run_id}: {error}")
+def unwanted(event: events.MeasurementEvent) -> None:
+    """Nothing happens to any run."""
+    raise AssertionError(event)
 
 
 class Failing(FakeClient):
@@ -293,15 +296,14 @@ class Failing(FakeClient):
 def test_run_that_cannot_be_fetched_keeps_no_other(tmp_path: Path, error: EdgebenchError) -> None:
     """A bad sector under one run of last week, and nobody measures on the device again."""
     store, client = Store(tmp_path / "store"), Failing(error)
-    doubts: list[EdgebenchError] = []
-    [run] = collect_waiting(
-        cast(Client, client),
-        store,
-        on_doubt=lambda _, why: doubts.append(why),
-        on_failure=unwanted,
-    )
+    seen: list[events.MeasurementEvent] = []
+    session_of(client, store, seen.append).settle(RunPlan("pi", seen.append))
+    doubts = [event.error for event in seen if isinstance(event, events.EarlierRunRejected)]
+    [run] = [event.run for event in seen if isinstance(event, events.EarlierRunStored)]
     assert run.run_id == RUN_ID
-    assert doubts == [error]
+    [doubt] = doubts
+    assert str(error) in str(doubt)
+    assert isinstance(doubt, RunNotStored) == isinstance(error, StoreError)
     assert client.acknowledged == [RUN_ID]
 
 
@@ -335,9 +337,7 @@ def test_link_that_fails_while_runs_are_fetched_is_told(tmp_path: Path) -> None:
     """A link that is gone is taken for a run that is damaged, one run after another."""
     client = Failing(LinkLost("gone"))
     with pytest.raises(LinkLost):
-        collect_waiting(
-            cast(Client, client), Store(tmp_path), on_doubt=unwanted, on_failure=unwanted
-        )
+        session_of(client, Store(tmp_path), unwanted).settle(RunPlan("pi", unwanted))
 
 
 def failed_run() -> RunRecord:
@@ -391,11 +391,11 @@ def test_failed_run_of_a_dead_host_is_named_before_it_is_forgotten(tmp_path: Pat
     client = Waiting(failed_run())
     told: list[tuple[str, EdgebenchError, list[str]]] = []
 
-    def on_failure(run_id: str, error: EdgebenchError) -> None:
-        told.append((run_id, error, list(client.acknowledged)))
+    def keep(event: events.MeasurementEvent) -> None:
+        assert isinstance(event, events.EarlierRunFailed)
+        told.append((event.run_id, event.error, list(client.acknowledged)))
 
-    runs = collect_waiting(cast(Client, client), store, on_doubt=unwanted, on_failure=on_failure)
-    assert runs == []
+    session_of(client, store, keep).settle(RunPlan("pi", keep))
     [(run_id, error, acknowledged)] = told
     assert run_id == RUN_ID
     assert isinstance(error, WorkerDied)

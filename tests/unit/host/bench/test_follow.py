@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import pytest
-from support.records import DEVICE, RUN_ID, latencies, run_record, spool_files, worker_record
+from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
+from support.sessions import FreeDevice, session_of
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import left_probes
+from edgebench.host.bench.events import raise_failures
 from edgebench.host.bench.follow import follow
-from edgebench.host.bench.run import DeviceLane
-from edgebench.host.bench.watcher import Watcher
-from edgebench.host.client import Client
+from edgebench.host.bench.run import OpenDevice
 from edgebench.host.store.files import read_clock, write_clock
 from edgebench.host.store.incomplete import ExpectedRun, write_expectation
 from edgebench.host.store.layout import Store
@@ -33,10 +32,8 @@ def later(elapsed_ns: int, *, ahead_ns: int = 0) -> ClockProbe:
     return ClockProbe(*(time_ns + elapsed_ns for time_ns in times))
 
 
-class FakeClient:
+class FakeClient(FreeDevice):
     """A device whose run ends as soon as it is followed."""
-
-    device = DEVICE
 
     def __init__(self, probe: ClockProbe) -> None:
         self._probe = probe
@@ -56,9 +53,6 @@ class FakeClient:
     def probe_clock(self) -> list[ClockProbe]:
         return [self._probe]
 
-    def acquire(self, wait_s: float) -> None:
-        del wait_s
-
     def fetch_run(self, run_id: str, directory: Path) -> None:
         spool_files(directory, RECORD, LATENCY_NS)
 
@@ -73,8 +67,11 @@ class HeldClient(FakeClient):
         raise LeaseHeld("device is in use by ada")
 
 
-def lane_of(store: Store, client: FakeClient) -> DeviceLane:
-    return DeviceLane(cast(Client, client), store, Watcher(), Cancellation())
+def device_of(
+    store: Store, client: FakeClient, cancellation: Cancellation | None = None
+) -> OpenDevice:
+    """A device behind this client."""
+    return session_of(client, store, raise_failures, cancellation)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +91,7 @@ def test_probes_of_two_processes_are_of_one_clock(
     store, client = Store(tmp_path), FakeClient(probe)
     with store.expecting(RUN_ID) as directory:
         write_expectation(directory, ExpectedRun("1", "pi", "tls", "m.tflite", probes=(LEFT,)))
-    assert follow(lane_of(store, client), RUN_ID).run_id == RUN_ID
+    assert follow(device_of(store, client), RUN_ID).run_id == RUN_ID
     assert client.acknowledged == [RUN_ID]
     kept = read_clock(store.directory(RUN_ID))
     assert kept == ([[LEFT], [probe]] if is_kept else [[LEFT]])
@@ -117,7 +114,7 @@ def test_run_that_another_keeps_is_not_waited_for_without_end(
     """A process that hangs beside a finished run hangs all that come after it."""
     monkeypatch.setattr("edgebench.host.bench.follow.TAKEOVER_TIMEOUT_S", 0.0)
     with pytest.raises(LeaseHeld, match="in use by ada"):
-        follow(lane_of(Store(tmp_path), HeldClient(later(1))), RUN_ID)
+        follow(device_of(Store(tmp_path), HeldClient(later(1))), RUN_ID)
 
 
 class CancellingClient(HeldClient):
@@ -136,6 +133,6 @@ class CancellingClient(HeldClient):
 def test_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
     """Ctrl-C ends the other lanes, and this one waits for a minute more."""
     cancellation = Cancellation()
-    client = cast(Client, CancellingClient(cancellation))
+    client = CancellingClient(cancellation)
     with pytest.raises(Interrupted):
-        follow(DeviceLane(client, Store(tmp_path), Watcher(), cancellation), RUN_ID)
+        follow(device_of(Store(tmp_path), client, cancellation), RUN_ID)

@@ -6,56 +6,48 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import pytest
-from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
-from edgebench.host.analysis.run import analyse_run
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.lanes import Target, measure_targets
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.request import BenchRequest
-from edgebench.host.bench.watcher import OutcomeWatcher, Watcher
+from edgebench.host.bench.events import DeviceFailed, DeviceSelected, MeasurementEvent
+from edgebench.host.bench.lanes import Target, measure_side_by_side
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.facts import EnergyRequest
-from edgebench.host.result.run import Run
-from edgebench.protocol.errors import EdgebenchError, Unreachable
+from edgebench.protocol.errors import Unreachable
 
-REQUEST = BenchRequest(models=())
 WAIT_S = 10.0
-RUN = analyse_run(
-    run_record(worker_record(latencies())),
-    traces_of(latencies()),
-    created_utc=CREATED_UTC,
-    clock=None,
-)
 
 
-class Seen(Watcher):
-    """Keeps what it is told."""
+@dataclass(frozen=True)
+class Work:
+    """What is done on one device."""
 
-    def __init__(self) -> None:
-        self.failed_devices: list[tuple[str, EdgebenchError]] = []
-        self.kept: list[Run] = []
+    target: Target
+    act: Callable[[str, Cancellation], None]
 
-    def device_failed(self, device: str, error: EdgebenchError) -> None:
-        """A device failed."""
-        self.failed_devices.append((device, error))
-
-    def run_finished(self, run: Run) -> None:
-        """A run is stored."""
-        self.kept.append(run)
+    def measure(self, cancellation: Cancellation) -> None:
+        """Do it."""
+        self.act(self.target.device.name, cancellation)
 
 
 def target(name: str, meter: str | None = None) -> Target:
-    """A device with a request, which names a meter, and may name the agent of the device."""
+    """A device, with a meter, and perhaps the agent of the device."""
     meter, _, agent = (meter or "").partition(" of ")
     energy = EnergyRequest(meter=meter) if meter else None
-    device = KnownDevice(name, name, agent or name, ("192.0.2.1",), 7747)
-    return Target(device, replace(REQUEST, energy=energy))
+    return Target(KnownDevice(name, name, agent or name, ("192.0.2.1",), 7747), energy)
+
+
+def measure_on(
+    targets: Sequence[Target], act: Callable[[str, Cancellation], None], parallel: int = 2
+) -> list[MeasurementEvent]:
+    """Do the same on all devices; the events."""
+    seen: list[MeasurementEvent] = []
+    works = [Work(one, act) for one in targets]
+    measure_side_by_side(works, seen.append, Cancellation(), parallel=parallel)
+    return seen
 
 
 def wait_for(cancellation: Cancellation) -> None:
@@ -65,22 +57,15 @@ def wait_for(cancellation: Cancellation) -> None:
         assert requested.wait(WAIT_S)
 
 
-def run_named(name: str) -> Run:
-    """A run that can be told from others."""
-    return replace(RUN, run_id=name)
-
-
-def test_devices_work_at_the_same_time_and_keep_their_order() -> None:
-    """Ten boards take ten nights."""
+def test_devices_work_at_the_same_time() -> None:
+    """Otherwise ten boards would take ten nights."""
     together = threading.Barrier(3, timeout=WAIT_S)
+    seen = measure_on([target(name) for name in "cab"], lambda *_: void(together.wait()), 3)
+    assert seen == [DeviceSelected(name, 3) for name in "cab"]
 
-    def measure(one: Target, _: Watcher, __: Cancellation) -> list[Run]:
-        together.wait()
-        return [run_named(one.device.name)]
 
-    targets = [target(name) for name in "cab"]
-    runs = measure_targets(targets, measure, Seen(), Cancellation(), parallel=3)
-    assert [run.run_id for run in runs] == ["c", "a", "b"]
+def void(_: object) -> None:
+    """Nothing."""
 
 
 @pytest.mark.parametrize(
@@ -98,60 +83,58 @@ def test_no_meter_has_two_devices(meters: tuple[str | None, ...], parallel: int,
     lock, active, seen = threading.Lock(), set[str](), [0]
     full = threading.Event()
 
-    def measure(one: Target, _: Watcher, __: Cancellation) -> list[Run]:
+    def measure(name: str, _: Cancellation) -> None:
         with lock:
-            active.add(one.device.name)
+            active.add(name)
             seen[0] = max(seen[0], len(active))
             if len(active) == most:
                 full.set()
         full.wait(WAIT_S)
         time.sleep(0.02)  # for one that should not be there
         with lock:
-            active.discard(one.device.name)
-        return []
+            active.discard(name)
 
     targets = [target(f"d{i}", meter) for i, meter in enumerate(meters)]
-    measure_targets(targets, measure, Seen(), Cancellation(), parallel=parallel)
+    measure_on(targets, measure, parallel)
     assert seen[0] == most
 
 
 def test_device_that_is_off_keeps_no_other_from_being_measured() -> None:
-    """One board without power ends the night."""
+    """Otherwise one board without power would end the night."""
+    measured: list[str] = []
 
-    def measure(one: Target, _: Watcher, __: Cancellation) -> list[Run]:
-        if one.device.name == "off":
+    def measure(name: str, _: Cancellation) -> None:
+        if name == "off":
             raise Unreachable("no answer")
-        return [run_named(one.device.name)]
+        measured.append(name)
 
-    watcher = Seen()
-    runs = measure_targets(
-        [target("off"), target("on")], measure, watcher, Cancellation(), parallel=2
-    )
-    assert [run.run_id for run in runs] == ["on"]
-    assert [(name, str(error)) for name, error in watcher.failed_devices] == [("off", "no answer")]
+    seen = measure_on([target("off"), target("on")], measure)
+    assert measured == ["on"]
+    failed = [event for event in seen if isinstance(event, DeviceFailed)]
+    assert [(event.device, str(event.error)) for event in failed] == [("off", "no answer")]
 
 
 def test_error_of_the_only_device_is_the_command_s() -> None:
-    """A command for one device ends with success though nothing was measured."""
+    """Otherwise a command for one device would end with success, and nothing measured."""
 
-    def measure(_: Target, __: Watcher, ___: Cancellation) -> list[Run]:
+    def measure(_: str, __: Cancellation) -> None:
         raise Unreachable("no answer")
 
     with pytest.raises(Unreachable):
-        measure_targets([target("off")], measure, Seen(), Cancellation(), parallel=2)
+        measure_on([target("off")], measure)
 
 
 def test_bug_in_one_lane_stops_the_others_and_is_seen() -> None:
-    """A defect of ours is swallowed by a thread."""
+    """Otherwise a thread would swallow a defect of ours."""
 
-    def measure(one: Target, _: Watcher, cancellation: Cancellation) -> list[Run]:
-        if one.device.name == "a":
+    def measure(name: str, cancellation: Cancellation) -> None:
+        if name == "a":
             raise ZeroDivisionError
         wait_for(cancellation)
         raise Interrupted(None)
 
     with pytest.raises(ZeroDivisionError):
-        measure_targets([target("a"), target("b")], measure, Seen(), Cancellation(), parallel=2)
+        measure_on([target("a"), target("b")], measure)
 
 
 def ctrl_c_when(ready: Callable[[], object]) -> threading.Thread:
@@ -166,48 +149,18 @@ def ctrl_c_when(ready: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_ctrl_c_stops_every_lane_and_keeps_what_each_has() -> None:
-    """The boards measure on for hours, or the run of one of them is lost."""
-    together = threading.Barrier(3, timeout=WAIT_S)
+def test_ctrl_c_stops_every_lane() -> None:
+    """Otherwise the boards would measure on for hours."""
+    together, stopped = threading.Barrier(3, timeout=WAIT_S), list[str]()
 
-    def measure(one: Target, _: Watcher, cancellation: Cancellation) -> list[Run]:
+    def measure(name: str, cancellation: Cancellation) -> None:
         together.wait()
         wait_for(cancellation)
-        raise Interrupted(run_named(one.device.name))
+        stopped.append(name)
+        raise Interrupted(None)
 
-    watcher = Seen()
     thread = ctrl_c_when(together.wait)
     with pytest.raises(Interrupted):
-        measure_targets([target("a"), target("b")], measure, watcher, Cancellation(), parallel=2)
+        measure_on([target("a"), target("b")], measure)
     thread.join()
-    assert sorted(run.run_id for run in watcher.kept) == ["a", "b"]
-
-
-def test_outcomes_are_recorded_and_all_events_are_forwarded() -> None:
-    """A device's health is kept, and the progress of its runs is not shown any more."""
-    events: list[str] = []
-    outcomes: list[str] = []
-
-    class EventLog(Watcher):
-        """Records its events."""
-
-        def run_failed(self, model: Model, runtime: str, error: EdgebenchError) -> None:
-            events.append(f"failed {runtime}")
-
-        def run_finished(self, run: Run) -> None:
-            events.append("finished")
-
-        def earlier_run_rejected(self, run_id: str, error: EdgebenchError) -> None:
-            events.append(f"rejected {run_id}")
-
-    watcher = OutcomeWatcher(
-        EventLog(),
-        lambda: outcomes.append("finished"),
-        lambda error, model: outcomes.append(f"{model}: {error}"),
-    )
-    error = EdgebenchError("no")
-    watcher.run_failed(find_model("digits_int8.onnx"), "onnx", error)
-    watcher.run_finished(RUN)
-    watcher.earlier_run_rejected("r", error)
-    assert events == ["failed onnx", "finished", "rejected r"]
-    assert outcomes == ["digits_int8.onnx: no", "finished"]
+    assert sorted(stopped) == ["a", "b"]

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from support.sessions import FreeDevice, session_of
 
 from edgebench.host.bench import model as model_module
+from edgebench.host.bench.events import raise_failures
 from edgebench.host.bench.model import open_model
-from edgebench.host.bench.run import _push
-from edgebench.host.bench.watcher import Watcher
-from edgebench.host.client import Client
+from edgebench.host.bench.run import RunRequest, _push_files
+from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import FileChanged, ModelRefused, UsageError
+from edgebench.protocol.spec import from_preset
 
 
-class Refusing:
+class Refusing(FreeDevice):
     """A client whose agent refuses what it gets."""
 
     def push_model(self, *_: Any) -> int:
         raise ModelRefused("model arrived damaged")
-
-
-CLIENT = cast(Client, Refusing())
 
 
 @pytest.fixture
@@ -71,14 +70,15 @@ def test_file_that_changes_before_it_is_sent_is_named(path: Path) -> None:
     """A compiler that is still writing reads as a damaged link."""
     model = open_model(path)
     assert model.sha256
+    device = session_of(Refusing(), Store(path.parent), raise_failures)
     with pytest.raises(ModelRefused, match="arrived damaged"):
-        _push(CLIENT, "model", model, Watcher())
+        _push_files(device, RunRequest(model=model, spec=from_preset("quick")))
     path.write_bytes(b"\1" + bytes((3 << 20) - 1))
     with pytest.raises(FileChanged, match=f"^model changed after it was read: {path}$"):
-        _push(CLIENT, "model", model, Watcher())
+        _push_files(device, RunRequest(model=model, spec=from_preset("quick")))
     path.unlink()
     with pytest.raises(FileChanged):
-        _push(CLIENT, "model", model, Watcher())
+        _push_files(device, RunRequest(model=model, spec=from_preset("quick")))
 
 
 def test_file_that_vanishes_is_one_line(path: Path) -> None:

@@ -14,12 +14,12 @@ from edgebench.host.bench.plan import (
     ALL_RUNTIMES,
     Step,
     plan_steps,
-    refuse_too_large,
+    refuse_impossible,
     refuse_unseen_edges,
-    refuse_unusable_cpus,
     run_request,
 )
 from edgebench.host.bench.request import BenchRequest, ComparisonRequest
+from edgebench.host.power.metering import OpenMeter
 from edgebench.host.result.facts import EnergyRequest, Pair, SetMember
 from edgebench.protocol.device import RuntimeReport, SystemDescription
 from edgebench.protocol.errors import RuntimeUnavailable, TooLarge, UsageError
@@ -74,11 +74,18 @@ def test_each_model_runs_on_the_preferred_runtime_or_on_all() -> None:
 @pytest.mark.parametrize("idle_s", [0.0, 0.2])
 def test_idle_time_that_ends_before_the_edges_is_refused(idle_s: float) -> None:
     """A run of minutes has no energy, as its last pulses are not in the recording."""
-    energy = EnergyRequest(meter="ppk2", idle_duration_s=idle_s)
+    request, board = BenchRequest(models=(A,)), [Step(A, "firmware", is_target=True)]
+
+    def meter(asked_s: float | None) -> OpenMeter:
+        energy = EnergyRequest(meter="ppk2", idle_duration_s=asked_s)
+        return OpenMeter(request=energy, meter=None, header=None)
+
     with pytest.raises(UsageError, match=f"--idle must be at least 0.5 s .* got {idle_s:g} s"):
-        refuse_unseen_edges(energy, has_dataset=False)
+        refuse_unseen_edges(request, board, meter(idle_s))
     for enough_s in (None, 0.5):
-        refuse_unseen_edges(replace(energy, idle_duration_s=enough_s), has_dataset=False)
+        refuse_unseen_edges(request, board, meter(enough_s))
+    refuse_unseen_edges(request, [Step(A, "litert")], meter(idle_s))
+    refuse_unseen_edges(request, board, None)
 
 
 def test_every_pair_has_both_sides_next_to_each_other() -> None:
@@ -180,21 +187,22 @@ def test_file_that_a_device_has_no_room_for_is_refused_unread(
     request = BenchRequest(models=(A, B))  # there are no such files
     system = replace(SYSTEM, models_room_bytes=room)
     if is_taken:
-        refuse_too_large("pi", request, system)
+        refuse_impossible("pi", request, system, None)
         return
     with pytest.raises(TooLarge, match=r"^file of 5 B, pi has room for 4 B: a\.tflite$"):
-        refuse_too_large("pi", request, system)
+        refuse_impossible("pi", request, system, None)
 
 
 @pytest.mark.parametrize("usable", [None, (0, 1, 2), (0, 1)])
 def test_cpu_that_a_device_does_not_have_is_refused(usable: tuple[int, ...] | None) -> None:
     """A wrong number is told when the first run starts, after the model was sent."""
     system = replace(SYSTEM, usable_cpus=usable)
+    request = BenchRequest(models=(A,), spec=from_preset("default", cpus=(0, 2)))
     if usable != (0, 1):  # an older agent refuses it itself
-        refuse_unusable_cpus("pi", (0, 2), system)
+        refuse_impossible("pi", request, system, None)
         return
     with pytest.raises(UsageError, match=r"^no CPU 2 for models on pi, which has 0,1$"):
-        refuse_unusable_cpus("pi", (0, 2), system)
+        refuse_impossible("pi", request, system, None)
 
 
 def test_one_run_of_a_target_is_as_long_as_all_runs_of_a_model() -> None:

@@ -12,8 +12,8 @@ from edgebench.host.analysis.run import analyse_run
 from edgebench.host.bench.builtin import builtin_models, find_model
 from edgebench.host.bench.model import Model, open_model
 from edgebench.host.bench.references import (
+    achieved_accuracy,
     find_references,
-    reference_accuracy,
     with_references_first,
 )
 from edgebench.host.result.outputs import Accuracy
@@ -113,21 +113,21 @@ def test_accuracy_of_the_reference_is_the_latest_on_the_same_runtime(own: Model)
         run(other, "litert", 0.2, "other model"),
         run(own, "litert", None, "not answered"),
     ]
-    found = reference_accuracy(own, "litert", runs)
-    assert found is not None
+    found = achieved_accuracy(own, runs)["litert"]
     assert (found.run_id, found.model, found.value) == ("new", own.name, 0.75)
 
 
 def test_reference_on_another_runtime_is_better_than_none(own: Model) -> None:
     """An fp32 model that only another runtime loads is measured, and then forgotten."""
     runs = [run(own, "onnx", 0.5, "there"), run(own, "onnx", 0.75, "later")]
-    found = reference_accuracy(own, "litert", runs)
-    assert found is not None
-    assert found.run_id == "later"
+    runs += [run(own, "tflite", 0.5, "newest"), run(own, "litert", None)]
+    found = achieved_accuracy(own, runs)
+    assert [accuracy.run_id for accuracy in found.values()] == ["later", "newest"]
 
 
 def test_reference_that_was_not_measured_has_no_accuracy(own: Model) -> None:
     """A failed reference is an accuracy of zero, and every model is better."""
-    assert reference_accuracy(own, "litert", []) is None
-    assert reference_accuracy(own, "litert", [run(own, "litert", None)]) is None
-    assert reference_accuracy(None, "litert", [run(own, "litert", 0.5)]) is None
+    assert achieved_accuracy(own, []) == {}
+    assert achieved_accuracy(own, [run(own, "litert", None)]) == {}
+    assert achieved_accuracy(own, [run(own, "litert", 0.5, state=State.INVALID)]) == {}
+    assert achieved_accuracy(None, [run(own, "litert", 0.5)]) == {}

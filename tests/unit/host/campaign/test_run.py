@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -13,16 +13,18 @@ from support.records import store_run
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.collect import OnProblem
-from edgebench.host.bench.watcher import Watcher
-from edgebench.host.campaign.device import CampaignDevice, RunOrder
+from edgebench.host.bench.events import ignore_events
+from edgebench.host.bench.lanes import Target
+from edgebench.host.bench.runs import DeviceRuns
+from edgebench.host.bench.session import RunOrder, RunPlan, RunSession
 from edgebench.host.campaign.journal import DeviceAtLab, begin_journal
-from edgebench.host.campaign.lanes import QuietWatcher
 from edgebench.host.campaign.plan import AttemptName, PlannedRun, new_plan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.run import CampaignWork, DeviceCampaign
+from edgebench.host.campaign.run import CampaignRuns, CampaignWork, CellOrder
 from edgebench.host.campaign.spec import Axes, CampaignSpec, Settings
 from edgebench.host.campaign.state import campaign_state
+from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.health import Outcomes
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import State
@@ -49,26 +51,40 @@ class RefusingDevice:
 
     def __init__(self, error: EdgebenchError) -> None:
         self.error = error
-        self.orders: list[RunOrder] = []
+        self.orders: list[CellOrder] = []
 
-    def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
+    def settle(self, plan: RunPlan) -> None:
         """Nothing waits there."""
 
     def finish(self) -> None:
         """Nothing is kept here."""
 
-    def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
+    def make(self, order: RunOrder) -> Run:
         """Refuse it, right after it had its id."""
+        assert isinstance(order, CellOrder)
+        assert order.new_id is not None
         self.orders.append(order)
-        new_id()
+        order.new_id()
         raise self.error
 
     @contextmanager
-    def open(self, watcher: Watcher, cancellation: Cancellation) -> Iterator[CampaignDevice]:
+    def open(self, cancellation: Cancellation) -> Iterator[RunSession]:
         """Connect, unless no lab host offers it."""
         if isinstance(self.error, LabHostsUnreachable):
             raise self.error
         yield self
+
+
+class Failures(Outcomes):
+    """Keeps why a device failed."""
+
+    def __init__(self) -> None:
+        self.errors: list[EdgebenchError] = []
+
+    def failed(self, error: EdgebenchError, model: str | None = None) -> None:
+        """The device failed, or a run of this model did."""
+        if model is None:
+            self.errors.append(error)
 
 
 def campaign_on(device: RefusingDevice, store: Store, spec: CampaignSpec = SPEC) -> CampaignWork:
@@ -80,22 +96,20 @@ def campaign_on(device: RefusingDevice, store: Store, spec: CampaignSpec = SPEC)
         journal=journal,
         store=store,
         requests=CellRequests(plan),
-        watcher=QuietWatcher(),
+        notify=ignore_events,
     )
 
 
 def measure(work: CampaignWork, device: RefusingDevice) -> list[EdgebenchError]:
     """Make its runs; why the device was given up."""
-    errors: list[EdgebenchError] = []
-    DeviceCampaign(
-        work,
-        "local",
-        device.open,
-        watcher=QuietWatcher(),
-        cancellation=Cancellation(),
-        on_given_up=errors.append,
-    ).measure()
-    return errors
+    failures = Failures()
+    DeviceRuns(
+        target=Target(KnownDevice("local", "", "", (), 0)),
+        plan=CampaignRuns(work, "local", request=work.requests.of, at=lambda: device.at),
+        open=device.open,
+        outcomes=failures,
+    ).measure(Cancellation())
+    return failures.errors
 
 
 def test_resumed_campaign_knows_what_the_reference_has_achieved(tmp_path: Path) -> None:

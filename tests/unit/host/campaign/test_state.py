@@ -12,7 +12,6 @@ import pytest
 from support.records import store_run
 
 from edgebench.host.campaign.campaign import Campaign
-from edgebench.host.campaign.device import may_pass
 from edgebench.host.campaign.journal import (
     Journal,
     Refusal,
@@ -21,6 +20,7 @@ from edgebench.host.campaign.journal import (
 )
 from edgebench.host.campaign.lanes import is_over
 from edgebench.host.campaign.plan import CampaignPlan, PlannedRun, new_plan
+from edgebench.host.campaign.run import may_pass
 from edgebench.host.campaign.spec import DEFAULT_RETRY, Axes, CampaignSpec
 from edgebench.host.campaign.state import MAX_LOST, Attempt, RunState, campaign_state, judged
 from edgebench.host.report.page import campaign_report

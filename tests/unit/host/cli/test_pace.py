@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.host.bench.watcher import Place
+from edgebench.host.bench.events import Place
 from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
 
 

@@ -7,15 +7,13 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import Place
+from edgebench.host.bench import events
 from edgebench.host.cli import progress
 from edgebench.host.cli.progress import ProgressWatcher
 from edgebench.protocol.device import RuntimeReport
@@ -35,7 +33,7 @@ STOPPED = analyse_run(
     created_utc=CREATED_UTC,
     clock=None,
 )
-MODEL = Model(Path("/models/digits.tflite"), "digits.tflite", 5, 0)
+MODEL = "digits.tflite"
 Watch = Callable[..., tuple[ProgressWatcher, io.StringIO]]
 
 
@@ -55,16 +53,18 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
 def test_open_files_are_named_once_unless_the_model_is_trusted(watch: Watch) -> None:
     """Keys would be read before anybody is told; or a script is told with each of its runs."""
     watcher, out = watch(is_terminal=False)
-    for device in (watcher.for_device("pi", 2), watcher.for_device("rock", 2)):
+    for device in ("pi", "rock"):
+        watcher.notify(events.DeviceSelected(device, 2))
         for _ in range(2):
-            device.files_open("pi", "Function not implemented: no keys are safe")
+            watcher.notify(events.FilesOpen(device, "Function not implemented: no keys are safe"))
     lines = out.getvalue().splitlines()
     assert [line.split(":")[0] for line in lines] == ["warning", "hint"] * 2
     assert lines[0].startswith("warning: pi does not keep models from files: Function not")
     assert "--trust-model" in lines[1]
     watcher, out = watch(is_terminal=False)
     watcher.trusts_models = True
-    watcher.for_device("pi", 1).files_open("pi", "reason")
+    watcher.notify(events.DeviceSelected("pi", 1))
+    watcher.notify(events.FilesOpen("pi", "reason"))
     assert out.getvalue() == ""
 
 
@@ -74,10 +74,10 @@ def test_any_expected_time_is_drawn(watch: Watch, is_terminal: bool, expected_s:
     """A hostile device would end the thread that draws, in a traceback."""
     watcher, out = watch(is_terminal=is_terminal)
     with watcher:
-        device = watcher.for_device("board", 1)
-        device.run_started("board", MODEL, "litert", Place(1, 1000))
+        watcher.notify(events.DeviceSelected("board", 1))
+        watcher.notify(events.RunBegan("board", "board", MODEL, "litert", events.Place(1, 1000)))
         for phase in Phase:
-            device.progress(Progress("run", phase, expected_s))
+            watcher.notify(events.PhaseReport("board", Progress("run", phase, expected_s)))
             watcher.report()
             watcher.bar.refresh()
     assert "digits" in out.getvalue()
@@ -88,21 +88,23 @@ def test_any_expected_time_is_drawn(watch: Watch, is_terminal: bool, expected_s:
 def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: str) -> None:
     """A name with a bracket in it ends the measurement, or a phase has no words."""
     watcher, out = watch(is_terminal=is_terminal)
-    runs = watcher.for_device("board", 1)
+    watcher.notify(events.DeviceSelected("board", 1))
     with watcher:
-        runs.reference_added(MODEL)
-        runs.runtime_unavailable(
-            RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x")
+        watcher.notify(events.ReferenceAdded("board", MODEL))
+        watcher.notify(
+            events.RuntimeLeftOut(
+                "board", RuntimeReport("tflite", ("tflite",), reason="no wheel", install="pip x")
+            )
         )
-        runs.run_started(device, MODEL, "litert", Place(2, 6))
-        runs.push_progress(1000, 24_376)
+        watcher.notify(events.RunBegan("board", device, MODEL, "litert", events.Place(2, 6)))
+        watcher.notify(events.PushProgress("board", 1000, 24_376))
         for phase in Phase:
-            runs.progress(Progress("run-1", phase, 3.0))
-        runs.run_failed(MODEL, "litert", ModelRefused("no"))
-        runs.earlier_run_stored(replace(RUN, run_id="run-0"))
-        runs.earlier_run_stored(STOPPED)
-        runs.earlier_run_rejected("run-2", ModelRefused("odd"))
-        runs.earlier_run_failed("run-3", ModelRefused("no"))
+            watcher.notify(events.PhaseReport("board", Progress("run-1", phase, 3.0)))
+        watcher.notify(events.RunFailed("board", MODEL, "litert", ModelRefused("no")))
+        watcher.notify(events.EarlierRunStored("board", replace(RUN, run_id="run-0")))
+        watcher.notify(events.EarlierRunStored("board", STOPPED))
+        watcher.notify(events.EarlierRunRejected("board", "run-2", ModelRefused("odd")))
+        watcher.notify(events.EarlierRunFailed("board", "run-3", ModelRefused("no")))
     (failure,) = watcher.failures
     assert (failure.title, failure.device) == ("digits.tflite on litert", device)
     assert watcher.failure(ModelRefused("no")).model is None  # no run is in progress any more
@@ -122,12 +124,14 @@ def test_whole_life_of_a_run_is_drawn(watch: Watch, is_terminal: bool, device: s
 def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> None:
     """Of six devices that take turns, nobody sees which one is measured."""
     watcher, out = watch(is_terminal=True, width=width)
-    runs = watcher.for_device("board", 1)
-    model = Model(Path("/models/m.tflite"), "mobilenet_v2_1.0_224_int8.tflite", 5, 0)
+    watcher.notify(events.DeviceSelected("board", 1))
+    model = "mobilenet_v2_1.0_224_int8.tflite"
     with watcher:
-        runs.run_started("jetson-2", model, "litert", Place(2, 6))
-        runs.progress(Progress("run-1", Phase.MEASURING, 3.0))
-        runs.telemetry(Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
+        watcher.notify(events.RunBegan("board", "jetson-2", model, "litert", events.Place(2, 6)))
+        watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.MEASURING, 3.0)))
+        watcher.notify(
+            events.TelemetryReport("board", Telemetry("run-1", 0, temp_c=71.25, freq_hz=1.5e9))
+        )
         watcher.bar.refresh()
     lines = [line for line in re.split(r"[\r\n]", out.getvalue()) if "measuring" in line]
     assert lines
@@ -138,18 +142,18 @@ def test_narrow_terminal_says_which_device_it_is(watch: Watch, width: int) -> No
 def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None:
     """A benchmark of an hour in CI looks as if it hung."""
     watcher, out = watch(is_terminal=False)
-    runs = watcher.for_device("board", 1)
+    watcher.notify(events.DeviceSelected("board", 1))
     watcher.report()
-    runs.run_started("board", MODEL, "litert", Place(2, 6))
+    watcher.notify(events.RunBegan("board", "board", MODEL, "litert", events.Place(2, 6)))
     watcher.report()
-    runs.push_progress(1000, 24_376)
+    watcher.notify(events.PushProgress("board", 1000, 24_376))
     watcher.report()
-    runs.progress(Progress("run-1", Phase.MEASURING, 60.0))
-    runs.telemetry(Telemetry("run-1", 0, temp_c=71.25))
+    watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.MEASURING, 60.0)))
+    watcher.notify(events.TelemetryReport("board", Telemetry("run-1", 0, temp_c=71.25)))
     watcher.report()
-    runs.progress(Progress("run-1", Phase.CHECKING))
+    watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.CHECKING)))
     watcher.report()
-    runs.run_finished(RUN)
+    watcher.notify(events.RunStored("board", RUN))
     watcher.report()
     begun, *reports, done = out.getvalue().splitlines()
     assert begun == "run: 2/6 digits.tflite on litert, board"
@@ -165,18 +169,22 @@ def test_log_file_hears_every_ten_seconds_how_far_a_run_is(watch: Watch) -> None
 def test_slow_board_says_how_far_it_is(watch: Watch) -> None:
     """An upload of a minute, or a data set of a day, looks as if it hung."""
     watcher, out = watch(is_terminal=False)
-    runs = watcher.for_device("board", 1)
-    runs.run_started("board", MODEL, "firmware", Place(1, 1))
+    watcher.notify(events.DeviceSelected("board", 1))
+    watcher.notify(events.RunBegan("board", "board", MODEL, "firmware", events.Place(1, 1)))
 
     def reach(phase: Phase, done: int, total: int, unit: ProgressUnit) -> None:
-        runs.progress(Progress("run-1", phase, 7200.0, reached=PhaseProgress(done, total, unit)))
+        watcher.notify(
+            events.PhaseReport(
+                "board", Progress("run-1", phase, 7200.0, reached=PhaseProgress(done, total, unit))
+            )
+        )
         watcher.report()
 
-    runs.progress(Progress("run-1", Phase.LOADING))
+    watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.LOADING)))
     reach(Phase.LOADING, 10_240, 24_376, ProgressUnit.BYTES)
     reach(Phase.MEASURING, 1, 5, ProgressUnit.WINDOWS)  # of a phase whose begin was missed
     reach(Phase.MEASURING, 2, 5, ProgressUnit.WINDOWS)
-    runs.progress(Progress("run-1", Phase.CHECKING, 7200.0))
+    watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.CHECKING, 7200.0)))
     reach(Phase.CHECKING, 3, 1000, ProgressUnit.SAMPLES)
     begun, *lines = out.getvalue().splitlines()
     assert lines == [
@@ -195,11 +203,11 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
     """A terminal shows the bar and the lines, or a log file goes on after the command."""
     monkeypatch.setattr(progress, "REPORT_S", 0.001)
     watcher, out = watch(is_terminal=is_terminal, width=200)
-    runs = watcher.for_device("board", 1)
+    watcher.notify(events.DeviceSelected("board", 1))
     reported = threading.Event()
     monkeypatch.setattr(watcher, "report", reported.set)
     with watcher:
-        runs.run_started("board", MODEL, "litert", Place(1, 1))
+        watcher.notify(events.RunBegan("board", "board", MODEL, "litert", events.Place(1, 1)))
         assert reported.wait(0.2 if is_terminal else 30.0) != is_terminal
     if not is_terminal:
         watcher._reports.join(30.0)
@@ -210,9 +218,9 @@ def test_lines_stand_for_the_bar_only_where_there_is_no_terminal(
 def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> None:
     """A late notice ends the measurement."""
     watcher, out = watch(is_terminal=True)
-    runs = watcher.for_device("board", 1)
-    runs.progress(Progress("run-1", Phase.LOADING))
-    runs.push_progress(1, 2)
+    watcher.notify(events.DeviceSelected("board", 1))
+    watcher.notify(events.PhaseReport("board", Progress("run-1", Phase.LOADING)))
+    watcher.notify(events.PushProgress("board", 1, 2))
     assert out.getvalue() == ""
 
 
@@ -220,11 +228,11 @@ def test_progress_of_a_run_that_nobody_announced_is_ignored(watch: Watch) -> Non
 def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> None:
     """A model of gigabytes is read in silence, and somebody presses Ctrl-C."""
     watcher, out = watch(is_terminal=is_terminal)
-    runs = watcher.for_device("board", 1)
+    watcher.notify(events.DeviceSelected("board", 1))
     with watcher:
-        runs.run_started("pi", MODEL, "litert", Place(1, 1))
+        watcher.notify(events.RunBegan("board", "pi", MODEL, "litert", events.Place(1, 1)))
         for done in (2, 3):
-            runs.hash_progress(done * 2**30, 4 * 2**30)
+            watcher.notify(events.HashProgress("board", done * 2**30, 4 * 2**30))
         watcher.bar.refresh()
     text = out.getvalue()
     if is_terminal:
@@ -236,13 +244,14 @@ def test_hashing_that_takes_long_is_shown(watch: Watch, is_terminal: bool) -> No
 def test_lines_of_several_devices_say_which_it_is(watch: Watch) -> None:
     """Of three boards that are measured at the same time, one has a run in doubt: which?"""
     watcher, out = watch(is_terminal=False)
-    pi, jetson, _ = (watcher.for_device(name, 3) for name in ("pi", "jetson", "nano"))
-    pi.run_started("pi", MODEL, "litert", Place(1, 1))
-    jetson.run_started("jetson", MODEL, "onnx", Place(1, 1))
+    for name in ("pi", "jetson", "nano"):
+        watcher.notify(events.DeviceSelected(name, 3))
+    watcher.notify(events.RunBegan("pi", "pi", MODEL, "litert", events.Place(1, 1)))
+    watcher.notify(events.RunBegan("jetson", "jetson", MODEL, "onnx", events.Place(1, 1)))
     watcher.report()
-    jetson.earlier_run_rejected("run-7", ModelRefused("no"))
-    pi.run_failed(MODEL, "litert", ModelRefused("no"))
-    watcher.device_failed("nano", Unreachable("no answer"))
+    watcher.notify(events.EarlierRunRejected("jetson", "run-7", ModelRefused("no")))
+    watcher.notify(events.RunFailed("pi", MODEL, "litert", ModelRefused("no")))
+    watcher.notify(events.DeviceFailed("nano", Unreachable("no answer")))
     assert out.getvalue().splitlines() == [
         "run: digits.tflite on litert, pi",
         "run: digits.tflite on onnx, jetson",

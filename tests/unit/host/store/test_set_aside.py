@@ -8,14 +8,16 @@ from typing import cast
 
 import pytest
 from support.records import RUN_ID, latencies, run_record, spool_files, worker_record
+from support.sessions import FreeDevice, session_of
 
+from edgebench.host.bench import events
 from edgebench.host.bench import finish as finish_module
 from edgebench.host.bench.collect import (
     HostRecord,
     analyse_set_aside,
     collect,
-    collect_waiting,
 )
+from edgebench.host.bench.session import RunPlan
 from edgebench.host.bench.verify import verify
 from edgebench.host.cli.main import main
 from edgebench.host.client import Client
@@ -31,7 +33,7 @@ from edgebench.protocol.traces import RECORD_FILE
 LATENCY_NS = latencies()
 
 
-class Device:
+class Device(FreeDevice):
     """A device with one run, which is damaged until it is repaired."""
 
     def __init__(self, damage: bytes | None = b"{}") -> None:
@@ -56,12 +58,12 @@ class Device:
 def waiting(device: Device, store: Store) -> list[EdgebenchError]:
     """Errors of the runs that a later command finds on the device."""
     doubts: list[EdgebenchError] = []
-    collect_waiting(
-        cast(Client, device),
-        store,
-        on_doubt=lambda _, error: doubts.append(error),
-        on_failure=lambda _, error: doubts.append(error),
-    )
+
+    def keep(event: events.MeasurementEvent) -> None:
+        if isinstance(event, (events.EarlierRunRejected, events.EarlierRunFailed)):
+            doubts.append(event.error)
+
+    session_of(device, store, keep).settle(RunPlan("pi", keep))
     return doubts
 
 

@@ -26,25 +26,25 @@ from tempfile import TemporaryFile
 from typing import BinaryIO, cast, get_args
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.events import DeviceBusy, MeasurementEvent, PhaseReport, RunBegan
 from edgebench.host.bench.finish import FinishingProcess
-from edgebench.host.bench.lanes import Target
-from edgebench.host.bench.model import Model
 from edgebench.host.bench.request import BenchRequest
-from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.bench.session import (
+    DeviceSession,
+    InProgress,
+    MeasuringHost,
+    RunOrder,
+    RunPlan,
+    device_session,
+)
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, pack_run
-from edgebench.host.campaign.device import (
-    DeviceHost,
-    DeviceOutcomes,
-    PairedDevice,
-    RunOrder,
-    at_device,
-    may_pass,
-)
-from edgebench.host.campaign.plan import Cell
+from edgebench.host.campaign.plan import Cell, attempt_name
 from edgebench.host.campaign.requests import cell_request
+from edgebench.host.campaign.run import may_pass
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
+from edgebench.host.devices.health import Outcomes
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.host.store.removal import remove_runs
@@ -55,9 +55,9 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     LinkLost,
     NoSuchDevice,
+    NoSuchRun,
     RemoteProtocolError,
 )
-from edgebench.protocol.messages import Progress
 from edgebench.system.unforeseen import named_error
 
 LAB_DIRECTORY = "lab"
@@ -82,31 +82,45 @@ class LabHost:
     find: Callable[[str], tuple[KnownDevice, str | None]]
     """Finds a device by its name, and the meter that is wired to it."""
     connect: Callable[[KnownDevice], Client]
-    outcomes: Callable[[KnownDevice], DeviceOutcomes]
+    outcomes: Callable[[KnownDevice], Outcomes]
 
 
-class LabWatcher(Watcher):
-    """Reports the events that a coordinator has to know of."""
+class LabRuns(RunPlan):
+    """The runs of another host's campaign on a device; they are reported to that host."""
 
-    def __init__(self, report: Callable[[m.Report], None]) -> None:
+    def __init__(self, campaign: str, device: str, report: Callable[[m.Report], None]) -> None:
+        super().__init__(device, self.report_event)
+        self._campaign = campaign
         self._report = report
 
-    def device_busy(self, device: str, refusal: LeaseHeld, wait_s: float) -> None:
-        """Another command measures on the device."""
-        self._report(m.DeviceWait(m.error_report(refusal), wait_s))
+    def report_event(self, event: MeasurementEvent) -> None:
+        """Report what a coordinator shows."""
+        if isinstance(event, DeviceBusy):
+            self._report(m.DeviceWait(m.error_report(event.refusal), event.wait_s))
+        elif isinstance(event, RunBegan):
+            self._report(m.RunStartNotice(event.runtime))
+        elif isinstance(event, PhaseReport):
+            self._report(m.RunPhase(event.progress))
 
-    def run_started(self, device: str, model: Model, runtime: str, place: Place) -> None:
-        """A run begins."""
-        self._report(m.RunStartNotice(runtime))
+    def is_wanted(self, run_id: str) -> bool:
+        """Whether the run is the campaign's; those of others are left alone."""
+        name = attempt_name(run_id)
+        return name is not None and name.campaign == self._campaign
 
-    def progress(self, progress: Progress) -> None:
-        """The run entered a phase."""
-        self._report(m.RunPhase(progress))
+    def on_progress(self, run_id: str) -> InProgress:
+        """Follow a run of the campaign that another lab host has started."""
+        return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
-    def earlier_run_failed(self, run_id: str, error: EdgebenchError) -> None:
-        """A run of an earlier command had failed on the device; it is stored."""
-        self._report(m.EarlierFailure(run_id, m.error_report(error)))
-        self._report(m.StoredRunNotice(run_id))
+    def fetched(self, run: Run) -> None:
+        """Report it."""
+        self._report(m.StoredRunNotice(run.run_id))
+
+    def refused(self, run_id: str, error: EdgebenchError) -> None:
+        """Report it."""
+        if may_pass(error):
+            raise error
+        if not isinstance(error, NoSuchRun):
+            self._report(m.RunRefusal(run_id, m.error_report(error)))
 
 
 class LabLane:
@@ -215,26 +229,24 @@ class LabLane:
             device, meter = self._host.find(opened.device)
             # Of whatever cell: all ask for the same meter.
             request = self._request(self._local_cell(opened.cell))
-            target = Target(device, request.on_device(opened.device, meter))
-            host = DeviceHost(
-                campaign=opened.campaign,
-                wait_s=opened.wait_s,
+            energy = request.on_device(opened.device, meter).energy
+            host = MeasuringHost(
                 store=self._host.store,
-                finish=self._finishing.finish,
                 connect=self._host.connect,
-                request=self._request,
+                finish=self._finishing.finish,
+                wait_s=opened.wait_s,
                 is_for_another=True,
             )
-            watcher = LabWatcher(self._report)
-            with at_device(host, target, watcher, self._cancellation) as paired:
+            plan = LabRuns(opened.campaign, device.name, self._report)
+            with device_session(host, device, energy, plan.notify, self._cancellation) as paired:
                 outcomes = self._host.outcomes(device)
                 while command is not None:
                     if isinstance(command, m.RunReceipt):
                         self._forget(paired, command.run_ids)
                     elif isinstance(command, m.SettleJob):
-                        self._settle(paired, command)
+                        self._settle(paired, plan, command)
                     else:
-                        self._make(paired, command.order, outcomes)
+                        self._make(paired, command, outcomes)
                     command = self._next()
         except (EdgebenchError, Interrupted) as exc:
             self._report(m.ended(exc, None))
@@ -266,7 +278,7 @@ class LabLane:
                 if time.monotonic() - self._called_s >= IDLE_S:
                     return None
 
-    def _settle(self, device: PairedDevice, job: m.SettleJob) -> None:
+    def _settle(self, device: DeviceSession, plan: LabRuns, job: m.SettleJob) -> None:
         """Store what waits on the device.
 
         Raises:
@@ -276,20 +288,13 @@ class LabLane:
         store = self._host.store
         if device.client.list_runs().running is None:  # else the device is left alone
             self._forget(device, job.stored)
-
-        def refused(run_id: str, error: EdgebenchError) -> None:
-            self._report(m.RunRefusal(run_id, m.error_report(error)))
-
-        def kept(run: Run) -> None:
-            self._report(m.StoredRunNotice(run.run_id))
-
-        device.settle(kept, refused)
+        device.settle(plan)
         for run_id in job.begun:
             if store.has(run_id):
                 self._report(m.StoredRunNotice(run_id))
         self._report(m.ended(None, None))
 
-    def _make(self, device: PairedDevice, order: RunOrder, outcomes: DeviceOutcomes) -> None:
+    def _make(self, device: DeviceSession, job: m.MakeJob, outcomes: Outcomes) -> None:
         """Make a run; that it failed is for the coordinator to judge."""
         run_id: str | None = None
         problem: EdgebenchError | Interrupted | None = None
@@ -299,14 +304,22 @@ class LabLane:
             run_id = self._wanted_id()
             return run_id
 
-        local = replace(order, cell=self._local_cell(order.cell))
+        meter = device.meter.request.meter if device.meter else None
+        order = RunOrder(
+            request=self._request(self._local_cell(job.cell)).on_device(device.name, meter),
+            place=job.place,
+            device_name=job.cell.device,
+            member=job.member,
+            references=job.references,
+            new_id=new_id,
+        )
         try:
-            device.make(local, new_id)
+            device.make(order)
             outcomes.succeeded()
         except (EdgebenchError, Interrupted) as exc:
             problem = exc
             if isinstance(exc, EdgebenchError) and not may_pass(exc):
-                outcomes.failed(exc, order.cell.model)
+                outcomes.failed(exc, job.cell.model)
         stored = run_id if run_id is not None and self._host.store.has(run_id) else None
         if stored is not None:
             self._report(m.StoredRunNotice(stored))
@@ -330,7 +343,7 @@ class LabLane:
             raise LinkLost("coordinator of the campaign is gone")
         return grant.run_id
 
-    def _forget(self, device: PairedDevice, run_ids: Sequence[str]) -> None:
+    def _forget(self, device: DeviceSession, run_ids: Sequence[str]) -> None:
         """Let device and store forget runs that the coordinator has."""
         if not run_ids:
             return

@@ -11,16 +11,18 @@ from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import DeviceUnavailable, MeterMissing, Notify
+from edgebench.host.bench.runs import DeviceRuns
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.address import ClusterAddress
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, file_ref
 from edgebench.host.campaign.cluster.remote import LabDevice
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
-from edgebench.host.campaign.lanes import CampaignLane, OpenLanes
+from edgebench.host.campaign.lanes import OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.run import CampaignRuns, CampaignWork
 from edgebench.host.campaign.state import campaign_state
 from edgebench.host.devices.farm import Farm, FarmDevice
 from edgebench.host.devices.files import KnownDevice
@@ -146,8 +148,8 @@ class ClusterLanes:
     choosing: threading.Lock = field(default_factory=threading.Lock)
     """Held while a lab host is chosen: lanes that begin at the same moment go to different ones."""
 
-    def lane(self, device: str) -> CampaignLane:
-        """The lane of a device; a lab host that is not there yet is waited for when it begins."""
+    def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
+        """The runs of a device; a lab host that is not there yet is waited for when they begin."""
         home = self.homes.setdefault(device, LaneHome())
         labs = [lab for lab in self.connection.labs() if lab.offer(device)]
         lab = self._preferred(home, labs) if labs else None
@@ -156,14 +158,17 @@ class ClusterLanes:
         meter = self.plan.spec.settings.meter
         wired = offer.meter if offer and meter == FARM_METER else None
         shared = f"{lab.name}: {wired}" if lab and wired and is_of_host(wired) else None
-        is_metered = meter != FARM_METER or offer is None or wired is not None
-        return CampaignLane(
-            LabTarget(known, shared), partial(self.at_lab, device), NoOutcomes(), is_metered
+        if meter == FARM_METER and offer is not None and wired is None:
+            work.notify(MeterMissing(device))
+        return DeviceRuns(
+            target=LabTarget(known, shared),
+            plan=CampaignRuns(work, device, request=self.requests.of, at=lambda: home.at),
+            open=partial(self.at_lab, device, work.notify),
         )
 
     @contextmanager
     def at_lab(
-        self, device: str, watcher: Watcher, cancellation: Cancellation
+        self, device: str, notify: Notify, cancellation: Cancellation
     ) -> Iterator[LabDevice]:
         """Begin to measure on a device by a lab host.
 
@@ -172,7 +177,7 @@ class ClusterLanes:
             LinkLost: scheduler or lab host are gone.
         """
         home = self.homes[device]
-        lab = self._chosen(device, home, watcher, cancellation)
+        lab = self._chosen(device, home, notify, cancellation)
         spec = self.plan.spec
         cells = [cell for cell in self.plan.cells if cell.device == device]
         files = self._files_of({cell.model for cell in cells} | set(spec.settings.files().values()))
@@ -198,8 +203,7 @@ class ClusterLanes:
                 device=device,
                 store=self.store,
                 known_runs=partial(self._known_runs, device),
-                model_of=lambda order: self.requests.of(order.cell).models[0],
-                watcher=watcher,
+                notify=notify,
                 cancellation=cancellation,
             )
             try:
@@ -212,7 +216,7 @@ class ClusterLanes:
             raise
 
     def _chosen(
-        self, device: str, home: LaneHome, watcher: Watcher, cancellation: Cancellation
+        self, device: str, home: LaneHome, notify: Notify, cancellation: Cancellation
     ) -> LabDescription:
         """The lab host of a device: the last one, or after a wait another one.
 
@@ -247,7 +251,8 @@ class ClusterLanes:
                 )
             home.away_s = now_s if home.away_s is None else home.away_s
             if not is_told:
-                watcher.device_unavailable(LabHostsUnreachable(f"{gone}; {_seen(labs)}"), wait_s)
+                error = LabHostsUnreachable(f"{gone}; {_seen(labs)}")
+                notify(DeviceUnavailable(device, error, wait_s))
                 self.journal.note_lane(device, "waiting", gone, at=home.at)
                 is_told = True
             cancellation.wait(LOOK_S)
@@ -306,16 +311,6 @@ class ClusterLanes:
             [one.run_id for one in attempts if one.stored],
             [one.run_id for one in attempts if one.is_unsettled],
         )
-
-
-class NoOutcomes:
-    """The health of a device is noted by its lab host."""
-
-    def succeeded(self) -> None:
-        """A run was made."""
-
-    def failed(self, error: EdgebenchError, model: str | None = None) -> None:
-        """A run failed, or the device did."""
 
 
 def resumed_homes(journal: Journal) -> dict[str, LaneHome]:

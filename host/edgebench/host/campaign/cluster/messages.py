@@ -9,9 +9,11 @@ from typing import Any, cast, get_args
 import msgpack
 
 from edgebench.host.bench.cancellation import Interrupted
-from edgebench.host.campaign.device import RunOrder
+from edgebench.host.bench.events import Place
 from edgebench.host.campaign.plan import Cell
 from edgebench.host.campaign.spec import Settings
+from edgebench.host.result.facts import SetMember
+from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.protocol.codec import kind_of
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld, RemoteProtocolError
 from edgebench.protocol.messages import Progress
@@ -126,7 +128,10 @@ class SettleJob:
 class MakeJob:
     """Asks for one run."""
 
-    order: RunOrder
+    cell: Cell
+    place: Place
+    member: SetMember | None
+    references: Mapping[str, ReferenceAccuracy]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from typing import cast, get_args
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.collect import OnProblem
-from edgebench.host.bench.model import Model
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import Notify
+from edgebench.host.bench.session import RunOrder, RunPlan
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import ArrivingRun
-from edgebench.host.campaign.device import RunOrder
-from edgebench.host.campaign.journal import DeviceAtLab
+from edgebench.host.campaign.run import CellOrder
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import (
@@ -45,8 +44,7 @@ class LabDevice:
         device: str,
         store: Store,
         known_runs: KnownRuns,
-        model_of: Callable[[RunOrder], Model],
-        watcher: Watcher,
+        notify: Notify,
         cancellation: Cancellation,
     ) -> None:
         self._connection = connection
@@ -55,32 +53,21 @@ class LabDevice:
         self._device = device
         self._store = store
         self._known_runs = known_runs
-        self._model_of = model_of
-        self._watcher = watcher
+        self._notify = notify
         self._cancellation = cancellation
         self._seen = 0
         self._reports: deque[m.Report] = deque()
 
-    @property
-    def at(self) -> DeviceAtLab:
-        """The lab host, and the device as it offers it."""
-        return self._lab.device(self._device)
-
-    def settle(self, kept: Callable[[Run], None], refused: OnProblem) -> None:
+    def settle(self, plan: RunPlan) -> None:
         """Let the lab host settle what was begun, and take over what it has stored."""
         stored, begun = self._known_runs()
-        job = m.SettleJob(tuple(sorted(stored)), tuple(sorted(begun)))
+        self._do(m.SettleJob(tuple(sorted(stored)), tuple(sorted(begun))), plan=plan)
 
-        def on_kept(run: Run) -> None:
-            if run.failure is None:
-                self._watcher.earlier_run_stored(run)
-                kept(run)
-
-        self._do(job, on_kept=on_kept, refused=refused)
-
-    def make(self, order: RunOrder, new_id: Callable[[], str]) -> Run:
+    def make(self, order: RunOrder) -> Run:
         """Let the lab host make a run, and take it over."""
-        made = self._do(m.MakeJob(order), order=order, new_id=new_id)
+        assert isinstance(order, CellOrder), "lab hosts make the runs of campaigns"
+        job = m.MakeJob(order.cell, order.place, order.member, order.references)
+        made = self._do(job, order=order)
         if made is None:
             raise RemoteProtocolError(f"lab host {self._lab.name} did not tell which run it made")
         return made
@@ -97,10 +84,8 @@ class LabDevice:
         self,
         job: m.SettleJob | m.MakeJob,
         *,
-        order: RunOrder | None = None,
-        new_id: Callable[[], str] | None = None,
-        on_kept: Callable[[Run], None] | None = None,
-        refused: OnProblem | None = None,
+        order: CellOrder | None = None,
+        plan: RunPlan | None = None,
     ) -> Run | None:
         """Wait for the end of a job; the run that it made, if it made one.
 
@@ -123,17 +108,16 @@ class LabDevice:
             while self._reports:
                 report = self._reports.popleft()
                 if isinstance(report, m.IdRequest):
-                    assert new_id is not None, "only a run that is made needs an id"
-                    command = m.IdGrant(new_id())
+                    assert order is not None, "only a run that is made needs an id"
+                    assert order.new_id is not None, "a campaign gives its runs their ids"
+                    command = m.IdGrant(order.new_id())
                 elif isinstance(report, m.StoredRunNotice):
                     is_new = self._fetch(report.run_id)
                     kept.append(report.run_id)
-                    if on_kept is not None and is_new:
-                        on_kept(self._store.run(report.run_id))
-                elif isinstance(report, m.RunRefusal) and refused is not None:
-                    error = m.reported_error(report.error)
-                    self._watcher.earlier_run_rejected(report.run_id, error)
-                    refused(report.run_id, error)
+                    if plan is not None and is_new:
+                        plan.fetched(self._store.run(report.run_id))
+                elif isinstance(report, m.RunRefusal) and plan is not None:
+                    plan.refused(report.run_id, m.reported_error(report.error))
                 elif isinstance(report, m.JobResult):
                     self._confirm(kept)
                     return self._made(report)
@@ -157,19 +141,19 @@ class LabDevice:
             raise m.reported_error(ended.error)
         return run
 
-    def _tell(self, report: m.Report, order: RunOrder | None) -> None:
-        """Let the watcher hear of what happens there."""
+    def _tell(self, report: m.Report, order: CellOrder | None) -> None:
+        """Pass on what happens there."""
+        device = self._device
         if isinstance(report, m.RunStartNotice) and order is not None:
-            model = self._model_of(order)
-            self._watcher.run_started(self._device, model, report.runtime, order.place)
+            model = order.request.models[0].name
+            place, runtime = order.place, report.runtime
+            self._notify(events.RunBegan(device, order.device_name, model, runtime, place))
         elif isinstance(report, m.RunPhase):
-            self._watcher.progress(report.progress)
-        elif isinstance(report, m.EarlierFailure):
-            self._watcher.earlier_run_failed(report.run_id, m.reported_error(report.error))
+            self._notify(events.PhaseReport(device, report.progress))
         elif isinstance(report, m.DeviceWait):
             refusal = m.reported_error(report.error)
             if isinstance(refusal, LeaseHeld):
-                self._watcher.device_busy(self._device, refusal, report.wait_s)
+                self._notify(events.DeviceBusy(device, refusal, report.wait_s))
 
     def _call(self, command: m.LaneCommand | None, *, wait_s: float) -> None:
         """Give a command, and take the reports that there are.

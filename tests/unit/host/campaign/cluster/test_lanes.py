@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import cast
 
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.watcher import Watcher
+from edgebench.host.bench.events import ignore_events
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.lanes import ClusterLanes, resumed_homes
 from edgebench.host.campaign.journal import DeviceAtLab, Journal, begin_journal
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
+from edgebench.host.campaign.run import CampaignWork
 from edgebench.host.campaign.spec import Axes, CampaignSpec, Settings
 from edgebench.host.store.layout import Store
 
@@ -64,15 +65,23 @@ def lanes_over(
         requests=CellRequests(plan),
         homes=resumed_homes(journal),
     )
-    lanes.lane(DEVICE)
+    work = CampaignWork(
+        plan=plan,
+        journal=journal,
+        store=store,
+        requests=lanes.requests,
+        notify=ignore_events,
+    )
+    lanes.lane(DEVICE, work)
     return lanes
 
 
 def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
     """The lab host that opens a lane, as it is noted."""
-    with lanes.at_lab(DEVICE, Watcher(), Cancellation()) as device:
-        lanes.journal.note_lane(DEVICE, "measuring", at=device.at)
-        return device.at
+    with lanes.at_lab(DEVICE, ignore_events, Cancellation()):
+        at = lanes.homes[DEVICE].at
+        lanes.journal.note_lane(DEVICE, "measuring", at=at)
+        return at
 
 
 def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from edgebench.host.bench.cancellation import Interrupted
-from edgebench.host.bench.watcher import Place
+from edgebench.host.bench.events import Place
 from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.device import RunOrder, may_pass
 from edgebench.host.campaign.plan import Cell
+from edgebench.host.campaign.run import may_pass
 from edgebench.host.campaign.spec import Settings
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.protocol import errors as e
 
 CELL = Cell(number=3, model="/models/net.tflite", device="pi5", threads=2)
-ORDER = RunOrder(
+JOB = m.MakeJob(
     cell=CELL,
     place=Place(1, 4, "threads 2"),
     member=SetMember("set-1", 0, 5),
@@ -31,7 +31,7 @@ MESSAGES: list[m.ClusterMessage] = [
         cell=CELL,
         files={"/models/net.tflite": m.FileRef("ab", "net.tflite", 7)},
     ),
-    m.MakeJob(ORDER),
+    JOB,
     m.SettleJob(("a", "b"), ()),
     m.IdRequest(),
     m.JobResult(m.ErrorReport("NoSpace", "disk full", "a run", 0.0)),

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.watcher import Place, Watcher
+from edgebench.host.bench.events import Place, ignore_events
+from edgebench.host.bench.request import new_request
 from edgebench.host.campaign.cluster import messages as m
 from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
 from edgebench.host.campaign.cluster.files import ArrivingRun, pack_run
 from edgebench.host.campaign.cluster.remote import LabDevice
-from edgebench.host.campaign.device import RunOrder
-from edgebench.host.campaign.plan import Cell
+from edgebench.host.campaign.plan import AttemptName, Cell, PlannedRun
+from edgebench.host.campaign.run import CellOrder
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import LinkLost, RunDamaged, StoreError, WorkerDied
 
 MODEL = "digits_int8.tflite"
-ORDER = RunOrder(cell=Cell(number=0, model=MODEL, device="pi5"), place=Place(1, 1))
+JOB = m.MakeJob(Cell(number=0, model=MODEL, device="pi5"), Place(1, 1), None, {})
+
+
+def order(new_id: Callable[[], str]) -> CellOrder:
+    """The job, as a campaign orders it."""
+    return CellOrder(
+        request=new_request([MODEL]),
+        place=JOB.place,
+        new_id=new_id,
+        cell=JOB.cell,
+        attempt=AttemptName("c012345", PlannedRun(0, 0), 1),
+    )
+
+
 Answer = list[m.ClusterMessage] | tuple[list[m.ClusterMessage], bytes] | BaseException
 
 
@@ -61,8 +75,7 @@ def device(connection: ScriptedConnection, store: Path, cancelled: bool = False)
         device="pi5",
         store=Store(store),
         known_runs=lambda: ([], []),
-        model_of=lambda _: find_model(MODEL),
-        watcher=Watcher(),
+        notify=ignore_events,
         cancellation=cancellation,
     )
 
@@ -77,8 +90,8 @@ def test_run_gets_its_id_and_its_error(tmp_path: Path) -> None:
     died = m.JobResult(m.error_report(WorkerDied("killed")))
     lab = ScriptedConnection([], [m.RunStartNotice("litert"), m.IdRequest()], [], [died])
     with pytest.raises(WorkerDied, match="killed"):
-        device(lab, tmp_path).make(ORDER, new_id)
-    assert lab.commands == [m.MakeJob(ORDER), None, m.IdGrant(new_id()), None]
+        device(lab, tmp_path).make(order(new_id))
+    assert lab.commands == [JOB, None, m.IdGrant(new_id()), None]
     assert lab.seen == [0, 0, 2, 2]
 
 
@@ -90,8 +103,8 @@ def test_id_that_is_not_written_down_starts_nothing(tmp_path: Path) -> None:
 
     lab = ScriptedConnection([m.IdRequest()], [])
     with pytest.raises(StoreError, match="campaign not writable"):
-        device(lab, tmp_path).make(ORDER, refused)
-    assert lab.commands == [m.MakeJob(ORDER)]
+        device(lab, tmp_path).make(order(refused))
+    assert lab.commands == [JOB]
 
 
 @pytest.mark.parametrize("is_pressed", [True, False], ids=["Ctrl-C", "other thread"])
@@ -100,17 +113,17 @@ def test_cancelled_run_is_stopped_at_the_lab(tmp_path: Path, is_pressed: bool) -
     first: Answer = KeyboardInterrupt() if is_pressed else []
     lab = ScriptedConnection(first, [], [m.JobResult(is_interrupted=True)])
     with pytest.raises(Interrupted):
-        device(lab, tmp_path, cancelled=not is_pressed).make(ORDER, new_id)
-    assert lab.commands == [m.MakeJob(ORDER), m.LaneStop(), None]
+        device(lab, tmp_path, cancelled=not is_pressed).make(order(new_id))
+    assert lab.commands == [JOB, m.LaneStop(), None]
 
 
 def test_lab_that_dies_while_it_stops_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Ctrl-C waits for a lab host that is gone."""
     lab = ScriptedConnection([], LinkLost("gone"))
     with pytest.raises(Interrupted):
-        device(lab, tmp_path, cancelled=True).make(ORDER, new_id)
+        device(lab, tmp_path, cancelled=True).make(order(new_id))
     with pytest.raises(LinkLost):
-        device(ScriptedConnection(LinkLost("gone")), tmp_path).make(ORDER, new_id)
+        device(ScriptedConnection(LinkLost("gone")), tmp_path).make(order(new_id))
 
 
 def packed_run(lab: Path, content: bytes) -> bytes:

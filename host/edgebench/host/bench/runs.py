@@ -1,0 +1,252 @@
+"""The runs of one device: what was begun is settled, the runs are made, the device is let go.
+
+A bench makes the runs of its request, and writes nothing down. A campaign makes those that its
+journal leaves, and makes them again after failures of host, link and device. A collect makes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from edgebench.host.bench import events
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.events import Notify, Place
+from edgebench.host.bench.lanes import AnyTarget, Target
+from edgebench.host.bench.plan import (
+    ALL_RUNTIMES,
+    Step,
+    plan_steps,
+    refuse_impossible,
+    refuse_unseen_edges,
+    unmeasured_references,
+)
+from edgebench.host.bench.references import achieved_accuracy
+from edgebench.host.bench.request import BenchRequest
+from edgebench.host.bench.session import (
+    DeviceSession,
+    InProgress,
+    MeasuringHost,
+    RunOrder,
+    RunPlan,
+    RunSession,
+    device_session,
+)
+from edgebench.host.devices.health import Outcomes
+from edgebench.host.result.run import Run
+from edgebench.protocol.device import SystemDescription
+from edgebench.protocol.errors import (
+    EdgebenchError,
+    InputsRefused,
+    LeaseHeld,
+    MeasurementError,
+    ModelRefused,
+    NoSuchRun,
+    RunNotStored,
+    RunSetAside,
+    WorkerDied,
+    WorkerTimeout,
+)
+
+ONE_RUN_ONLY = (
+    InputsRefused,
+    ModelRefused,
+    WorkerDied,
+    WorkerTimeout,
+    MeasurementError,
+)
+"""Errors that end one run of several of a bench; any other ends them all."""
+
+OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
+"""Opens a device, for as long as runs are made on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRuns:
+    """A device, and the runs that a command makes on it."""
+
+    target: AnyTarget
+    plan: RunPlan
+    open: OpenSession
+    outcomes: Outcomes | None = None
+    """Health of the device; None where another host keeps it."""
+
+    def measure(self, cancellation: Cancellation) -> None:
+        """Make the runs, and try again for as long as the plan waits for the device.
+
+        Raises:
+            Interrupted: the command was cancelled.
+            EdgebenchError: the device is given up, which ends the command.
+        """
+        plan = self.plan
+        while True:
+            try:
+                with self.open(cancellation) as session:
+                    plan.opened()
+                    session.settle(plan)
+                    for order in plan.orders(session):
+                        cancellation.check()
+                        self._make(session, order)
+                    session.finish()
+                plan.ended()
+                return
+            except EdgebenchError as exc:
+                if (pause_s := plan.pause_s(exc)) is None:
+                    if self.outcomes is not None:
+                        self.outcomes.failed(exc)
+                    plan.given_up(exc)
+                    return
+                cancellation.wait(pause_s)
+
+    def _make(self, session: RunSession, order: RunOrder) -> None:
+        """Make one run.
+
+        Raises:
+            Interrupted: the command was cancelled.
+            EdgebenchError: no other run can be made now.
+        """
+        plan, name = self.plan, self.target.device.name
+        try:
+            run = session.make(order)
+        except Interrupted as exc:
+            if exc.run is not None:
+                plan.stored(order, exc.run)
+                plan.notify(events.RunStored(name, exc.run))
+            raise
+        except EdgebenchError as exc:
+            plan.failed(order, exc)
+            model, runtime = order.request.models[0].name, order.request.runtime or ""
+            if self.outcomes is not None:
+                self.outcomes.failed(exc, model)
+            plan.notify(events.RunFailed(name, model, runtime, exc))
+        else:
+            plan.stored(order, run)
+            if self.outcomes is not None:
+                self.outcomes.succeeded()
+            plan.notify(events.RunStored(name, run))
+
+
+class BenchRuns(RunPlan):
+    """The runs of a request on one device; nothing is written down of them."""
+
+    def __init__(self, request: BenchRequest, device: str, notify: Notify) -> None:
+        super().__init__(device, notify)
+        self._request = request
+        self._abandoned: set[str] = set()
+        """Sets whose first run failed: their others would fail, too."""
+        self.runs: list[Run] = []
+
+    def refuse_impossible(self, session: DeviceSession) -> None:
+        """Refuse the request if the device cannot make one of its runs."""
+        self._possible(session, session.client.describe())
+
+    def orders(self, session: RunSession) -> Iterator[RunOrder]:
+        """The runs of every step."""
+        assert isinstance(session, DeviceSession), "a bench measures on the devices of its host"
+        system = session.describe()
+        for report in system.runtimes:
+            if self._request.runtime == ALL_RUNTIMES and not report.is_usable:
+                self.notify(events.RuntimeLeftOut(self.device, report))
+        request, steps = self._possible(session, system)
+        left_out = unmeasured_references(request, system)
+        for model in request.accuracy.added if request.accuracy else ():
+            is_added = model not in left_out
+            kind = events.ReferenceAdded if is_added else events.ReferenceSkipped
+            self.notify(kind(self.device, model.name))
+        references = request.accuracy.references if request.accuracy else {}
+        for number, step in enumerate(steps, 1):
+            if step.member and step.member.set_id in self._abandoned:
+                continue
+            yield RunOrder(
+                request=replace(
+                    request,
+                    models=(step.model,),
+                    has_named_models=not step.model.is_on_device,
+                    runtime=step.runtime,
+                    against=None,
+                ),
+                place=Place(number, len(steps)),
+                pair=step.pair,
+                member=step.member,
+                references=achieved_accuracy(references.get(step.model), self.runs),
+            )
+
+    def _possible(
+        self, session: DeviceSession, system: SystemDescription
+    ) -> tuple[BenchRequest, list[Step]]:
+        """The request for this device, and its runs, all of which the device is able to make."""
+        request, name = self._request.on_system(system), session.client.device.name
+        refuse_impossible(name, request, system, session.meter)
+        steps = plan_steps(request, system)
+        refuse_unseen_edges(request, steps, session.meter)
+        return request, steps
+
+    def stored(self, order: RunOrder, run: Run) -> None:
+        """Keep the run for the caller."""
+        del order
+        self.runs.append(run)
+
+    def failed(self, order: RunOrder, error: EdgebenchError) -> None:
+        """Go on with the next model."""
+        if not isinstance(error, ONE_RUN_ONLY):
+            raise error
+        if order.member and order.member.number == 0:
+            self._abandoned.add(order.member.set_id)
+
+
+class CollectRuns(RunPlan):
+    """No runs; those of earlier commands are followed to their ends, and are the outcome."""
+
+    is_measuring = False
+
+    def __init__(self, device: str, notify: Notify, *, is_waiting: bool) -> None:
+        """Make none.
+
+        Args:
+            device: Name of the device.
+            notify: Consumer of the events.
+            is_waiting: Whether a run in progress is followed; else its device is left alone.
+        """
+        super().__init__(device, notify)
+        self._is_waiting = is_waiting
+        self.runs: list[Run] = []
+        """Also those that failed on the device."""
+
+    def on_progress(self, run_id: str) -> InProgress:
+        """Follow a run of any command."""
+        del run_id
+        return InProgress.FOLLOW if self._is_waiting else InProgress.LEAVE
+
+    def fetch_began(self, run_id: str) -> None:
+        """Report it."""
+        self.notify(events.FetchBegan(self.device, run_id))
+
+    def fetched(self, run: Run) -> None:
+        """Keep the run for the caller."""
+        self.runs.append(run)
+        self.notify(events.RunFetched(self.device, run))
+
+    def refused(self, run_id: str, error: EdgebenchError) -> None:
+        """Report it; a store that cannot be written, and a lost lease, end the command."""
+        if isinstance(error, (LeaseHeld, RunNotStored)):
+            raise error
+        if isinstance(error, NoSuchRun):  # it was in progress, and its own command is there
+            self.notify(events.RunStoredElsewhere(self.device, run_id))
+        elif isinstance(error, RunSetAside):  # nothing is left to be done on the device
+            self.notify(events.EarlierRunRejected(self.device, run_id, error))
+        else:
+            self.notify(events.FetchFailed(self.device, run_id, error))
+
+
+def local_runs(
+    host: MeasuringHost, target: Target, plan: RunPlan, outcomes: Outcomes | None = None
+) -> DeviceRuns:
+    """The runs of a device that this host is paired with."""
+    return DeviceRuns(
+        target=target,
+        plan=plan,
+        open=partial(device_session, host, target.device, target.energy, plan.notify),
+        outcomes=outcomes,
+    )
