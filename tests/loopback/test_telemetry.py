@@ -71,8 +71,8 @@ class Listener:
         events.raise_failures(event)
         if isinstance(event, events.TelemetryReport):
             self.heard.append(event.telemetry)
-        is_phase = isinstance(event, events.PhaseReport)
-        if is_phase and self._at_measuring and event.progress.phase is Phase.MEASURING:
+        phase = event.progress.phase if isinstance(event, events.PhaseReport) else None
+        if self._at_measuring and phase is Phase.MEASURING:
             self._at_measuring()
 
 

@@ -111,6 +111,14 @@ def test_frames_and_digits_load_the_same(board: Board, blob: bytes) -> None:
     assert frames < len(INPUT) + 60, "the fixed part: entering, begin, header and leaving"
 
 
+@pytest.mark.parametrize(("size", "are_frames"), [(511, False), (512, True)])
+def test_input_of_half_a_kilobyte_goes_in_frames(board: Board, size: int, are_frames: bool) -> None:
+    """Otherwise larger inputs would take twice as long, or small ones would wait for frame mode."""
+    before = sent_bytes(board)
+    assert board.load_input(bytes(index % 256 for index in range(size))) is ReadBack.CRC
+    assert (sent_bytes(board) - before < 2 * size) is are_frames
+
+
 @pytest.mark.alone
 def test_upload_takes_hardly_longer_than_the_line(binary: Path) -> None:
     """The bridge waits between commands, or a line that is emulated is faster than a real one."""

@@ -14,10 +14,10 @@ from edgebench.host.client import HASHED_BYTES_PER_S, MAX_FILE_BYTES, Client
 from edgebench.host.transports.link import Link
 from edgebench.protocol import messages as m
 from edgebench.protocol.codec import decode, encode
-from edgebench.protocol.errors import NoSuchDevice, StoreError, TargetError
+from edgebench.protocol.errors import NoSuchDevice, RemoteProtocolError, StoreError, TargetError
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.spec import RunSpec
-from edgebench.protocol.traces import SPOOL_FILES
+from edgebench.protocol.traces import RECORD_FILE, SPOOL_FILES
 
 
 class FakeLink:
@@ -90,6 +90,22 @@ def test_seat_of_an_agent_that_has_none_is_refused() -> None:
     with pytest.raises(NoSuchDevice, match="'nucleo' there: its agent, edgebench-agent 0, serves"):
         Client(cast(Link, link), seat="nucleo")
     assert link.is_closed
+
+
+@pytest.mark.parametrize(
+    ("name", "size_bytes"),
+    [(RECORD_FILE, -1), (RECORD_FILE, MAX_FILE_BYTES + 1), ("../../.bashrc", 1)],
+)
+def test_device_that_offers_what_no_run_has_is_refused(
+    name: str, size_bytes: int, tmp_path: Path
+) -> None:
+    """Otherwise a device could write outside of the run, fill the disk, or hide how much it has."""
+    link = FakeLink(m.SpooledFile(name, size_bytes, ""))
+    with pytest.raises(
+        RemoteProtocolError, match=f"size_bytes is -1|of {size_bytes} bytes as part"
+    ):
+        Client(cast(Link, link)).fetch_run(RUN_ID, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_run_that_the_disk_has_no_room_for_is_not_fetched(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from edgebench.host.bench.session import RunOrder, RunPlan, RunSession
 from edgebench.host.campaign.journal import DeviceAtLab, begin_journal
 from edgebench.host.campaign.plan import AttemptName, PlannedRun, new_plan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.run import CampaignRuns, CampaignWork, CellOrder
+from edgebench.host.campaign.run import CampaignRuns, CampaignWork, CellOrder, Pause
 from edgebench.host.campaign.spec import Axes, CampaignSpec, Settings
 from edgebench.host.campaign.state import campaign_state
 from edgebench.host.devices.files import KnownDevice
@@ -162,3 +162,11 @@ def test_device_that_no_lab_host_offers_is_given_up_at_once(tmp_path: Path) -> N
     work = campaign_on(device, Store(tmp_path), replace(SPEC, wait_s=3600))
     [error] = measure(work, device)
     assert isinstance(error, LabHostsUnreachable)
+
+
+def test_pauses_between_attempts_grow_to_half_a_minute() -> None:
+    """Otherwise a board that is off for a night would be called twice a second until it is back."""
+    pause = Pause(limit_s=3600.0)
+    assert [pause.next_s() for _ in range(8)] == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    pause.made()
+    assert pause.next_s() == 0.5

@@ -522,6 +522,16 @@ def test_cause_is_told_before_what_follows_from_it() -> None:
     assert line.endswith(": interrupted")
 
 
+def test_advice_of_an_invalid_run_is_about_what_makes_it_invalid() -> None:
+    """Otherwise somebody would lower the load first, and then have no numbers still."""
+    details = {"enough_queries": "12 of 100", "background_load": "others took 40 %"}
+    suspect = failing(details)
+    refused = changed(suspect, {"verdict.state": State.INVALID})
+    both = [named(ADVICE[name][""]) for name in ("background_load", "enough_queries")]
+    assert sorted(advices(find_sets([suspect])[0])) == sorted(both)
+    assert advices(find_sets([refused])[0]) == both[1:]
+
+
 def test_one_cut_run_hides_no_reason_of_the_others_of_its_set() -> None:
     """Four runs of five beside a busy machine are said to be just short of one."""
     cut = failing({"complete": "interrupted", "enough_time": "4 s"})

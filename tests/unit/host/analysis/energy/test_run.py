@@ -190,6 +190,19 @@ def test_device_that_takes_more_when_idle_has_no_net_energy(tmp_path: Path) -> N
     assert found.power_w_idle is not None, "which says by how much"
 
 
+@pytest.mark.parametrize(("more_before_w", "is_known"), [(0.0, True), (0.1, False)])
+def test_net_energy_may_be_below_zero_by_its_uncertainty(
+    more_before_w: float, is_known: bool, tmp_path: Path
+) -> None:
+    """Otherwise a model that takes next to nothing would have a net energy by chance."""
+    time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)
+    levels = ((0.0, WORK_W + more_before_w), *LEVELS[1:-1], (15.0, WORK_W + 0.1))
+    found = numbers_of(found_in(recorded(tmp_path, time_ns, steps(time_ns, levels))))
+    assert (found.net_j_per_inference is not None) is is_known
+    if is_known:
+        assert found.net_j_per_inference == pytest.approx(-0.05 * QUERY_S, rel=0.01)
+
+
 def test_meter_whose_error_is_not_a_number_gives_no_joules(tmp_path: Path) -> None:
     """A supply of NaN volts, and the table of results ends in a traceback."""
     time_ns = np.arange(0, 20 * SECOND_NS, SECOND_NS // 1000)

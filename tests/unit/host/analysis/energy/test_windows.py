@@ -20,7 +20,7 @@ from edgebench.host.analysis.energy.uncertainty import COVERAGE, MeterErrors
 from edgebench.host.analysis.energy.windows import EDGE_LIMIT_RATIO, AlignedTrace
 from edgebench.host.result.energy import SyncMethod
 from edgebench.meters.uncertainty import Kind, UncertaintyTerm, Unit
-from edgebench.protocol.errors import MeasurementError
+from edgebench.protocol.errors import MeasurementError, WindowTooShort
 
 EDGE_S = 1e-3
 """Standard deviation of each end, as the known answer has it."""
@@ -126,6 +126,20 @@ def test_burst_of_the_known_answer_itself_is_too_short(tmp_path: Path) -> None:
     assert math.sqrt(3) * d["sigma_t_per_edge_s"] / d["burst_s"] > EDGE_LIMIT_RATIO
     with pytest.raises(MeasurementError, match="window of 20 ms is too short"):
         view.window(BEGIN_NS, BEGIN_NS + round(d["burst_s"] * SECOND_NS))
+
+
+@pytest.mark.parametrize(("window_ms", "is_long_enough"), [(34, False), (35, True)])
+def test_ends_may_be_a_twentieth_of_a_window(
+    window_ms: int, is_long_enough: bool, tmp_path: Path
+) -> None:
+    """Otherwise an energy would be given that says more of the clocks than of the device."""
+    view = view_of(tmp_path, 1.0, 0.0)  # whose clocks are known to 1.73 ms
+    times_ns = BEGIN_NS, BEGIN_NS + window_ms * 1_000_000
+    if is_long_enough:
+        assert view.window(*times_ns).energy_j == pytest.approx(0.035, rel=0.01)
+    else:
+        with pytest.raises(WindowTooShort):
+            view.window(*times_ns)
 
 
 def test_power_beside_a_window_counts_as_far_as_the_meter_may_be_late(tmp_path: Path) -> None:

@@ -231,6 +231,16 @@ def test_percentiles_are_refused_an_interval_when_queries_are_worth_too_few() ->
     assert found.mean_ci95 is not None
 
 
+@pytest.mark.parametrize(("visits", "has_interval"), [(12, False), (29, False), (30, True)])
+def test_interval_takes_thirty_visits_of_the_rarer_level(visits: int, has_interval: bool) -> None:
+    """Otherwise a median between two levels would have an interval that holds in 81 % of runs."""
+    row = np.arange(10_000)
+    level_ns = 1e6 * (1 + row * 2 * visits // row.size % 2)
+    noise = np.random.default_rng(3).normal(1, 0.01, row.size)
+    found = summarize((level_ns * noise).astype(np.int64))
+    assert (found.p50_ci95 is not None, found.p90_ci95 is not None) == (has_interval, has_interval)
+
+
 def test_ladder_gives_the_known_percentiles() -> None:
     """A percentile is the neighbour of the one that the benchmark rules define."""
     path = need_shared("known_answers/measurement.json")

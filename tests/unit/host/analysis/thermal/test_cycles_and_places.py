@@ -167,6 +167,11 @@ CASES: dict[str, Case] = {
     "little cores, and throttled before": Case(
         replace(duty(Cycle(60.0, 1e6)), policy=step(0.0, 4.0, 150.0)), THERMAL
     ),
+    "another cluster every three seconds": Case(
+        Story(policy=Cycle(3.0, 6.0).of(4.0, 0.0)),
+        "unknown",
+        "the model moved between types of cores for most of the run",
+    ),
     # Another part of the chip.
     "cooling device of the other cluster": Case(
         cooled_by("cpufreq-cpu4"), NONE, "which did not slow the model down"
@@ -278,6 +283,9 @@ CASES: dict[str, Case] = {
     "housekeeping for 0.5 s of 6 without heat": Case(Story(latency=Cycle(0.5, 6.0).of(2.0)), NONE),
     "two disturbances": Case(Story(latency=Cycle(3.0, 90.0).of(1.5), temp_c=HOT), NONE),
     "one disturbance of 6 s": Case(Story(latency=step(1.0, 1.5, 100.0, 106.0), temp_c=HOT), NONE),
+    "four dips of half a second": Case(
+        duty(Cycle(0.5, 2.0, 10.0, 18.0), 2.0, seconds=20.0, temp_c=HOT), NONE
+    ),
     "noise": Case(Story(noise=0.1, temp_c=HOT), NONE),
     "noise of a slow model": Case(Story(noise=0.15, temp_c=HOT, invoke_s=0.1), NONE),
     "outliers": Case(Story(outlier_ratio=0.04, temp_c=HOT), NONE),

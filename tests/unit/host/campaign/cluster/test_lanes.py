@@ -110,3 +110,15 @@ def test_lab_of_a_device_says_which_one_it_is(tmp_path: Path) -> None:
     lanes = lanes_over(OpenedLanes(place("a", "33"), place("b", "11")), store, plan, journal)
     assert measured_by(lanes) == DeviceAtLab("a", "33")
     assert lanes.homes[DEVICE].at.pin == "33"
+
+
+def test_lab_host_that_returns_too_late_has_lost_the_lane(tmp_path: Path) -> None:
+    """Otherwise a lab host that comes and goes would keep a device that another one can measure."""
+    store = Store(tmp_path)
+    plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
+    journal = begin_journal(store, plan)
+    journal.note_lane(DEVICE, "measuring", at=DeviceAtLab("b", "11"))
+    lanes = lanes_over(OpenedLanes(place("a", "11"), place("b", "11")), store, plan, journal)
+    assert measured_by(lanes) == DeviceAtLab("b", "11"), "it was never away"
+    lanes.homes[DEVICE].away_s = 0.0
+    assert measured_by(lanes) == DeviceAtLab("a", "11")
