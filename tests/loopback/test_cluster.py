@@ -214,6 +214,33 @@ def test_two_labs_share_a_campaign(site: Site, tmp_path: Path) -> None:
     assert len(intents(campaign)) == 2
 
 
+def test_runs_come_by_a_file_system_where_one_is_named(site: Site, tmp_path: Path) -> None:
+    """Otherwise recordings of gigabytes would pass through the scheduler."""
+    host, folder = Host(tmp_path / "host"), tmp_path / "shared"
+    file = written(tmp_path, repeats=1)
+    url = f"file://{folder}"
+    words = ("campaign", "run", str(file), "--cluster", site.address, "--store-url", url)
+    result = host.run(*words)
+    assert result.returncode in (0, 3), result.stderr
+    check_complete(host, host.lab.campaign(), kills=0)
+    assert list(folder.iterdir()) == [], "what was taken is removed"
+    result = host.run("campaign", "run", str(file), "--store-url", url)
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: --store-url is for a cluster")
+
+
+def test_model_that_fails_at_a_lab_host_is_refused_here(site: Site, tmp_path: Path) -> None:
+    """Otherwise a refused model would be tried again at every lab host, until morning."""
+    host = Host(tmp_path / "host")
+    (tmp_path / "bad.tflite").write_bytes(b"no model" * 100)
+    file = written(tmp_path, model="bad.tflite", repeats=1)
+    result = host.run("campaign", "run", str(file), "--cluster", site.address, "--json")
+    assert result.returncode == 1, result.stderr
+    [row] = json.loads(result.stdout)["runs"]
+    assert (row["state"], row["code"]) == ("failed", "model_refused")
+    assert row["attempt_count"] == 1
+
+
 def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -> None:
     """A lab host loses power at ten, and its devices are idle until morning."""
     host, phases = Host(tmp_path / "host"), Phases()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from support.cluster import LabProcess, SchedulerProcess
 from support.relay import TcpRelay
 from support.tools import need_runtime
 
-from edgebench.host.campaign.cluster.files import PART_BYTES, pack_run
+from edgebench.host.campaign.cluster.lanes import PART_BYTES
 
 CUT_AFTER_PARTS = 3
 FILE = """\
@@ -78,8 +77,8 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
     campaign = host.lab.campaign()
     [row] = campaign.rows()
     assert row["state"] == "measured", (row, campaign.lanes())
-    packed = BytesIO()
-    size_bytes = pack_run(host.lab.store, row["run_id"], packed)
+    bundle = host.lab.bundle(row["run_id"], tmp_path / "run.zip", is_annotated=False)
+    size_bytes = bundle.stat().st_size
     crossed_bytes = lab.relay.from_target_bytes
     assert lab.relay.cut_after_bytes is None, "the link was cut"
     assert size_bytes >= (CUT_AFTER_PARTS + 1) * PART_BYTES, "in the middle"

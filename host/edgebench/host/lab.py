@@ -6,7 +6,7 @@ import shlex
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -736,11 +736,9 @@ class Lab:
 
     @staticmethod
     def _offered(cluster: str | ClusterAddress) -> tuple[list[KnownDevice], Farm]:
-        from edgebench.host.campaign.cluster.connection import ClusterConnection
-        from edgebench.host.campaign.cluster.lanes import offered_devices
+        from edgebench.host.campaign.cluster.lanes import ClusterConnection, offered_devices
 
         with ClusterConnection(_address(cluster)) as connection:
-            connection.connect()
             return offered_devices(connection.labs())
 
     def work_for(
@@ -769,9 +767,12 @@ class Lab:
             UsageError: the address makes no sense, or Dask is not installed.
             NoSuchDevice: there is no such device.
         """
-        from edgebench.host.campaign.cluster.lab import LAB_DIRECTORY, LabHost, LabService
-        from edgebench.host.campaign.cluster.messages import DeviceOffer
-        from edgebench.host.campaign.cluster.worker import work_for
+        from edgebench.host.campaign.cluster.lab import (
+            LAB_DIRECTORY,
+            DeviceOffer,
+            LabHost,
+            work_for,
+        )
 
         self._check_not_sent()
         farm, address = load_farm(self._farm), _address(cluster)
@@ -791,23 +792,22 @@ class Lab:
             )
             for device in devices.values()
         )
+        own_name = name or socket.gethostname()
         host_of_lab = LabHost(
+            name=own_name,
             store=Store(self.store.root / LAB_DIRECTORY),
             offers=offers,
             find=lambda name: (devices[name], farm.entry(devices[name]).meter),
             connect=partial(open_known, self._files, state=self._agent_state),
             outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
         )
-        own_name = name or socket.gethostname()
-        with closing(LabService(host_of_lab)) as service:
-            work_for(
-                service,
-                address,
-                name=own_name,
-                host=host,
-                on_connected=lambda: on_connected(own_name, list(devices)),
-                on_away=on_away,
-            )
+        work_for(
+            host_of_lab,
+            address,
+            address=host,
+            on_connected=lambda: on_connected(own_name, list(devices)),
+            on_away=on_away,
+        )
 
     def begin_campaign(
         self,
@@ -847,6 +847,7 @@ class Lab:
         watcher: Notify | None = None,
         cancellation: Cancellation | None = None,
         cluster: str | ClusterAddress | None = None,
+        store_url: str | None = None,
     ) -> Campaign:
         """Make the runs of a campaign that are neither stored nor waiting on their devices.
 
@@ -855,6 +856,8 @@ class Lab:
             watcher: Called with every event.
             cancellation: Stops it from another thread; it can be resumed.
             cluster: As for `plan_campaign`.
+            store_url: Where lab hosts put finished runs on their way here, as fsspec has it, such
+                as "s3://bucket/runs"; None: they come through the scheduler.
 
         Raises:
             Interrupted: the user pressed Ctrl-C, or the command was cancelled.
@@ -864,19 +867,21 @@ class Lab:
             LabHostsUnreachable: no scheduler answers.
         """
         campaign, farm = self.campaign(name), load_farm(self._farm)
-        if cluster is not None:
-            from edgebench.host.campaign.cluster.lanes import cluster_lanes
-
-            lanes = cluster_lanes(_address(cluster), campaign.journal, self.store)
-        else:
-            lanes = paired_lanes(
-                self.store,
-                find=partial(self._find, farm=farm, paired=self._files.devices()),
-                connect=self._connect,
-                outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
-            )
         notify = watcher or ignore_events
         with publish_status(self.store, "campaign", notify, campaign.plan.id) as publisher:
+            if cluster is not None:
+                from edgebench.host.campaign.cluster.lanes import cluster_lanes
+
+                lanes = cluster_lanes(
+                    _address(cluster), campaign.journal, self.store, publisher, store_url
+                )
+            else:
+                lanes = paired_lanes(
+                    self.store,
+                    find=partial(self._find, farm=farm, paired=self._files.devices()),
+                    connect=self._connect,
+                    outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
+                )
             make_runs(
                 campaign.journal,
                 self.store,

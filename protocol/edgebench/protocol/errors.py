@@ -120,7 +120,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum, IntEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgebench.protocol.text import one_line, printable
 
@@ -190,6 +190,20 @@ class EdgebenchError(Exception):
     def __init__(self, text: str = "") -> None:
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
         super().__init__(printable(text.replace("\n", " ")))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The error as it is: not every class is made of a text alone."""
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+def _unpickled(
+    kind: type[EdgebenchError], args: tuple[Any, ...], state: dict[str, Any]
+) -> EdgebenchError:
+    """The error that `__reduce__` has taken apart."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(EdgebenchError):

@@ -147,6 +147,16 @@ def settle_lost(client: Client, store: Store) -> list[IncompleteRun]:
     )
 
 
+def check_run_id(run_id: str) -> None:
+    """Check the id of a run before it names a file.
+
+    Raises:
+        RemoteProtocolError: the device calls a run what no host would.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
+
+
 def failure_of(run: Run) -> EdgebenchError | None:
     """The error that a stored run failed with; None for one that measured something."""
     if run.failure is None:
@@ -158,8 +168,7 @@ def failure_of(run: Run) -> EdgebenchError | None:
 
 def _store(client: Client, store: Store, run_id: str, beside: HostRecord, finish: Finish) -> Run:
     """Fetch and store a finished run; the device keeps it."""
-    if not RUN_ID.fullmatch(run_id):
-        raise RemoteProtocolError(f"malformed run id: {run_id[:80]!r}")
+    check_run_id(run_id)
     if store.has(run_id):  # the process that stored it was killed before it said so
         store.settle()
         return store.run(run_id)

@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from edgebench.host.bench.cancellation import Interrupted, holding_interrupts
-from edgebench.host.bench.collect import HostRecord, collect, failure_of, left_probes
+from edgebench.host.bench.collect import (
+    HostRecord,
+    check_run_id,
+    collect,
+    failure_of,
+    left_probes,
+)
 from edgebench.host.bench.in_progress import probing, wait_for_end
 from edgebench.host.bench.lease import try_lease
 from edgebench.host.bench.run import OpenDevice
@@ -36,11 +42,13 @@ def follow(device: OpenDevice, run_id: str, on_stored: Callable[[Run], None] | N
     Raises:
         Interrupted: the user pressed Ctrl-C, or the command was cancelled; the device has stopped.
         NoSuchRun: the device does not have it, nor does this store.
+        RemoteProtocolError: the device calls a run what no host would.
         LeaseHeld: it has ended, and somebody is there who keeps the device and does not store it.
         EdgebenchError: the run failed, or could not be stored; then it stays on the device.
     """
     client, store, probes = device.client, device.store, list[list[ClockProbe]]()
     store.check_writable()
+    check_run_id(run_id)
     device.cancellation.check()
     is_interrupted = False
     is_followed = client.list_runs().running == run_id

@@ -46,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         )
         _add_cluster(action)
         if name == "run":
+            _add_store_url(action)
             add_trust_model(action.add_argument)
         add_store(action)
         add_json(action)
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         action.add_argument("campaign", nargs="?", default="last", metavar="CAMPAIGN", help=which)
         if name == "resume":
             _add_cluster(action)
+            _add_store_url(action)
             add_trust_model(action.add_argument)
         add_store(action)
         add_json(action)
@@ -69,6 +71,12 @@ def _add_cluster(action: argparse.ArgumentParser) -> None:
     offered = "Dask scheduler whose lab hosts offer the devices, as tcp://server:8786; see "
     action.add_argument("--cluster", metavar="ADDRESS", help=f"{offered}docs/clusters.md")
     add_cluster_certificates(action)
+
+
+def _add_store_url(action: argparse.ArgumentParser) -> None:
+    url = "where lab hosts put finished runs on their way here, as fsspec has it, such as "
+    url += "s3://bucket/runs (default: through the scheduler)"
+    action.add_argument("--store-url", metavar="URL", help=url)
 
 
 def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
@@ -85,6 +93,8 @@ def _cluster(options: argparse.Namespace) -> ClusterAddress | None:
         return ClusterAddress(options.cluster, *certificates)
     if any(certificates):
         raise UsageError("certificates are for a cluster: --cluster tls://HOST:PORT")
+    if getattr(options, "store_url", None) is not None:
+        raise UsageError("--store-url is for a cluster: --cluster tcp://HOST:PORT")
     return None
 
 
@@ -138,7 +148,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
 def _cluster_words(options: argparse.Namespace) -> str:
     """Options that name the same cluster again."""
-    names = ("cluster", "tls_ca_file", "tls_cert", "tls_key")
+    names = ("cluster", "store_url", "tls_ca_file", "tls_cert", "tls_key")
     given = {name: getattr(options, name, None) for name in names}
     return "".join(
         f" --{name.replace('_', '-')} {shlex.quote(str(value))}"
@@ -161,7 +171,9 @@ def _run(options: argparse.Namespace) -> ExitCode:
         else:
             campaign = lab.begin_campaign(options.file, watcher.notify, cluster)
         try:
-            lab.resume_campaign(campaign.plan.id, watcher.notify, cluster=cluster)
+            lab.resume_campaign(
+                campaign.plan.id, watcher.notify, cluster=cluster, store_url=options.store_url
+            )
         except (Interrupted, KeyboardInterrupt):
             is_interrupted = True
     return _report(options, campaign, watcher, is_interrupted=is_interrupted)

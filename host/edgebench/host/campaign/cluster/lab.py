@@ -1,34 +1,33 @@
-"""A lab host: makes the runs that coordinators ask for, on the devices of its lab.
+"""A lab host: a Dask worker whose resources are devices, and whose tasks are jobs on them.
 
-Theory of operation. A lane of a campaign is a thread here. It does one job after another: it
-settles what was begun on its device, then it makes runs. What happens it reports, and its
-coordinator comes for the reports by one call after another. A call never lasts as long as a run,
-and a lane lives in this process and not in a call: so a scheduler that is killed stops no run.
+Theory of operation. A job is idempotent: what was begun on its device is settled, then its run is
+made under the id that the coordinator has given it, unless the run is here by then. So Dask may
+begin a job again, here or at another lab host that offers the device. The agent's lease is the
+only lock. A run is stored here, and its device keeps it, until the coordinator has it.
 
-A lane whose coordinator is gone ends with its job. A new lane of the same campaign on the same
-device waits for that, as the run is the campaign's; one of another campaign is told that the
-device is in use. A run is stored here, and its device keeps it, until the coordinator has it.
+A device stays open between the jobs of a campaign; another campaign is refused meanwhile. A job
+whose scheduler died goes on, and the job that follows it on the device waits for its end.
 """
 
 from __future__ import annotations
 
-import queue
-import secrets
+import asyncio
+import hashlib
+import os
+import pickle
+import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import BinaryIO, cast, get_args
+from typing import Any
 
+from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
-from edgebench.host.bench.events import DeviceBusy, MeasurementEvent, PhaseReport, RunBegan
+from edgebench.host.bench.events import Place
 from edgebench.host.bench.finish import FinishingProcess
-from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.session import (
     DeviceSession,
     InProgress,
@@ -37,70 +36,164 @@ from edgebench.host.bench.session import (
     RunPlan,
     device_session,
 )
-from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, pack_run
+from edgebench.host.campaign.cluster.address import (
+    CONNECT_TIMEOUT_S,
+    ClusterAddress,
+    configure_dask,
+)
+from edgebench.host.campaign.cluster.remote_files import put_file
 from edgebench.host.campaign.plan import Cell, attempt_name
 from edgebench.host.campaign.requests import cell_request
 from edgebench.host.campaign.run import may_pass
+from edgebench.host.campaign.spec import Settings
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.health import Outcomes
+from edgebench.host.result.facts import SetMember
+from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
+from edgebench.host.store.address import Address
+from edgebench.host.store.bundle import write_bundle
+from edgebench.host.store.bundle_file import SUFFIX
 from edgebench.host.store.layout import Store
 from edgebench.host.store.removal import remove_runs
 from edgebench.host.this_host import software
-from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.errors import (
     EdgebenchError,
     LeaseHeld,
-    LinkLost,
-    NoSuchDevice,
     NoSuchRun,
-    RemoteProtocolError,
 )
-from edgebench.system.unforeseen import named_error
+from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
 """Directory of a host's store that is its store as a lab host: runs leave it once their coordinator
 has them, which may be this host."""
+FILES_DIRECTORY = "cluster"
 IDLE_S = 60.0
-"""Time without a call after which a lane without a job ends, and frees its device."""
-MAX_WAIT_S = 10.0
-"""Longest time for which a call waits for a report."""
-MAX_CALLS = 256
-"""Number of calls that are answered at the same time."""
-CANCEL_POLL_S = 0.5
+"""Time without a job after which a device is let go."""
+UNUSED_S = 30 * 86400.0
+"""Time after which a lab host forgets a file that no campaign needed."""
+RECONNECT_S = 1.0
+"""Pause before the scheduler is tried again."""
+SPARE_THREADS = 8
+"""Threads of a worker beside one for each device: for offers, files and parts of runs."""
+LAB_RESOURCE, DEVICE_RESOURCE = "lab:", "device:"
+"""Prefixes of the resources of a lab host: its name, and the names of its devices."""
+MAX_JOBS = 10_000
+"""Units of the name: jobs of one lab host at the same time."""
+NAME_TAKEN = "name taken"
+"""What a scheduler answers to the second worker of a name; Source: distributed 2026.8.0,
+`Scheduler.add_worker`."""
+_SENT = (
+    events.DeviceBusy,
+    events.DeviceStillBusy,
+    events.FilesOpen,
+    events.RunBegan,
+    events.PushProgress,
+    events.PhaseReport,
+    events.TelemetryReport,
+    events.EarlierRunFailed,
+)
+"""Events that a coordinator shows; the others follow from what it gets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOffer:
+    """A device that a lab host measures on."""
+
+    name: str
+    id: str
+    pin: str
+    """Digest of its agent's certificate: two devices may have one name."""
+    seat: str = ""
+    arch: str = ""
+    labels: tuple[str, ...] = ()
+    meter: str | None = None
+    """Meter that the lab host's farm file has for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file that runs need: a model, inputs, a data set."""
+
+    sha256: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceJob:
+    """What a lab host does on a device for a campaign; without a run to make, it settles."""
+
+    device: str
+    campaign: str
+    wait_s: float
+    repeats: int
+    settings: Settings
+    cell: Cell
+    files: Mapping[str, FileRef]
+    """Files of the campaign, by the paths that settings and cells have for them."""
+    stored: tuple[str, ...]
+    """Runs that the coordinator has: lab host and device may forget them."""
+    begun: tuple[str, ...] = ()
+    """Runs of which it knows only that they were begun."""
+    run_id: str | None = None
+    """Run to make."""
+    place: Place | None = None
+    member: SetMember | None = None
+    references: Mapping[str, ReferenceAccuracy] = field(default_factory=dict)
+    is_last: bool = False
+    """Whether the device is let go afterwards."""
+    store_url: str | None = None
+    """Where bundles of runs are put, as fsspec has it; None: they wait here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOutcome:
+    """What became of a job."""
+
+    lab: str
+    """Name of the lab host."""
+    missing: tuple[FileRef, ...] = ()
+    """Files without which the job was not begun."""
+    runs: Mapping[str, int] = field(default_factory=dict)
+    """Runs that wait to be fetched, by id: the sizes of their bundles, in bytes."""
+    refused: tuple[tuple[str, EdgebenchError], ...] = ()
+    """Runs that can never be stored."""
+    error: EdgebenchError | None = None
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
     """What a lab host is made of: its store, its offers, and the way to its devices."""
 
+    name: str
     store: Store
     """Store for the runs on their way, and the files that coordinators send."""
-    offers: tuple[m.DeviceOffer, ...]
+    offers: tuple[DeviceOffer, ...]
     find: Callable[[str], tuple[KnownDevice, str | None]]
     """Finds a device by its name, and the meter that is wired to it."""
     connect: Callable[[KnownDevice], Client]
     outcomes: Callable[[KnownDevice], Outcomes]
 
+    def path(self, file: FileRef) -> Path:
+        """Where a file of a coordinator is, or will be; its name is kept, as results have it."""
+        digest = hashlib.sha256(f"{file.sha256} {file.name}".encode()).hexdigest()
+        return self.store.root / FILES_DIRECTORY / digest[:32] / Path(file.name).name
+
+    def bundle(self, run_id: str) -> Path:
+        """Where the bundle of a run is, or will be."""
+        return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
+
 
 class LabRuns(RunPlan):
-    """The runs of another host's campaign on a device; they are reported to that host."""
+    """The runs of a campaign on a device of this lab host."""
 
-    def __init__(self, campaign: str, device: str, report: Callable[[m.Report], None]) -> None:
-        super().__init__(device, self.report_event)
-        self._campaign = campaign
-        self._report = report
-
-    def report_event(self, event: MeasurementEvent) -> None:
-        """Report what a coordinator shows."""
-        if isinstance(event, DeviceBusy):
-            self._report(m.DeviceWait(m.error_report(event.refusal), event.wait_s))
-        elif isinstance(event, RunBegan):
-            self._report(m.RunStartNotice(event.runtime))
-        elif isinstance(event, PhaseReport):
-            self._report(m.RunPhase(event.progress))
+    def __init__(self, job: DeviceJob, notify: events.Notify) -> None:
+        super().__init__(job.device, notify)
+        self._campaign = job.campaign
+        self.fetched_ids: list[str] = []
+        self.refusals: list[tuple[str, EdgebenchError]] = []
 
     def is_wanted(self, run_id: str) -> bool:
         """Whether the run is the campaign's; those of others are left alone."""
@@ -112,353 +205,294 @@ class LabRuns(RunPlan):
         return InProgress.FOLLOW if self.is_wanted(run_id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
-        """Report it."""
-        self._report(m.StoredRunNotice(run.run_id))
+        """Keep it for the coordinator."""
+        self.fetched_ids.append(run.run_id)
 
     def refused(self, run_id: str, error: EdgebenchError) -> None:
-        """Report it."""
+        """Keep the reason for the coordinator."""
         if may_pass(error):
             raise error
         if not isinstance(error, NoSuchRun):
-            self._report(m.RunRefusal(run_id, m.error_report(error)))
+            self.refusals.append((run_id, error))
 
 
-class LabLane:
-    """One lane of a campaign on one device, in a thread of its own."""
+class LabDevice:
+    """A device of this lab host: one job at a time, and open between those of a campaign."""
 
-    def __init__(
-        self, opened: m.LaneOpen, host: LabHost, files: LabFiles, finishing: FinishingProcess
-    ) -> None:
-        self.id = secrets.token_hex(8)
-        self.opened = opened
+    def __init__(self, host: LabHost, finishing: FinishingProcess) -> None:
         self._host = host
-        self._files = files
         self._finishing = finishing
-        self._commands: queue.Queue[m.SettleJob | m.MakeJob | m.RunReceipt | None]
-        self._commands = queue.Queue()
+        self._lock = threading.Lock()
+        self._campaign: str | None = None
+        """Campaign for which the device is open."""
+        self._open = ExitStack()
+        self._session: DeviceSession | None = None
         self._cancellation = Cancellation()
-        self._changed = threading.Condition()
-        self._reports: list[m.Report] = []
-        self._grant: m.IdGrant | None = None
-        self._is_retired = False
-        self._called_s = time.monotonic()
-        self._before: LabLane | None = None
-        self._packed: tuple[str, m.RunPart, BinaryIO] | None = None
-        self._request = lru_cache(maxsize=64)(self._new_request)
-        self._thread = threading.Thread(target=self._run, name=f"lane {opened.device}", daemon=True)
-
-    def start(self, before: LabLane | None) -> None:
-        """Begin, once the lane before this one has ended."""
-        self._before = before
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its thread has ended."""
-        return not self._thread.is_alive()
-
-    def retire(self) -> None:
-        """End after the job in progress; one whose run has not begun ends now."""
-        with self._changed:
-            self._is_retired = True
-            self._changed.notify_all()
-        self._commands.put(None)
+        self._used_s = 0.0
 
     def stop(self) -> None:
-        """Stop the run in progress, and make no other one."""
-        if self._before is not None:
-            self._before.stop()
+        """Stop the run in progress."""
         self._cancellation.request()
-        with self._changed:
-            self._changed.notify_all()
 
-    def call(self, call: m.LaneCall, command: m.LaneCommand | None) -> Sequence[m.Report]:
-        """Take a command; the reports that the coordinator has not seen, once there are any."""
-        self._called_s = time.monotonic()
-        if isinstance(command, m.IdGrant):
-            with self._changed:
-                self._grant = command
-                self._changed.notify_all()
-        elif isinstance(command, m.LaneStop):
-            self.stop()
-        elif isinstance(command, m.LaneClose):
-            self.retire()
-        elif command is not None:
-            self._commands.put(command)
-        with self._changed:
-            self._changed.wait_for(
-                lambda: len(self._reports) > call.seen, min(call.wait_s, MAX_WAIT_S)
-            )
-            self._called_s = time.monotonic()
-            if len(self._reports) <= call.seen and self.is_over:
-                raise LinkLost("lab host has ended the lane, as nobody called")
-            return self._reports[call.seen :]
+    def let_go(self, *, if_idle: bool = False) -> None:
+        """Close the device; only if no job came for a while, where that is asked for."""
+        if not self._lock.acquire(blocking=not if_idle):
+            return
+        with ExitStack() as stack:
+            stack.callback(self._lock.release)
+            if not if_idle or time.monotonic() - self._used_s >= IDLE_S:
+                self._close()
 
-    def packed(self, run_id: str, offset: int) -> tuple[m.RunPart, bytes]:
-        """The packed files of a stored run, and a part of them.
+    def _close(self) -> None:
+        self._session = self._campaign = None
+        with suppress(EdgebenchError):  # the lease of a lost link expires
+            self._open.close()
 
-        A call, too: over a slow link the parts of a run may come for longer than `IDLE_S`.
+    def do(self, job: DeviceJob, notify: events.Notify) -> JobOutcome:
+        """Do a job; the one before it ends first.
+
+        A run that failed is for the coordinator to judge.
         """
-        self._called_s = time.monotonic()
-        if self._packed is None or self._packed[0] != run_id:
-            # No `with`: later calls read from it, and the lane's end closes it.
-            file = cast(BinaryIO, TemporaryFile(dir=self._host.store.root))  # noqa: SIM115
-            size_bytes = pack_run(self._host.store, run_id, file)
-            file.seek(0)
-            described = m.RunPart(size_bytes, sha256_of(file).hexdigest())
-            self._packed = run_id, described, file
-        _, described, file = self._packed
-        file.seek(offset)
-        part = file.read(PART_BYTES)
-        self._called_s = time.monotonic()
-        return described, part
+        if self._campaign not in (None, job.campaign):
+            busy = LeaseHeld(f"{job.device} is in use by the campaign {self._campaign}")
+            return JobOutcome(lab=self._host.name, error=busy)
+        with self._lock:
+            self._cancellation = Cancellation()
+            plan, outcome = LabRuns(job, notify), JobOutcome(lab=self._host.name)
+            try:
+                self._do(job, plan, notify)
+            except Interrupted:
+                outcome = replace(outcome, is_interrupted=True)
+            except EdgebenchError as exc:
+                outcome = replace(outcome, error=exc)
+                if may_pass(exc):
+                    self._close()  # a link that is gone is opened anew
+            if job.is_last:
+                self._close()
+            self._used_s = time.monotonic()
+            threading.Timer(IDLE_S, self.let_go, kwargs={"if_idle": True}).start()
+            ids = dict.fromkeys([*plan.fetched_ids, *job.begun, *filter(None, [job.run_id])])
+            stored = [run_id for run_id in ids if self._host.store.has(run_id)]
+            runs = {run_id: self._bundled(run_id, job.store_url) for run_id in stored}
+            return replace(outcome, runs=runs, refused=tuple(plan.refusals))
 
-    def _report(self, report: m.Report) -> None:
-        with self._changed:
-            self._reports.append(report)
-            self._changed.notify_all()
+    def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
+        host, store = self._host, self._host.store
+        device, wired = host.find(job.device)
 
-    def _run(self) -> None:
-        """Do jobs until the lane is closed, or until no more calls come."""
-        opened = self.opened
-        try:
-            self._wait_for_before()
-            command = self._next()
-            if command is None:
-                return
-            device, meter = self._host.find(opened.device)
-            # Of whatever cell: all ask for the same meter.
-            request = self._request(self._local_cell(opened.cell))
-            energy = request.on_device(opened.device, meter).energy
-            host = MeasuringHost(
-                store=self._host.store,
-                connect=self._host.connect,
+        def local(path: str) -> str:
+            file = job.files.get(path)
+            return path if file is None else str(host.path(file))
+
+        cell = replace(job.cell, model=local(job.cell.model))
+        request = cell_request(job.settings.with_files(local), job.repeats, cell)
+        request = request.on_device(job.device, wired)
+        is_new = self._session is None
+        if self._session is None:
+            measuring = MeasuringHost(
+                store=store,
+                connect=host.connect,
                 finish=self._finishing.finish,
-                wait_s=opened.wait_s,
+                wait_s=job.wait_s,
                 is_for_another=True,
             )
-            plan = LabRuns(opened.campaign, device.name, self._report)
-            with device_session(host, device, energy, plan.notify, self._cancellation) as paired:
-                outcomes = self._host.outcomes(device)
-                while command is not None:
-                    if isinstance(command, m.RunReceipt):
-                        self._forget(paired, command.run_ids)
-                    elif isinstance(command, m.SettleJob):
-                        self._settle(paired, plan, command)
-                    else:
-                        self._make(paired, command, outcomes)
-                    command = self._next()
-        except (EdgebenchError, Interrupted) as exc:
-            self._report(m.ended(exc, None))
-        except Exception as exc:
-            # A defect of ours: it is reported to the coordinator, and the other lanes go on.
-            error = named_error(exc, "lab host")
-            self._report(m.ended(error, None))
-            raise error from exc
+            opened = device_session(measuring, device, request.energy, notify, self._cancellation)
+            self._session = self._open.enter_context(opened)
+            self._campaign = job.campaign
+        session = self._session
+        session.cancellation = self._cancellation
 
-    def _wait_for_before(self) -> None:
-        """Wait for the lane whose place this one takes.
+        listing = session.client.list_runs()
+        if listing.running is None:  # else the device is left alone
+            for run_id in set(job.stored) & set(listing.finished):
+                session.client.acknowledge(run_id)
+            remove_runs(store, [run_id for run_id in job.stored if store.has(run_id)])
+            for run_id in job.stored:
+                host.bundle(run_id).unlink(missing_ok=True)
+        if is_new or job.run_id is None:
+            session.settle(plan)
+        if job.run_id is None or store.has(job.run_id):
+            return
 
-        Raises:
-            Interrupted: the command was cancelled; the run in progress is stopped, too.
-        """
-        while self._before is not None:
-            self._before._thread.join(CANCEL_POLL_S)
-            if self._before.is_over:
-                self._before = None
-        self._cancellation.check()
-
-    def _next(self) -> m.SettleJob | m.MakeJob | m.RunReceipt | None:
-        """The next command; None once the lane is closed, or if no call came for long."""
-        while True:
-            left_s = self._called_s + IDLE_S - time.monotonic()
-            try:
-                return self._commands.get(timeout=max(left_s, 0.01))
-            except queue.Empty:
-                if time.monotonic() - self._called_s >= IDLE_S:
-                    return None
-
-    def _settle(self, device: DeviceSession, plan: LabRuns, job: m.SettleJob) -> None:
-        """Store what waits on the device.
-
-        Raises:
-            Interrupted: the command was cancelled.
-            EdgebenchError: it cannot be reached, or is in use.
-        """
-        store = self._host.store
-        if device.client.list_runs().running is None:  # else the device is left alone
-            self._forget(device, job.stored)
-        device.settle(plan)
-        for run_id in job.begun:
-            if store.has(run_id):
-                self._report(m.StoredRunNotice(run_id))
-        self._report(m.ended(None, None))
-
-    def _make(self, device: DeviceSession, job: m.MakeJob, outcomes: Outcomes) -> None:
-        """Make a run; that it failed is for the coordinator to judge."""
-        run_id: str | None = None
-        problem: EdgebenchError | Interrupted | None = None
-
-        def new_id() -> str:
-            nonlocal run_id
-            run_id = self._wanted_id()
-            return run_id
-
-        meter = device.meter.request.meter if device.meter else None
+        outcomes, given_id = host.outcomes(device), job.run_id
         order = RunOrder(
-            request=self._request(self._local_cell(job.cell)).on_device(device.name, meter),
-            place=job.place,
+            request=request,
+            place=job.place or Place(1, 1),
             device_name=job.cell.device,
             member=job.member,
             references=job.references,
-            new_id=new_id,
+            new_id=lambda: given_id,
         )
         try:
-            device.make(order)
-            outcomes.succeeded()
-        except (EdgebenchError, Interrupted) as exc:
-            problem = exc
-            if isinstance(exc, EdgebenchError) and not may_pass(exc):
-                outcomes.failed(exc, job.cell.model)
-        stored = run_id if run_id is not None and self._host.store.has(run_id) else None
-        if stored is not None:
-            self._report(m.StoredRunNotice(stored))
-        self._report(m.ended(problem, stored))
-
-    def _wanted_id(self) -> str:
-        """An id from the coordinator, which writes it down before the run starts.
-
-        Raises:
-            Interrupted: the command was cancelled.
-            LinkLost: the coordinator is gone.
-        """
-        self._report(m.IdRequest())
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._grant or self._is_retired or self._cancellation.is_requested, IDLE_S
-            )
-            grant, self._grant = self._grant, None
-        self._cancellation.check()
-        if grant is None:
-            raise LinkLost("coordinator of the campaign is gone")
-        return grant.run_id
-
-    def _forget(self, device: DeviceSession, run_ids: Sequence[str]) -> None:
-        """Let device and store forget runs that the coordinator has."""
-        if not run_ids:
-            return
-        on_device = device.client.list_runs().finished
-        for run_id in run_ids:
-            if run_id in on_device:
-                device.client.acknowledge(run_id)
-        store = self._host.store
-        remove_runs(store, [run_id for run_id in run_ids if store.has(run_id)])
-
-    def _local_path(self, path: str) -> str:
-        """Path that a file of the coordinator has here."""
-        file = self.opened.files.get(path)
-        return path if file is None else str(self._files.path(file))
-
-    def _local_cell(self, cell: Cell) -> Cell:
-        return replace(cell, model=self._local_path(cell.model))
-
-    def _new_request(self, cell: Cell) -> BenchRequest:
-        settings = self.opened.settings.with_files(self._local_path)
-        return cell_request(settings, self.opened.repeats, cell)
-
-
-class LabService:
-    """Answers the calls of coordinators."""
-
-    def __init__(self, host: LabHost) -> None:
-        self._host = host
-        self._files = LabFiles(host.store)
-        self._files.remove_unused()
-        self._finishing = FinishingProcess()
-        self._lock = threading.Lock()
-        self._lanes: dict[str, LabLane] = {}
-        """Last lane of each device."""
-        self.pool = ThreadPoolExecutor(MAX_CALLS, "call")
-        """Threads for calls, each of which may wait."""
-
-    @property
-    def scratch(self) -> Path:
-        """Directory for what Dask writes; nothing in it is needed after its worker has ended."""
-        return self._host.store.root / "dask"
-
-    @property
-    def offers(self) -> tuple[m.DeviceOffer, ...]:
-        """Devices that it measures on."""
-        return self._host.offers
-
-    def answer(self, request: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        """Answer one call; an error of edgebench's is an answer, too."""
-        try:
-            answers, part = self._answer(m.unpack(request), payload)
+            session.make(order)
         except EdgebenchError as exc:
-            answers, part = [m.CallFailure(m.error_report(exc))], b""
-        return m.pack(answers), part
+            if not may_pass(exc):
+                outcomes.failed(exc, job.cell.model)
+            raise
+        outcomes.succeeded()
 
-    def _answer(
-        self, request: Sequence[m.ClusterMessage], payload: bytes
-    ) -> tuple[Sequence[m.ClusterMessage], bytes]:
-        first, *rest = request
-        if isinstance(first, m.OffersQuery):
-            return [m.Offers(software(), self._host.offers)], b""
-        if isinstance(first, m.FilesQuery):
-            missing = tuple(file for file in first.files if not self._files.has(file))
-            return [m.MissingFiles(missing)], b""
-        if isinstance(first, m.FilePart):
-            self._files.write(first.file, first.offset, payload)
-            return [m.EmptyReply()], b""
-        if isinstance(first, m.LaneOpen):
-            return [m.LaneHandle(self._open(first))], b""
-        if isinstance(first, m.LaneCall):
-            lane = self._lane(first.lane)
-            command = rest[0] if rest else None
-            if isinstance(command, m.RunFetch):
-                described, part = lane.packed(command.run_id, command.offset)
-                return [described], part
-            if command is None or isinstance(command, get_args(m.LaneCommand)):
-                return lane.call(first, cast("m.LaneCommand | None", command)), b""
-        raise RemoteProtocolError(f"not a call to a lab host: {type(first).__name__}")
-
-    def _open(self, opened: m.LaneOpen) -> str:
-        """Begin a lane; the lane of a coordinator before it ends first.
+    def _bundled(self, run_id: str, store_url: str | None) -> int:
+        """Write the bundle of a run, where the coordinator gets it; its size in bytes.
 
         Raises:
-            NoSuchDevice: this lab host does not offer it.
-            LeaseHeld: another campaign measures there.
+            StoreError: it cannot be read or written.
         """
-        if all(offer.name != opened.device for offer in self._host.offers):
-            raise NoSuchDevice(f"device is not offered by this lab host: {opened.device}")
-        lane = LabLane(opened, self._host, self._files, self._finishing)
-        with self._lock:
-            before = self._lanes.get(opened.device)
-            if before is not None and before.is_over:
-                before = None
-            if before is not None and before.opened.campaign != opened.campaign:
-                raise LeaseHeld(
-                    f"{opened.device} is in use by the campaign {before.opened.campaign}"
-                )
-            if before is not None:
-                before.retire()
-            self._lanes[opened.device] = lane
-            lane.start(before)
-        return lane.id
+        path = self._host.bundle(run_id)
+        if not path.exists():
+            make_directory(path.parent)
+            write_bundle(path, [Address(self._host.store, run_id)], is_annotated=False)
+        if store_url is not None:
+            put_file(path, f"{store_url}/{path.name}")
+        return path.stat().st_size
 
-    def _lane(self, lane_id: str) -> LabLane:
-        with self._lock:
-            for lane in self._lanes.values():
-                if lane.id == lane_id:
-                    return lane
-        raise LinkLost("lab host does not know this lane: it was started again")
 
-    def close(self) -> None:
-        """End; runs in progress go on, on their devices."""
-        with self._lock:
-            for lane in self._lanes.values():
-                lane.retire()
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        with suppress(OSError):
-            self._finishing.__exit__()
+_here: list[tuple[LabHost, Mapping[str, LabDevice]]] = []
+"""The lab host of this process, which the tasks below are for, and its devices."""
+
+
+def offers() -> tuple[str, str, tuple[DeviceOffer, ...]]:
+    """Task: name and version of the lab host, and its devices."""
+    [(host, _)] = _here
+    return host.name, software(), host.offers
+
+
+def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
+    """Task: do a job on its device; its events go to the coordinator, as a topic of Dask's.
+
+    Args:
+        job: The job.
+        contents: Files that the lab host did not have when the job was given before.
+
+    Raises:
+        StoreError: the files cannot be written.
+    """
+    from distributed import get_worker
+
+    [(host, devices)], worker = _here, get_worker()
+    for file, content in contents.items():
+        make_directory(host.path(file).parent)
+        write_whole(host.path(file), content)
+    missing = tuple(file for file in job.files.values() if not host.path(file).exists())
+    if missing:
+        return JobOutcome(lab=host.name, missing=missing)
+    for file in job.files.values():
+        os.utime(host.path(file).parent)  # kept for another while
+
+    def notify(event: events.MeasurementEvent) -> None:
+        if isinstance(event, _SENT):
+            with suppress(OSError, RuntimeError, ValueError):  # the scheduler is gone
+                worker.log_event(job.campaign, pickle.dumps(event))
+
+    return devices[job.device].do(job, notify)
+
+
+def stop_job(device: str) -> None:
+    """Task: stop what a device does."""
+    [(_, devices)] = _here
+    devices[device].stop()
+
+
+def read_part(run_id: str, offset: int, size_bytes: int) -> bytes:
+    """Task: a part of the bundle of a run."""
+    [(host, _)] = _here
+    with host.bundle(run_id).open("rb") as file:
+        file.seek(offset)
+        return file.read(size_bytes)
+
+
+def work_for(
+    host: LabHost,
+    cluster: ClusterAddress,
+    *,
+    address: str | None,
+    on_connected: Callable[[], None],
+    on_away: Callable[[str], None],
+) -> None:
+    """Be a lab host until Ctrl-C; a scheduler that goes away is waited for.
+
+    Args:
+        host: The lab host, whose name no other one has.
+        cluster: The scheduler.
+        address: Address of this host at which the scheduler reaches it; None: Dask finds one.
+        on_connected: Called each time that the scheduler has accepted it.
+        on_away: Called with the reason if the scheduler is away or does not accept it; again where
+            the reason is another one.
+
+    Raises:
+        UsageError: Dask is not installed.
+    """
+    configure_dask()
+    with suppress(OSError):
+        for folder in list((host.store.root / FILES_DIRECTORY).iterdir()):
+            if folder.is_dir() and time.time() - folder.stat().st_mtime > UNUSED_S:
+                shutil.rmtree(folder, ignore_errors=True)
+    with FinishingProcess() as finishing:
+        devices = {offer.name: LabDevice(host, finishing) for offer in host.offers}
+        _here[:] = [(host, devices)]
+        asyncio.run(_work(host, cluster, address, on_connected, on_away))
+
+
+async def _work(
+    host: LabHost,
+    cluster: ClusterAddress,
+    address: str | None,
+    on_connected: Callable[[], None],
+    on_away: Callable[[str], None],
+) -> None:
+    from distributed import Worker
+
+    reported: str | None = None
+    folder = host.store.root / "dask"
+    resources = {f"{DEVICE_RESOURCE}{offer.name}": 1 for offer in host.offers}
+    while True:
+        worker: Any = None
+        shutil.rmtree(folder, ignore_errors=True)  # that of a worker that was killed
+        try:
+            # Dask's worker tries for ever, and does not report that no scheduler answers.
+            opened = asyncio.open_connection(cluster.host, cluster.port)
+            _, writer = await asyncio.wait_for(opened, CONNECT_TIMEOUT_S)
+            writer.close()
+            folder.mkdir(parents=True)
+            worker = await Worker(
+                cluster.address,
+                name=host.name,
+                host=address,
+                security=cluster.security(),
+                resources={f"{LAB_RESOURCE}{host.name}": MAX_JOBS, **resources},
+                nthreads=len(host.offers) + SPARE_THREADS,
+                memory_limit=0,
+                dashboard=False,
+                local_directory=str(folder),
+            )
+            on_connected()
+            reported = None
+            await worker.finished()
+            reason = f"no scheduler at {cluster.address}: connection lost"
+        except (OSError, RuntimeError, ValueError, asyncio.TimeoutError) as exc:
+            why = why_away(exc.__cause__ or exc)
+            reason = f"no scheduler at {cluster.address}: {why}"
+            if NAME_TAKEN in why:
+                reason = f"another lab host at {cluster.address} is called {host.name}: --name NAME"
+        finally:
+            if worker is not None:
+                with suppress(OSError, RuntimeError, asyncio.TimeoutError):
+                    await worker.close(timeout=2, executor_wait=False)
+            shutil.rmtree(folder, ignore_errors=True)
+        if reason != reported:
+            on_away(reason)
+            reported = reason
+        await asyncio.sleep(RECONNECT_S)
+
+
+def why_away(exc: BaseException) -> str:
+    """Why the scheduler cannot be reached, for people.
+
+    >>> why_away(ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 8786)"))
+    'Connection refused'
+    """
+    errno, text = (exc.errno, exc.strerror) if isinstance(exc, OSError) else (None, None)
+    if errno is not None and errno > 0:  # those of the resolver are no numbers of the system
+        return os.strerror(errno)
+    if isinstance(exc, asyncio.TimeoutError):
+        return f"no answer within {CONNECT_TIMEOUT_S:g} s"
+    return text or str(exc) or type(exc).__name__

@@ -1,46 +1,216 @@
-"""The lanes of a campaign over several lab hosts: which of them measures on which device."""
+"""The devices of lab hosts, as a campaign of a coordinator measures on them: by jobs of Dask's."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import pickle
+import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.events import DeviceUnavailable, MeterMissing, Notify
+from edgebench.host.bench import events
+from edgebench.host.bench.cancellation import Cancellation, Interrupted
+from edgebench.host.bench.collect import failure_of
+from edgebench.host.bench.lanes import AnyTarget
 from edgebench.host.bench.runs import DeviceRuns
-from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.address import ClusterAddress
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
-from edgebench.host.campaign.cluster.files import PART_BYTES, LabFiles, file_ref
-from edgebench.host.campaign.cluster.remote import LabDevice
+from edgebench.host.bench.session import RunOrder, RunPlan
+from edgebench.host.campaign.cluster import lab as tasks
+from edgebench.host.campaign.cluster.address import (
+    CONNECT_TIMEOUT_S,
+    ClusterAddress,
+    configure_dask,
+)
+from edgebench.host.campaign.cluster.lab import (
+    DEVICE_RESOURCE,
+    FILES_DIRECTORY,
+    LAB_RESOURCE,
+    DeviceJob,
+    DeviceOffer,
+    FileRef,
+    JobOutcome,
+)
+from edgebench.host.campaign.cluster.remote_files import get_file
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import OpenLanes
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.run import CampaignRuns, CampaignWork
+from edgebench.host.campaign.run import CampaignRuns, CampaignWork, CellOrder
 from edgebench.host.campaign.state import campaign_state
 from edgebench.host.devices.farm import Farm, FarmDevice
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.power.metering import FARM_METER, is_of_host
+from edgebench.host.result.run import Run
+from edgebench.host.store.bundle_file import open_bundle
 from edgebench.host.store.layout import Store
+from edgebench.host.store.merge import merge_store
+from edgebench.host.this_host import software
 from edgebench.protocol.errors import (
     EdgebenchError,
     FileChanged,
     LabHostsUnreachable,
     LinkLost,
-    RemoteProtocolError,
+    RunDamaged,
+    RunNotStored,
+    StoreError,
     UsageError,
 )
+from edgebench.protocol.text import one_line
+from edgebench.system.whole_files import make_directory
 
 LOOK_S = 0.5
-"""Interval at which a lab host that is gone is looked for."""
+"""Interval at which a job, and the lab hosts, are looked at."""
+TASK_TIMEOUT_S = 20.0
+"""Longest time for a task that measures nothing: a part of a run goes over slow links."""
+PART_BYTES = 2**20
+"""Size of the parts of runs; a link with 420 kbit/s carries one within the time of a task. A run
+whose link was cut goes on with the part that was lost."""
 VIA = "lab"
 """Transport of a device that only lab hosts reach."""
+_BROKEN = (
+    OSError,
+    RuntimeError,
+    LookupError,
+    ValueError,
+    asyncio.TimeoutError,
+    asyncio.CancelledError,
+    CancelledError,
+)
+"""What Dask raises where a scheduler or worker is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabDescription:
+    """A lab host that is connected to the scheduler now."""
+
+    name: str
+    address: str
+    """Address of its worker; a new one after each start."""
+    version: str
+    devices: tuple[DeviceOffer, ...]
+
+    def device(self, name: str) -> DeviceAtLab | None:
+        """A device that it offers, as the journal notes it."""
+        offer = next((offer for offer in self.devices if offer.name == name), None)
+        return DeviceAtLab(self.name, offer.pin, offer.seat) if offer else None
+
+
+class ClusterConnection:
+    """A client of a scheduler, for any thread; connected anew after the scheduler was away."""
+
+    def __init__(
+        self, cluster: ClusterAddress, topic: str = "", on_event: events.Notify | None = None
+    ) -> None:
+        """Use a scheduler.
+
+        Args:
+            cluster: The scheduler.
+            topic: Campaign of the events; empty: of none.
+            on_event: Consumer of the events of lab hosts.
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._on_event = on_event
+        self._client: Any = None
+        self._lock = threading.Lock()
+        self._labs: dict[str, LabDescription] = {}
+        """Lab hosts by the address of their worker."""
+        self._looked_s = 0.0
+
+    def __enter__(self) -> ClusterConnection:
+        configure_dask()
+        try:
+            self.client()
+        except LinkLost as exc:
+            raise LabHostsUnreachable(str(exc)) from exc
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(*_BROKEN):
+                client.close(timeout=CONNECT_TIMEOUT_S)
+
+    def client(self) -> Any:
+        """The client, which is connected.
+
+        Raises:
+            LinkLost: no scheduler answers.
+        """
+        from distributed import Client
+
+        with self._lock:
+            if self._client is None or self._client.status != "running":
+                self._close()
+                self._labs, self._looked_s = {}, 0.0
+                try:
+                    self._client = Client(
+                        self._cluster.address,
+                        security=self._cluster.security(),
+                        timeout=CONNECT_TIMEOUT_S,
+                        set_as_default=False,
+                        name="edgebench",
+                    )
+                    if self._on_event is not None:
+                        self._client.subscribe_topic(self._topic, self._received)
+                except _BROKEN as exc:
+                    raise LinkLost(f"no scheduler answers at {self._cluster.address}") from exc
+            return self._client
+
+    def _received(self, event: tuple[float, bytes]) -> None:
+        assert self._on_event is not None, "it was subscribed to"
+        with suppress(EdgebenchError):  # raised in Dask's thread, it would end nothing
+            self._on_event(pickle.loads(event[1]))
+
+    def labs(self) -> list[LabDescription]:
+        """The lab hosts that are there, by name.
+
+        Raises:
+            LinkLost: the scheduler is not there.
+        """
+        client = self.client()
+        if time.monotonic() - self._looked_s < LOOK_S:  # for many lanes together
+            return sorted(self._labs.values(), key=lambda lab: lab.name)
+        try:
+            workers = client.scheduler_info(n_workers=-1)["workers"]
+        except _BROKEN as exc:
+            raise LinkLost(f"no scheduler answers at {self._cluster.address}") from exc
+        at = [
+            address
+            for address, worker in workers.items()
+            if any(name.startswith(LAB_RESOURCE) for name in worker["resources"])
+        ]
+        known = {address: self._labs[address] for address in at if address in self._labs}
+        for address in at:
+            if address not in known:
+                with suppress(EdgebenchError):  # one that is out of order keeps no other away
+                    name, version, devices = self.task(address, tasks.offers)
+                    offered = devices if version == software() else ()
+                    known[address] = LabDescription(name, address, version, offered)
+        self._labs, self._looked_s = known, time.monotonic()
+        return sorted(known.values(), key=lambda lab: lab.name)
+
+    def task(self, address: str, function: Callable[..., Any], *args: object) -> Any:
+        """The result of a task of one lab host, which measures nothing.
+
+        Raises:
+            LinkLost: it is gone, or there is no result in time.
+        """
+        try:
+            future = self.client().submit(function, *args, workers=[address], pure=False)
+            return future.result(timeout=TASK_TIMEOUT_S)
+        except _BROKEN as exc:
+            raise LinkLost(f"lab host at {address} does not answer: {one_line(exc)}") from exc
 
 
 def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], Farm]:
@@ -50,24 +220,26 @@ def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], 
         UsageError: two lab hosts call different devices by one name.
         LabHostsUnreachable: none offers any.
     """
-    offers: dict[str, m.DeviceOffer] = {}
-    by: dict[str, str] = {}
+    offers: dict[str, tuple[str, DeviceOffer]] = {}
     for lab in labs:
         for offer in lab.devices:
-            known = offers.setdefault(offer.name, offer)
+            other, known = offers.setdefault(offer.name, (lab.name, offer))
             if (known.pin, known.seat) != (offer.pin, offer.seat):
                 raise UsageError(
-                    f"{offer.name} is one device for lab host {by[offer.name]} and another one for "
+                    f"{offer.name} is one device for lab host {other} and another one for "
                     f"lab host {lab.name}; rename one of them"
                 )
-            by.setdefault(offer.name, lab.name)
     if not offers:
         raise LabHostsUnreachable(f"no lab host offers a device: {_seen(labs)}")
-    devices = [_known_device(offer) for offer in offers.values()]
-    entries = {
-        offer.name: FarmDevice(labels=offer.labels, meter=offer.meter) for offer in offers.values()
-    }
-    return devices, Farm(device=entries)
+    return (
+        [_known_device(name, offer) for name, (_, offer) in offers.items()],
+        Farm(
+            device={
+                name: FarmDevice(labels=offer.labels, meter=offer.meter)
+                for name, (_, offer) in offers.items()
+            }
+        ),
+    )
 
 
 def check_meter(meter: str | None) -> None:
@@ -83,28 +255,10 @@ def check_meter(meter: str | None) -> None:
         )
 
 
-def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
-    """Whether a lab host offers this device, and no other one of its name.
-
-    The host that measured on it decides itself which device has the name: one that was set up anew
-    has another certificate, and its operator was asked.
-    """
-    if lab.offer(device) is None:
-        return False
-    there = lab.device(device)
-    return not at.pin or there.lab == at.lab or (there.pin, there.seat) == (at.pin, at.seat)
-
-
-def _known_device(offer: m.DeviceOffer) -> KnownDevice:
-    return KnownDevice(
-        offer.name,
-        id=offer.id,
-        pin=offer.pin,
-        addresses=(),
-        port=0,
-        via=VIA,
-        arch=offer.arch,
-    )
+def _known_device(name: str, offer: DeviceOffer | None) -> KnownDevice:
+    if offer is None:
+        return KnownDevice(name, "", "", (), 0, VIA)
+    return KnownDevice(name, offer.id, offer.pin, (), 0, VIA, arch=offer.arch)
 
 
 def _seen(labs: Sequence[LabDescription]) -> str:
@@ -129,21 +283,218 @@ class LaneHome:
     at: DeviceAtLab = NO_LAB
     """The lab host and the device: only the same device is taken over by another lab host."""
     away_s: float | None = None
-    """Time since which it does not answer; None: it does."""
+    """Time since which it is away; None: it is there."""
+
+
+class LabSession:
+    """A device while a campaign measures on it by a lab host."""
+
+    def __init__(
+        self, lanes: ClusterLanes, device: str, notify: events.Notify, cancellation: Cancellation
+    ) -> None:
+        self._lanes = lanes
+        self._device = device
+        self._notify = notify
+        self._cancellation = cancellation
+
+    def settle(self, plan: RunPlan) -> None:
+        """Take over what the lab host finds on the device, and what it has of this campaign."""
+        stored, begun = self._lanes.known_runs(self._device)
+        outcome = self._do(self._job(stored=tuple(stored), begun=tuple(begun)))
+        for run_id in self._fetch(outcome):
+            plan.fetched(self._lanes.store.run(run_id))
+        for run_id, error in outcome.refused:
+            plan.refused(run_id, error)
+        if outcome.is_interrupted:
+            raise Interrupted(None)
+        if outcome.error is not None:
+            raise outcome.error
+
+    def make(self, order: RunOrder) -> Run:
+        """Take over a run that a lab host makes."""
+        assert isinstance(order, CellOrder), "lab hosts make the runs of campaigns"
+        assert order.new_id is not None, "a campaign gives its runs their ids"
+        run_id = order.new_id()
+        stored, _ = self._lanes.known_runs(self._device)
+        outcome = self._do(
+            self._job(
+                cell=order.cell,
+                stored=tuple(stored),
+                run_id=run_id,
+                place=order.place,
+                member=order.member,
+                references=order.references,
+            )
+        )
+        self._fetch(outcome)
+        store = self._lanes.store
+        run = store.run(run_id) if run_id in outcome.runs else None
+        if outcome.is_interrupted:
+            raise Interrupted(run if run is not None and run.failure is None else None)
+        if (error := outcome.error or (failure_of(run) if run else None)) is not None:
+            raise error
+        assert run is not None, "a job without an error has its run"
+        return run
+
+    def finish(self) -> None:
+        """Let lab host and device forget what is stored here."""
+        stored, _ = self._lanes.known_runs(self._device)
+        outcome = self._do(self._job(stored=tuple(stored), is_last=True))
+        if outcome.error is not None:
+            raise outcome.error
+
+    def _job(self, **changes: Any) -> DeviceJob:
+        plan, lanes = self._lanes.plan, self._lanes
+        cells = [cell for cell in plan.cells if cell.device == self._device]
+        paths = {cell.model for cell in cells} | set(plan.spec.settings.files().values())
+        job = DeviceJob(
+            device=self._device,
+            campaign=plan.id,
+            wait_s=plan.spec.wait_s,
+            repeats=plan.spec.repeats,
+            settings=plan.spec.settings,
+            cell=cells[0],
+            files=lanes.files_of(paths),
+            stored=(),
+            store_url=lanes.store_url,
+        )
+        return replace(job, **changes)
+
+    def _do(self, job: DeviceJob) -> JobOutcome:
+        """The outcome of a job, for which files are sent that the lab host does not have.
+
+        Raises:
+            Interrupted: the command was cancelled, and the lab host is gone.
+            LabHostsUnreachable: no lab host offers the device.
+            LinkLost: the scheduler is gone.
+            UsageError: a file cannot be read.
+            FileChanged: it is not what it was.
+        """
+        paths = {file: path for path, file in job.files.items()}
+        contents: dict[FileRef, bytes] = {}
+        while True:
+            outcome = self._outcome(job, contents)
+            if not outcome.missing:
+                return outcome
+            for file in outcome.missing:
+                contents[file] = _content(paths[file])
+                if hashlib.sha256(contents[file]).hexdigest() != file.sha256:
+                    raise FileChanged(f"file changed while it was sent: {paths[file]}")
+
+    def _outcome(self, job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
+        """Wait for a job; Dask begins it again at a lab host that comes back.
+
+        After `lab_wait_s`, it is given to another one that offers the device.
+        """
+        from distributed import wait
+
+        lanes, cancellation = self._lanes, self._cancellation
+        lab: LabDescription | None = None
+        future: Any = None
+        is_stopping = False
+        while True:
+            try:
+                found = lanes.lab_of(self._device, self._notify)
+                if found is not None and (lab is None or found.name != lab.name):
+                    lab = found
+                    future = lanes.connection.client().submit(
+                        tasks.do_job,
+                        job,
+                        contents,
+                        key=f"{job.campaign}-{job.device}-{job.run_id}-{secrets.token_hex(4)}",
+                        resources={
+                            f"{DEVICE_RESOURCE}{job.device}": 1,
+                            f"{LAB_RESOURCE}{lab.name}": 1,
+                        },
+                    )
+                if future is None:
+                    cancellation.wait(LOOK_S)
+                    continue
+                with suppress(asyncio.TimeoutError, TimeoutError), future.client.as_current():
+                    wait([future], timeout=LOOK_S)
+                if future.done():
+                    outcome: JobOutcome = future.result()
+                    return outcome
+                if cancellation.is_requested and lab is not None:
+                    if found is None:
+                        raise Interrupted(None)
+                    if not is_stopping:
+                        is_stopping = True
+                        lanes.connection.task(found.address, tasks.stop_job, job.device)
+            except KeyboardInterrupt:  # a lane alone is in the main thread
+                if is_stopping:
+                    raise
+                cancellation.request()
+            except _BROKEN as exc:
+                raise LinkLost(f"no scheduler answers: {one_line(exc)}") from exc
+
+    def _fetch(self, outcome: JobOutcome) -> list[str]:
+        """Store the runs that wait at a lab host; those that were not here.
+
+        Raises:
+            LinkLost: the lab host is gone; what has come is kept, and the rest fetched later.
+            RunDamaged: what came is no bundle of the run.
+            RunNotStored: the store cannot be written; lab host and device keep the run.
+        """
+        store = self._lanes.store
+        new = [run_id for run_id in outcome.runs if not store.has(run_id)]
+        for run_id in new:
+            path = store.root / FILES_DIRECTORY / f"{store.directory(run_id).name}.zip"
+            try:
+                make_directory(path.parent)
+                self._receive(path, run_id, outcome)
+                merged = merge_store(store, open_bundle(path))
+                path.unlink()
+            except RunDamaged:
+                path.unlink(missing_ok=True)
+                raise
+            except (StoreError, OSError) as exc:
+                raise RunNotStored(f"run {run_id} stays on the device: {one_line(exc)}") from exc
+            if run_id not in merged.added:
+                raise RunDamaged(f"run {run_id} arrived damaged: {merged.damaged.get(run_id)}")
+        return new
+
+    def _receive(self, path: Path, run_id: str, outcome: JobOutcome) -> None:
+        """Receive the bundle of a run; what has come of it before is kept."""
+        size_bytes, url = outcome.runs[run_id], self._lanes.store_url
+        if url is not None:
+            get_file(f"{url}/{path.name}", path)
+            return
+        part = path.with_suffix(".part")
+        lab = next((lab for lab in self._lanes.connection.labs() if lab.name == outcome.lab), None)
+        if lab is None:
+            raise LinkLost(f"lab host {outcome.lab} is away")
+        while (done := part.stat().st_size if part.exists() else 0) < size_bytes:
+            got = self._lanes.connection.task(
+                lab.address, tasks.read_part, run_id, done, PART_BYTES
+            )
+            if not got:
+                raise LinkLost(f"lab host {outcome.lab} sent nothing of run {run_id}")
+            with part.open("ab") as file:
+                file.write(got)
+        part.replace(path)
+
+
+def _content(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as exc:
+        raise UsageError(f"file not readable: {exc.strerror}: {path}") from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLanes:
-    """Lanes over the devices of lab hosts."""
+    """Runs on the devices of lab hosts."""
 
     connection: ClusterConnection
     journal: Journal
     store: Store
     plan: CampaignPlan
     requests: CellRequests
+    store_url: str | None = None
     homes: dict[str, LaneHome] = field(default_factory=dict)
     """Lab host of each device."""
-    files: dict[str, m.FileRef] = field(default_factory=dict)
+    files: dict[str, FileRef] = field(default_factory=dict)
     """Files of the campaign by their paths."""
     choosing: threading.Lock = field(default_factory=threading.Lock)
     """Held while a lab host is chosen: lanes that begin at the same moment go to different ones."""
@@ -151,118 +502,74 @@ class ClusterLanes:
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device; a lab host that is not there yet is waited for when they begin."""
         home = self.homes.setdefault(device, LaneHome())
-        labs = [lab for lab in self.connection.labs() if lab.offer(device)]
+        labs = [lab for lab in self.connection.labs() if lab.device(device)]
         lab = self._preferred(home, labs) if labs else None
-        offer = lab.offer(device) if lab else None
-        known = _known_device(offer) if offer else KnownDevice(device, "", "", (), 0, VIA)
+        offer = next((one for one in lab.devices if one.name == device), None) if lab else None
         meter = self.plan.spec.settings.meter
         wired = offer.meter if offer and meter == FARM_METER else None
         shared = f"{lab.name}: {wired}" if lab and wired and is_of_host(wired) else None
         if meter == FARM_METER and offer is not None and wired is None:
-            work.notify(MeterMissing(device))
+            work.notify(events.MeterMissing(device))
+        target: AnyTarget = LabTarget(_known_device(device, offer), shared)
         return DeviceRuns(
-            target=LabTarget(known, shared),
+            target=target,
             plan=CampaignRuns(work, device, request=self.requests.of, at=lambda: home.at),
-            open=partial(self.at_lab, device, work.notify),
+            open=partial(self._open, device, work.notify),
         )
 
     @contextmanager
-    def at_lab(
-        self, device: str, notify: Notify, cancellation: Cancellation
-    ) -> Iterator[LabDevice]:
-        """Begin to measure on a device by a lab host.
-
-        Raises:
-            LabHostsUnreachable: none offers it, after its lab host was waited for.
-            LinkLost: scheduler or lab host are gone.
-        """
-        home = self.homes[device]
-        lab = self._chosen(device, home, notify, cancellation)
-        spec = self.plan.spec
-        cells = [cell for cell in self.plan.cells if cell.device == device]
-        files = self._files_of({cell.model for cell in cells} | set(spec.settings.files().values()))
-        try:
-            self._send(lab, list(files.values()), {one: path for path, one in files.items()})
-            opened = m.LaneOpen(
-                device=device,
-                campaign=self.plan.id,
-                wait_s=spec.wait_s,
-                repeats=spec.repeats,
-                settings=spec.settings,
-                cell=cells[0],
-                files=files,
-            )
-            [answer], _ = self.connection.call(lab, opened)
-            if not isinstance(answer, m.LaneHandle):
-                raise RemoteProtocolError(f"lab host {lab.name} did not open a lane")
-            home.away_s = None
-            remote = LabDevice(
-                self.connection,
-                lab,
-                answer.lane,
-                device=device,
-                store=self.store,
-                known_runs=partial(self._known_runs, device),
-                notify=notify,
-                cancellation=cancellation,
-            )
-            try:
-                yield remote
-            finally:
-                with suppress(EdgebenchError):
-                    remote.close()
-        except LinkLost:
-            home.away_s = home.away_s or time.monotonic()
-            raise
-
-    def _chosen(
-        self, device: str, home: LaneHome, notify: Notify, cancellation: Cancellation
-    ) -> LabDescription:
-        """The lab host of a device: the last one, or after a wait another one.
+    def _open(
+        self, device: str, notify: events.Notify, cancellation: Cancellation
+    ) -> Iterator[LabSession]:
+        """Wait for a lab host that offers a device.
 
         Raises:
             Interrupted: the command was cancelled.
             LabHostsUnreachable: none offers it.
             LinkLost: the scheduler is not there.
         """
-        wait_s, is_told = self.plan.spec.lab_wait_s, False
-        while True:
-            cancellation.check()
-            labs = self.connection.labs()
-            offering = [lab for lab in labs if _is_offered(device, home.at, lab)]
-            others = [lab for lab in offering if lab.name != home.at.lab]
-            own = next((lab for lab in offering if lab.name == home.at.lab), None)
-            now_s = time.monotonic()
-            is_late = home.away_s is not None and now_s - home.away_s >= wait_s
-            if own is not None and not (is_late and others):
-                home.at = own.device(device)
-                return own
-            if others and (is_late or not home.at.lab):
-                with self.choosing:
-                    lab = self._preferred(home, others)
-                    home.at, home.away_s = lab.device(device), None
-                return lab
-            is_new = not home.at.lab
-            gone = f"no lab host offers {device}" if is_new else f"lab host {home.at.lab} is away"
-            if is_late:
-                raise LabHostsUnreachable(
-                    f"{gone}, waited for {wait_s:g} s, and no other one offers {device}; "
-                    f"{_seen(labs)}"
-                )
-            home.away_s = now_s if home.away_s is None else home.away_s
-            if not is_told:
-                error = LabHostsUnreachable(f"{gone}; {_seen(labs)}")
-                notify(DeviceUnavailable(device, error, wait_s))
-                self.journal.note_lane(device, "waiting", gone, at=home.at)
-                is_told = True
+        while self.lab_of(device, notify) is None:
             cancellation.wait(LOOK_S)
+        yield LabSession(self, device, notify, cancellation)
+
+    def lab_of(self, device: str, notify: events.Notify) -> LabDescription | None:
+        """The lab host of a device: the last one, or after a wait another one; None meanwhile.
+
+        Raises:
+            LabHostsUnreachable: none offers it, after its lab host was waited for.
+            LinkLost: the scheduler is not there.
+        """
+        home, wait_s, now_s = self.homes[device], self.plan.spec.lab_wait_s, time.monotonic()
+        labs = self.connection.labs()
+        offering = {lab.name: lab for lab in labs if _is_offered(device, home.at, lab)}
+        is_late = home.away_s is not None and now_s - home.away_s >= wait_s
+        own = offering.pop(home.at.lab, None)
+        if own is not None and not (is_late and offering):
+            home.at, home.away_s = own.device(device) or NO_LAB, None
+            return own
+        if offering and (is_late or not home.at.lab):
+            with self.choosing:
+                lab = self._preferred(home, list(offering.values()))
+                home.at, home.away_s = lab.device(device) or NO_LAB, None
+            return lab
+        gone = f"lab host {home.at.lab} is away" if home.at.lab else f"no lab host offers {device}"
+        if is_late:
+            raise LabHostsUnreachable(
+                f"{gone}, waited for {wait_s:g} s, and no other one offers {device}; {_seen(labs)}"
+            )
+        if home.away_s is None:
+            home.away_s = now_s
+            error = LabHostsUnreachable(f"{gone}; {_seen(labs)}")
+            notify(events.DeviceUnavailable(device, error, wait_s))
+            self.journal.note_lane(device, "waiting", gone, at=home.at)
+        return None
 
     def _preferred(self, home: LaneHome, labs: Sequence[LabDescription]) -> LabDescription:
         """The lab host of before, else the one with the fewest lanes."""
         lanes = [one.at.lab for one in self.homes.values() if one is not home]
         return min(labs, key=lambda lab: (lab.name != home.at.lab, lanes.count(lab.name), lab.name))
 
-    def _files_of(self, paths: set[str]) -> Mapping[str, m.FileRef]:
+    def files_of(self, paths: set[str]) -> Mapping[str, FileRef]:
         """The files among these names; the others are built-in models and data sets.
 
         Raises:
@@ -270,35 +577,11 @@ class ClusterLanes:
         """
         for path in paths - set(self.files):
             if Path(path).is_file():
-                self.files[path] = file_ref(Path(path))
+                digest = hashlib.sha256(_content(path)).hexdigest()
+                self.files[path] = FileRef(digest, Path(path).name)
         return {path: self.files[path] for path in sorted(paths) if path in self.files}
 
-    def _send(
-        self, lab: LabDescription, files: list[m.FileRef], paths: Mapping[m.FileRef, str]
-    ) -> None:
-        """Send the files that a lab host does not have.
-
-        Raises:
-            LinkLost: the lab host is gone.
-            UsageError: a file cannot be read.
-            FileChanged: it is not what it was.
-        """
-        [answer], _ = self.connection.call(lab, m.FilesQuery(tuple(files)))
-        missing = answer.files if isinstance(answer, m.MissingFiles) else ()
-        for file in missing:
-            try:
-                with open(paths[file], "rb") as opened:
-                    offset = 0
-                    while offset < file.size_bytes:
-                        part = opened.read(PART_BYTES)
-                        if not part:
-                            raise FileChanged(f"file changed while it was sent: {paths[file]}")
-                        self.connection.call(lab, m.FilePart(file, offset), payload=part)
-                        offset += len(part)
-            except OSError as exc:
-                raise UsageError(f"file not readable: {exc.strerror}: {paths[file]}") from exc
-
-    def _known_runs(self, device: str) -> tuple[list[str], list[str]]:
+    def known_runs(self, device: str) -> tuple[list[str], list[str]]:
         """Runs of a device that are stored, and those that were only begun."""
         state = campaign_state(self.store, self.journal, self.plan)
         attempts = [
@@ -308,9 +591,21 @@ class ClusterLanes:
             for attempt in progress.attempts
         ]
         return (
-            [one.run_id for one in attempts if one.stored],
-            [one.run_id for one in attempts if one.is_unsettled],
+            [attempt.run_id for attempt in attempts if attempt.stored],
+            [attempt.run_id for attempt in attempts if attempt.is_unsettled],
         )
+
+
+def _is_offered(device: str, at: DeviceAtLab, lab: LabDescription) -> bool:
+    """Whether a lab host offers this device, and no other one of its name.
+
+    The host that measured on it decides itself which device has the name: one that was set up anew
+    has another certificate, and its operator was asked.
+    """
+    there = lab.device(device)
+    if there is None:
+        return False
+    return not at.pin or there.lab == at.lab or (there.pin, there.seat) == (at.pin, at.seat)
 
 
 def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
@@ -318,29 +613,37 @@ def resumed_homes(journal: Journal) -> dict[str, LaneHome]:
     return {name: LaneHome(note.at) for name, note in journal.read().lanes.items() if note.at.lab}
 
 
-def cluster_lanes(cluster: ClusterAddress, journal: Journal, store: Store) -> OpenLanes:
+def cluster_lanes(
+    cluster: ClusterAddress,
+    journal: Journal,
+    store: Store,
+    notify: events.Notify,
+    store_url: str | None = None,
+) -> OpenLanes:
     """What leads to the devices of lab hosts.
 
     Args:
         cluster: The scheduler that the lab hosts are connected to.
         journal: The campaign; its last notes say which lab host measured on which device.
         store: Its store.
+        notify: Consumer of the events of lab hosts.
+        store_url: Where lab hosts put finished runs, as fsspec has it; None: in Dask's hands.
     """
 
     @contextmanager
     def open_lanes(
         plan: CampaignPlan, requests: CellRequests, count: int
     ) -> Iterator[ClusterLanes]:
+        del count
         check_meter(plan.spec.settings.meter)
-        LabFiles(store).remove_unused()  # among them, halves of runs that never came whole
-        with ClusterConnection(cluster) as connection:
-            connection.connect()
+        with ClusterConnection(cluster, plan.id, notify) as connection:
             yield ClusterLanes(
                 connection=connection,
                 journal=journal,
                 store=store,
                 plan=plan,
                 requests=requests,
+                store_url=store_url,
                 homes=resumed_homes(journal),
             )
 

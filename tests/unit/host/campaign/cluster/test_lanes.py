@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import ignore_events
-from edgebench.host.campaign.cluster import messages as m
-from edgebench.host.campaign.cluster.connection import ClusterConnection, LabDescription
-from edgebench.host.campaign.cluster.lanes import ClusterLanes, resumed_homes
+from edgebench.host.campaign.cluster.lab import DeviceOffer
+from edgebench.host.campaign.cluster.lanes import (
+    ClusterConnection,
+    ClusterLanes,
+    LabDescription,
+    resumed_homes,
+)
 from edgebench.host.campaign.journal import DeviceAtLab, Journal, begin_journal
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
@@ -30,12 +33,12 @@ SPEC = CampaignSpec(
 
 def place(lab: str, pin: str, seat: str = "") -> LabDescription:
     """A lab host that offers a device of the name."""
-    offer = m.DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
+    offer = DeviceOffer(name=DEVICE, id="id", pin=pin, seat=seat)
     return LabDescription(lab, f"tcp://{lab}:1", "0", (offer,))
 
 
-class OpenedLanes:
-    """A connection to lab hosts that open every lane."""
+class Connected:
+    """A connection to lab hosts, of which a test decides which are there."""
 
     def __init__(self, *labs: LabDescription) -> None:
         self.there: Sequence[LabDescription] = labs
@@ -44,18 +47,8 @@ class OpenedLanes:
         """Those that are there."""
         return list(self.there)
 
-    def call(
-        self, lab: LabDescription, *request: m.ClusterMessage, wait_s: float = 0.0
-    ) -> tuple[list[m.ClusterMessage], bytes]:
-        """A lane for whoever asks."""
-        if isinstance(request[0], m.FilesQuery):
-            return [m.MissingFiles(())], b""
-        return [m.LaneHandle("lane")] if isinstance(request[0], m.LaneOpen) else [], b""
 
-
-def lanes_over(
-    labs: OpenedLanes, store: Store, plan: CampaignPlan, journal: Journal
-) -> ClusterLanes:
+def lanes_over(labs: Connected, store: Store, plan: CampaignPlan, journal: Journal) -> ClusterLanes:
     """The lanes of a process that begins, or resumes, the campaign."""
     lanes = ClusterLanes(
         connection=cast(ClusterConnection, labs),
@@ -78,10 +71,10 @@ def lanes_over(
 
 def measured_by(lanes: ClusterLanes) -> DeviceAtLab:
     """The lab host that opens a lane, as it is noted."""
-    with lanes.at_lab(DEVICE, ignore_events, Cancellation()):
-        at = lanes.homes[DEVICE].at
-        lanes.journal.note_lane(DEVICE, "measuring", at=at)
-        return at
+    assert lanes.lab_of(DEVICE, ignore_events) is not None
+    at = lanes.homes[DEVICE].at
+    lanes.journal.note_lane(DEVICE, "measuring", at=at)
+    return at
 
 
 def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
@@ -89,7 +82,7 @@ def test_resumed_lane_moves_to_the_same_device_only(tmp_path: Path) -> None:
     store = Store(tmp_path)
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)
-    labs = OpenedLanes(place("a", "11", "left"))
+    labs = Connected(place("a", "11", "left"))
     at_a = DeviceAtLab("a", "11", "left")
     assert measured_by(lanes_over(labs, store, plan, journal)) == at_a
     resumed = lanes_over(labs, store, plan, journal)
@@ -107,7 +100,7 @@ def test_lab_of_a_device_says_which_one_it_is(tmp_path: Path) -> None:
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)
     journal.note_lane(DEVICE, "measuring", at=DeviceAtLab("a", "11"))
-    lanes = lanes_over(OpenedLanes(place("a", "33"), place("b", "11")), store, plan, journal)
+    lanes = lanes_over(Connected(place("a", "33"), place("b", "11")), store, plan, journal)
     assert measured_by(lanes) == DeviceAtLab("a", "33")
     assert lanes.homes[DEVICE].at.pin == "33"
 
@@ -118,7 +111,7 @@ def test_lab_host_that_returns_too_late_has_lost_the_lane(tmp_path: Path) -> Non
     plan = new_plan(SPEC, Path("campaign.toml"), lambda _: [DEVICE])
     journal = begin_journal(store, plan)
     journal.note_lane(DEVICE, "measuring", at=DeviceAtLab("b", "11"))
-    lanes = lanes_over(OpenedLanes(place("a", "11"), place("b", "11")), store, plan, journal)
+    lanes = lanes_over(Connected(place("a", "11"), place("b", "11")), store, plan, journal)
     assert measured_by(lanes) == DeviceAtLab("b", "11"), "it was never away"
     lanes.homes[DEVICE].away_s = 0.0
     assert measured_by(lanes) == DeviceAtLab("a", "11")

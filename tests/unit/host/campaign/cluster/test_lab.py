@@ -1,4 +1,4 @@
-"""A lab host that waits for its scheduler, and says why."""
+"""A lab host that waits for its scheduler, and the words for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from edgebench.host.campaign.cluster.worker import why_away
+from edgebench.host.campaign.cluster.lab import why_away
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ from edgebench.host.campaign.cluster.worker import why_away
         (EOFError(), "EOFError"),
     ],
 )
-def test_reason_is_one_for_people(error: Exception, text: str) -> None:
-    """A name that nobody knows is `Unknown error -2`, and a timeout has no text at all."""
+def test_reason_is_in_plain_words(error: Exception, text: str) -> None:
+    """Otherwise a name that cannot be resolved would be `Unknown error -2`."""
     assert why_away(error).startswith(text)
