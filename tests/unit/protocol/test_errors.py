@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import pytest
@@ -128,3 +129,14 @@ def test_no_error_shadows_a_builtin() -> None:
     import builtins
 
     assert not {kind.__name__ for kind in all_errors()} & set(dir(builtins))
+
+
+def test_every_error_arrives_in_another_process_as_it_was() -> None:
+    """Otherwise an error of a lab host would end the coordinator, as it cannot be made again."""
+    for kind in all_errors():
+        error = kind.__new__(kind)
+        error.args = ("a text",)
+        error.__dict__ |= {"run_id": "20260102-030405-0123abcd", "waited_s": 3.0, "meant": "x"}
+        arrived = pickle.loads(pickle.dumps(error))
+        assert type(arrived) is kind
+        assert (arrived.args, arrived.__dict__) == (error.args, error.__dict__)
