@@ -20,12 +20,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgebench.protocol.errors import (
-    KitMissing,
-    KitOfOtherMachine,
-    NotAKit,
-    RemoteProtocolError,
-)
+from edgebench.host.wheel_file import newest_wheel
+from edgebench.protocol.errors import KitMissing, KitOfOtherMachine, NotAKit, RemoteProtocolError
 from edgebench.protocol.plain import from_outside
 from edgebench.protocol.text import one_line
 from edgebench.system.paths import user_paths
@@ -149,7 +145,7 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
     machine = _MACHINE_NAMES.get(machine, machine)
     if given is not None:
         return _fitting(_read_wheel(given), machine)
-    for path in sorted((kits_directory() / machine).glob("*.whl"))[-1:]:
+    if (path := newest_wheel(kits_directory() / machine)) is not None:
         return _fitting(_read_wheel(path), machine)
     spec = find_spec(PACKAGE)
     for directory in (spec.submodule_search_locations or ()) if spec else ():
