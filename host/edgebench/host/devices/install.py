@@ -87,7 +87,20 @@ def install(
             pip = newest_wheel(Path(bundled), "pip-*.whl")
             sent = _send(account, facts, (own, pip) if pip else (own,), on_step)
             there = f"{facts.wheels}/{own.name}"
-            _install_from_index(account, there, sent, runtimes, exc, on_step, extras=extras)
+            account.renew()
+            problem = account.install([with_extras(there, extras)], sent, is_offline=False).error
+            usable = []
+            for runtime in () if problem else runtimes:
+                words = [with_extras(there, [runtime])]
+                if problem := account.install(words, sent, is_offline=False).error:
+                    on_step(f"note: runtime {runtime} is left out: {problem}")
+                else:
+                    usable.append(runtime)
+            if not usable:
+                raise PackagesMissing(f"{exc}; the device: {problem}") from exc
+            account.stop()
+            account.switch(is_offline=False)
+            on_step(f"installed from the device's index: {', '.join(usable)}")
             return True
         else:
             for runtime in wheels.left_out:
@@ -131,33 +144,6 @@ def _install_wheels(
     account.stop()
     account.switch(is_offline=True)
     return True
-
-
-def _install_from_index(
-    account: Account,
-    own: str,
-    sent: set[WheelFile],
-    runtimes: Sequence[str],
-    cause: PackagesMissing,
-    on_step: OnStep,
-    *,
-    extras: Sequence[str],
-) -> None:
-    """Let the device fetch what it needs itself."""
-    account.renew()
-    problem = account.install([with_extras(own, extras)], sent, is_offline=False).error
-    usable = []
-    for runtime in () if problem else runtimes:
-        problem = account.install([with_extras(own, [runtime])], sent, is_offline=False).error
-        if problem:
-            on_step(f"note: runtime {runtime} is left out: {problem}")
-        else:
-            usable.append(runtime)
-    if not usable:
-        raise PackagesMissing(f"{cause}; the device: {problem}") from cause
-    account.stop()
-    account.switch(is_offline=False)
-    on_step(f"installed from the device's index: {', '.join(usable)}")
 
 
 def _send(

@@ -114,8 +114,21 @@ def fetch(
         return _wheel_set(request, scratch / "set")
     kept = Path(cache_directory(os.environ)) / "wheels" / _set_name(request)
     if not kept.exists() or time.time() - kept.stat().st_mtime > FRESH_S:
+        make_directory(kept.parent, mode=0o700)
         try:
-            _refresh(kept, request)
+            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
+                fresh = Path(folder) / "set"
+                _resolve(request, fresh, None)
+                (fresh / own.name).unlink()  # it changes with every edit; it is built each time
+                if kept.exists():
+                    kept.replace(Path(folder) / "old")
+                # Else a power cut leaves wheels of 0 bytes, which are never fetched again.
+                sync_tree(fresh)
+                try:
+                    fresh.replace(kept)
+                except OSError:
+                    if not kept.exists():  # else another deploy was quicker, with the same
+                        raise
         except _IndexUnreachable:
             if not kept.exists():
                 raise
@@ -157,22 +170,6 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
             if number in _LEGACY:
                 tags.append(f"{_LEGACY[number]}_{arch}")
     return [*tags, f"linux_{arch}"]
-
-
-def _refresh(kept: Path, request: _SetRequest) -> None:
-    make_directory(kept.parent, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
-        fresh = Path(folder) / "set"
-        _resolve(request, fresh, None)
-        (fresh / request.own.name).unlink()  # it changes with every edit; it is built each time
-        if kept.exists():
-            kept.replace(Path(folder) / "old")
-        sync_tree(fresh)  # else a power cut leaves wheels of 0 bytes, which are never fetched again
-        try:
-            fresh.replace(kept)
-        except OSError:
-            if not kept.exists():  # else another deploy was quicker, with the same
-                raise
 
 
 def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> None:

@@ -56,8 +56,12 @@ def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
     info = f"{stem}.dist-info"
     members = dict(_sources((*PORTIONS, BRIDGE) if has_bridge else PORTIONS))
     texts = {name: installed.read_text(name) or "" for name in _COPIED}
-    if has_bridge:
-        texts["entry_points.txt"] += _bridge_entry_points()
+    # The bridge's lines are as they are installed here.
+    for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP) if has_bridge else ():
+        texts["entry_points.txt"] += f"\n[{group}]\n"
+        for point in entry_points(group=group):
+            if point.value.startswith(f"{APPLICATION}.{BRIDGE}."):
+                texts["entry_points.txt"] += f"{point.name} = {point.value}\n"
     members |= {f"{info}/{name}": text.encode() for name, text in texts.items() if text}
     tag = f"-{BRIDGE_TAG}" if has_bridge else ""
     path = directory / f"{stem}{tag}-py3-none-any.whl"
@@ -72,19 +76,6 @@ def is_with_bridge(name: str) -> bool:
     True
     """
     return f"-{BRIDGE_TAG}-" in name
-
-
-def _bridge_entry_points() -> str:
-    """The bridge's lines of `entry_points.txt`, as they are installed here."""
-    lines = list[str]()
-    for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP):
-        lines.append(f"\n[{group}]")
-        lines += [
-            f"{point.name} = {point.value}"
-            for point in entry_points(group=group)
-            if point.value.startswith(f"{APPLICATION}.{BRIDGE}.")
-        ]
-    return "\n".join(lines) + "\n"
 
 
 def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
