@@ -23,8 +23,8 @@ from support.records import RUN_ID, store_run
 from support.served import EventReader, ServedPage, served
 from support.tools import need_root, need_runtime, need_tool
 
-from edgebench.host.serve.connection import REQUEST_TIMEOUT_S
 from edgebench.host.serve.feed import MAX_SUBSCRIBERS
+from edgebench.host.serve.guard import REQUEST_TIMEOUT_S
 from edgebench.host.serve.server import MAX_CONNECTIONS
 from edgebench.host.store.live import LiveDevice, LiveFile
 from edgebench.protocol.record import Phase

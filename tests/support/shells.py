@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edgebench.host.devices import ssh
+from edgebench.host.devices import target as targets
 from edgebench.host.devices.adb import AdbTarget
 from edgebench.host.devices.paramiko_shell import ParamikoShell
 from edgebench.host.devices.shell import MAX_OUTPUT_BYTES, CommandOutput, Shell
@@ -112,9 +112,9 @@ def _login(folder: Path, *, program: str) -> Iterator[Shell]:
             patch.setenv("HOME", str(folder))
             patch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
             patch.delenv("SSH_AUTH_SOCK", raising=False)
-            patch.setattr(ssh, "find_ssh", lambda: shutil.which(program))
+            patch.setattr(targets, "find_ssh", lambda: shutil.which(program))
             address = SshAddress(account.name, "127.0.0.1", port)
-            shell = ssh.SshTarget(address).connect(account.key)
+            shell = targets.SshTarget(address).connect(account.key)
         with closing(shell):
             yield shell
 

@@ -21,7 +21,7 @@ from support.logins import (
     login_bench,
 )
 
-from edgebench.host.devices import ssh
+from edgebench.host.devices import target as targets
 from edgebench.host.devices.target import parse_target
 from edgebench.protocol.errors import LinkLost, TooManyKeys
 
@@ -49,7 +49,7 @@ def test_logs_in_as_openssh(name: str, bench: LoginBench, tmp_path: Path) -> Non
 
 def test_library_names_a_full_agent(bench: LoginBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a server that has seen enough keys is said to speak no SSH."""
-    monkeypatch.setattr(ssh, "find_ssh", lambda: None)
+    monkeypatch.setattr(targets, "find_ssh", lambda: None)
     name = "agent with eight keys"
     environment_of(name, bench)
     known = bench.folder / "homes" / "agent-with-eight-keys" / ".ssh" / "known_hosts"

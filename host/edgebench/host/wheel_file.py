@@ -12,6 +12,9 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
 METADATA = "Wheel-Version: 1.0\nGenerator: edgebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """Earliest time that a zip file can hold."""
@@ -30,7 +33,11 @@ def write_wheel(
     """
     record = f"{info}/RECORD"
     whole = {**members, f"{info}/WHEEL": METADATA.encode()}
-    whole[record] = _record(whole, record).encode()
+    lines = []
+    for name, data in whole.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        lines.append(f"{name},sha256={digest},{len(data)}\n")
+    whole[record] = "".join((*lines, f"{record},,\n")).encode()
     with zipfile.ZipFile(file, "w") as wheel:
         for name, data in whole.items():
             entry = zipfile.ZipInfo(name, _EPOCH)
@@ -39,9 +46,22 @@ def write_wheel(
             wheel.writestr(entry, data)
 
 
-def _record(members: Mapping[str, bytes], own_name: str) -> str:
-    lines = []
-    for name, data in members.items():
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
-        lines.append(f"{name},sha256={digest},{len(data)}\n")
-    return "".join(lines) + f"{own_name},,\n"
+def package_of(name: str) -> str:
+    """Package of a wheel of this file name, normalised.
+
+    >>> package_of("ai_edge_litert-2.3.0-cp311-cp311-linux_aarch64.whl")
+    'ai-edge-litert'
+    """
+    return canonicalize_name(name.partition("-")[0])
+
+
+def newest_wheel(directory: Path, pattern: str = "*.whl") -> Path | None:
+    """The wheel of the highest version in a directory; None if it has none."""
+
+    def version(path: Path) -> tuple[Version, str]:
+        try:
+            return parse_wheel_filename(path.name)[1], path.name
+        except InvalidWheelFilename:
+            return Version("0"), path.name
+
+    return max(directory.glob(pattern), key=version, default=None)

@@ -12,7 +12,7 @@ from support.records import run_record, worker_record
 
 from edgebench.agent.identity import _load_hosts
 from edgebench.host.bench.verify import Difference
-from edgebench.host.devices.answers import parse_answer
+from edgebench.host.devices.account import parse_answer
 from edgebench.host.devices.files import HostFiles
 from edgebench.host.devices.on_device import StepReport
 from edgebench.host.store.files import read_record

@@ -101,14 +101,13 @@ def parse_phones(listing: str) -> tuple[Phone, ...]:
     >>> parse_phones("R58M12  device usb:1-2 product:p model:Pixel_8 device:d transport_id:3")
     (Phone(serial='R58M12', state=<AdbState.READY: 'device'>, model='Pixel_8'),)
     """
-    return tuple(phone for line in listing.splitlines() if (phone := _parse_phone(printable(line))))
-
-
-def _parse_phone(line: str) -> Phone | None:
-    match = re.fullmatch(r"(?P<serial>\S+)\s+(?P<rest>\S.*)", line.strip())
-    if match is None:
-        return None
-    rest = match["rest"]
-    known = (state for state in AdbState if re.match(rf"{state.value}(?![\w-])", rest))
-    model = re.search(r"(?<!\S)model:(\S+)", rest)
-    return Phone(match["serial"], next(known, AdbState.OTHER), model[1] if model else "")
+    phones: list[Phone] = []
+    for line in listing.splitlines():
+        match = re.fullmatch(r"(?P<serial>\S+)\s+(?P<rest>\S.*)", printable(line).strip())
+        if match is not None:
+            rest = match["rest"]
+            known = (state for state in AdbState if re.match(rf"{state.value}(?![\w-])", rest))
+            model = re.search(r"(?<!\S)model:(\S+)", rest)
+            state = next(known, AdbState.OTHER)
+            phones.append(Phone(match["serial"], state, model[1] if model else ""))
+    return tuple(phones)

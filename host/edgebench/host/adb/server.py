@@ -148,15 +148,14 @@ class AdbServer:
         if phone.state is AdbState.READY:
             return phone
         next_step = phone.next_step
-        if phone.state is AdbState.ABSENT and (moved := self._at_other_port(serial)):
-            next_step = f"it may have another port by now: edgebench deploy {moved.target}"
-        raise PhoneUnavailable(f"{phone.target} is {phone.meaning}", phone.meaning, next_step)
-
-    def _at_other_port(self, serial: str) -> Phone | None:
-        """A phone at this address with another port: Wi-Fi gives it a new one at each start."""
         address, colon, _ = serial.rpartition(":")
-        listed = parse_phones(self._ask("host:devices-l"))
-        return next((one for one in listed if colon and one.serial.startswith(f"{address}:")), None)
+        if phone.state is AdbState.ABSENT and colon:  # Wi-Fi gives a new port at each start
+            for listed in parse_phones(self._ask("host:devices-l")):
+                if listed.serial.startswith(f"{address}:"):
+                    other = listed.target
+                    next_step = f"it may have another port by now: edgebench deploy {other}"
+                    break
+        raise PhoneUnavailable(f"{phone.target} is {phone.meaning}", phone.meaning, next_step)
 
     def open_service(
         self, serial: str, service: str, timeout_s: float = REQUEST_TIMEOUT_S
@@ -183,7 +182,9 @@ class AdbServer:
                         reason = _request(stream, service)
                         if reason is None:
                             return stream
-                        raise ServiceRefused(serial, _named(service), reason)
+                        # The command of a shell is long.
+                        name = "a shell" if service.startswith("shell") else service
+                        raise ServiceRefused(serial, name, reason)
                 raise Unreachable(f"{target_of(serial)}: {refusal}", reason=refusal)
             except Unreachable:
                 self.require_ready(serial)  # the state says more
@@ -203,11 +204,7 @@ class AdbServer:
         return phone if is_usable else Phone(phone.serial, AdbState.NO_SHELL_V2, phone.model)
 
     def _ask(self, request: str) -> str:
-        """Answer of the server itself to a request.
-
-        Raises:
-            Unreachable: it refuses, or does not answer.
-        """
+        """Answer of the server itself to a request."""
         with self._connected() as stream, self._translated():
             if (reason := _request(stream, request)) is not None:
                 raise Unreachable(f"adb server refuses {request}: {reason}", reason=reason)
@@ -301,17 +298,8 @@ def receive_exactly(stream: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-def _named(service: str) -> str:
-    """Name of a service without the command of a shell."""
-    return "a shell" if service.startswith("shell") else service
-
-
 def _request(stream: socket.socket, request: str) -> str | None:
-    """Send a request; the reason for which it is refused, None where it is accepted.
-
-    Raises:
-        ValueError: the request is too long, or what answers is no adb server.
-    """
+    """Send a request; the reason for which it is refused, None where it is accepted."""
     data = request.encode()
     if len(data) > MAX_REQUEST_BYTES:
         raise ValueError(f"request of {len(data)} bytes, limit {MAX_REQUEST_BYTES}")

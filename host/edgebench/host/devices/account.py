@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from edgebench.host.devices import on_device
-from edgebench.host.devices.answers import parse_answer
 from edgebench.host.devices.on_device import (
     ANSWER_MARK,
     FAILURE_MARK,
@@ -29,9 +28,11 @@ from edgebench.protocol.errors import (
     EdgebenchError,
     NoSpace,
     PythonMissing,
+    RemoteProtocolError,
     TargetError,
 )
-from edgebench.protocol.text import one_line
+from edgebench.protocol.plain import from_plain
+from edgebench.protocol.text import one_line, printable
 
 OLDEST_PYTHON = (3, 10)
 CANDIDATES = ("python3", "python3.13", "python3.12", "python3.11", "python3.10")
@@ -228,3 +229,36 @@ def open_account(shell: Shell, python: str | None = None) -> Account:
     oldest = ".".join(map(str, OLDEST_PYTHON))
     seen = "; ".join(unfit) or f"not found: {python or ', '.join(CANDIDATES)}"
     raise PythonMissing(f"no Python {oldest} or newer on {shell.target}: {seen}")
+
+
+def parse_answer(text: str, kind: type[_T], *, source: str) -> _T:
+    """A device's answer in JSON, as a dataclass whose texts are printable lines.
+
+    Args:
+        text: The answer.
+        kind: A dataclass; fields that it does not have are ignored.
+        source: Step and device, for the error.
+
+    Raises:
+        RemoteProtocolError: it is not JSON, or not of this kind; the error quotes it.
+    """
+    try:
+        plain = _harmless(json.loads(text))
+        if not isinstance(plain, dict):  # a list could pass for a dataclass that needs no field
+            raise ValueError
+        return from_plain(plain, kind)
+    except (ValueError, RecursionError, RemoteProtocolError) as exc:
+        raise RemoteProtocolError(
+            f"{source}: answer is not a {kind.__name__}: {one_line(text)!r}"
+        ) from exc
+
+
+def _harmless(plain: Any) -> Any:
+    """Without what a terminal would obey: JSON can spell it out in plain letters."""
+    if isinstance(plain, str):
+        return printable(plain.replace("\n", " "))
+    if isinstance(plain, list):
+        return [_harmless(value) for value in plain]
+    if isinstance(plain, dict):
+        return {str(key): _harmless(value) for key, value in plain.items()}
+    return plain

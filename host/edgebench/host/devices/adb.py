@@ -107,7 +107,8 @@ def ready_phones() -> tuple[Phone, ...]:
     server = AdbServer()
     listed = server.phones()
     if ready := [phone for phone in listed if phone.state is AdbState.READY]:
-        by_cable_first = sorted(ready, key=lambda phone: _is_wireless(phone.serial))
+        # Over Wi-Fi the serial is HOST:PORT, or a service of multicast DNS.
+        by_cable_first = sorted(ready, key=lambda one: ":" in one.serial or "._adb" in one.serial)
         names = {phone: _name_of_boot(server, phone) for phone in by_cable_first}
         chosen: dict[tuple[str, str] | None, Phone] = {}
         for phone in by_cable_first:
@@ -118,11 +119,6 @@ def ready_phones() -> tuple[Phone, ...]:
     raise PhoneUnavailable(
         f"no phone is ready: {states or first.meaning}", first.meaning, first.next_step
     )
-
-
-def _is_wireless(serial: str) -> bool:
-    """Whether a phone is reached over Wi-Fi: HOST:PORT, or a service of multicast DNS."""
-    return ":" in serial or "._adb" in serial
 
 
 def _name_of_boot(server: AdbServer, phone: Phone) -> tuple[str, str] | None:
@@ -203,16 +199,13 @@ class AdbShell:
         except EdgebenchError:
             raise
         except (OSError, EOFError, ValueError) as exc:
+            reason = getattr(exc, "strerror", None) or one_line(exc)
+            try:
+                self._server.require_ready(self.address)
+            except Unreachable as state:  # says more than the stream has shown
+                reason = state.reason
             lost = f"connection to {self.target} was lost while {what}"
-            raise LinkLost(f"{lost}: {self._cause(exc)}") from exc
-
-    def _cause(self, exc: Exception) -> str:
-        """State of the phone, or where it is ready what the stream has shown."""
-        try:
-            self._server.require_ready(self.address)
-        except Unreachable as state:
-            return state.reason
-        return getattr(exc, "strerror", None) or one_line(exc)
+            raise LinkLost(f"{lost}: {reason}") from exc
 
 
 def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tuple[int, bytes]:
@@ -225,7 +218,9 @@ def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tupl
         ValueError: the stream does not follow the protocol.
         TimeoutError: the command did not end in time.
     """
-    to_send = memoryview(_stdin_packets(stdin))
+    chunks = (stdin[at : at + SYNC_CHUNK_BYTES] for at in range(0, len(stdin), SYNC_CHUNK_BYTES))
+    packets = (_HEADER.pack(_STDIN, len(chunk)) + chunk for chunk in chunks)
+    to_send = memoryview(b"".join((*packets, _HEADER.pack(_CLOSE_STDIN, 0))))
     received, kept = bytearray(), bytearray()
     stream.setblocking(False)
     with selectors.DefaultSelector() as selector:
@@ -252,18 +247,8 @@ def _communicate(stream: socket.socket, stdin: bytes, deadline_s: float) -> tupl
     raise TimeoutError
 
 
-def _stdin_packets(stdin: bytes) -> bytes:
-    chunks = (stdin[at : at + SYNC_CHUNK_BYTES] for at in range(0, len(stdin), SYNC_CHUNK_BYTES))
-    packets = (_HEADER.pack(_STDIN, len(chunk)) + chunk for chunk in chunks)
-    return b"".join(packets) + _HEADER.pack(_CLOSE_STDIN, 0)
-
-
 def _packets(received: bytearray) -> Iterator[tuple[int, bytes]]:
-    """The whole packets at the beginning of what was received, which they are taken from.
-
-    Raises:
-        ValueError: a packet is larger than all output that is kept.
-    """
+    """The whole packets at the beginning of what was received, which they are taken from."""
     while len(received) >= _HEADER.size:
         kind, length = _HEADER.unpack_from(received)
         if length > MAX_OUTPUT_BYTES:
@@ -277,12 +262,7 @@ def _packets(received: bytearray) -> Iterator[tuple[int, bytes]]:
 
 
 def _send(stream: socket.socket, file: Path, path: str) -> str | None:
-    """Send one file; the reason for which the phone does not take it.
-
-    Raises:
-        EOFError: the stream ended.
-        ValueError: the stream does not follow the protocol.
-    """
+    """Send one file; the reason for which the phone does not take it."""
     name = f"{path},{FILE_MODE}".encode()
     stream.sendall(_SYNC.pack(b"SEND", len(name)) + name)
     with file.open("rb") as source:

@@ -19,15 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgebench.host.devices.account import Account, open_account
-from edgebench.host.devices.answers import parse_answer
+from edgebench.host.devices.account import Account, open_account, parse_answer
 from edgebench.host.devices.discovery import open_device, open_known
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.install import OnStep, install
 from edgebench.host.devices.kits import bring_python, present_python, remove_kits
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.devices.on_device import DeviceFacts, UninstallReport
-from edgebench.host.devices.pairing import Pairing, free_name, pair
+from edgebench.host.devices.pairing import Pairing, pair
 from edgebench.host.devices.shell import DeployTarget, Shell
 from edgebench.host.devices.target import parse_target
 from edgebench.host.devices.wheel import BRIDGE_EXTRAS, RUNTIMES, is_with_bridge
@@ -164,51 +163,39 @@ def deploy(
         TransportError: the device cannot be reached.
     """
     on_step = on_step or logger.info
-    via = request.via or _earlier_via(files, request.target)
+    # By default this host reaches the agent as after its last deploy there.
+    known = files.devices()
+    vias = [device.via for device in known if device.deployed_to == str(request.target)]
+    via = request.via or (vias[0] if vias else None)
     with closing(request.target.connect(request.identity_file, via)) as shell:
         account = _open_account(shell, request, on_step)
         with account.changing():
-            device, warnings = _bring_up_to_date(files, request, account, on_step, on_paired)
+            facts = account.look()
+            on_step(f"connected to {request.target}: {facts.interpreter}")
+            _refuse_busy(request, facts)
+            # Now as well, so that a name that is taken is refused before anything is installed.
+            options = _agent_options(files, request, facts, shell.default_name)
+            has_bridge = _has_bridge(request, facts)
+            is_new = install(
+                account,
+                facts,
+                on_step,
+                runtimes=request.runtimes,
+                source=request.wheels,
+                extras=_extras(request, options, has_bridge=has_bridge),
+                has_bridge=has_bridge,
+            )
+            with _NAMING:
+                options = _agent_options(files, request, facts, shell.default_name)
+                at_boot = request.at_boot
+                starting = partial(_start, account, facts, options, on_step, at_boot=at_boot)
+                warnings = _start_or_restore(account, starting, on_step) if is_new else starting()
+                facts = account.look()  # on a copy of a card, the agent has made a new identity
+                device = _paired(files, request, shell, options, facts, on_paired)
         if shell.kits:  # only now: the agent of before, which may be needed again, has its own
             remove_kits(shell, keep=account.python)
     with open_device(files, device.pin) as client:
         return DeployReport(device, client.describe(), warnings)
-
-
-def _bring_up_to_date(
-    files: HostFiles,
-    request: DeployRequest,
-    account: Account,
-    on_step: OnStep,
-    on_paired: Callable[[Pairing], None],
-) -> tuple[KnownDevice, tuple[str, ...]]:
-    """Install into an account, start the agent and pair with it; its warnings.
-
-    Raises:
-        TargetError: the device cannot take the agent.
-    """
-    facts = account.look()
-    on_step(f"connected to {request.target}: {facts.interpreter}")
-    _refuse_busy(request, facts)
-    # Now as well, so that a name that is taken is refused before anything is installed.
-    options = _agent_options(files, request, facts, account.shell.default_name)
-    has_bridge = _has_bridge(request, facts)
-    is_new = install(
-        account,
-        facts,
-        on_step,
-        runtimes=request.runtimes,
-        source=request.wheels,
-        extras=_extras(request, options, has_bridge=has_bridge),
-        has_bridge=has_bridge,
-    )
-    with _NAMING:
-        options = _agent_options(files, request, facts, account.shell.default_name)
-        starting = partial(_start, account, facts, options, on_step, at_boot=request.at_boot)
-        warnings = _start_or_restore(account, starting, on_step) if is_new else starting()
-        facts = account.look()  # on a copy of a card, the agent has made a new identity
-        device = _paired(files, request, account.shell, options, facts, on_paired)
-    return device, warnings
 
 
 def undeploy(
@@ -225,8 +212,22 @@ def undeploy(
     on_step = on_step or logger.info
     with closing(request.target.connect(request.identity_file)) as shell:
         report, pin = UninstallReport(was_there=False), None
-        if (account := _present_account(shell, request)) is not None:
-            report, pin = _remove(account, request, on_step)
+        account: Account | None = None
+        if request.python is not None or not shell.kits:
+            account = open_account(shell, request.python)
+        else:
+            with suppress(PythonMissing):  # a phone without one has no agent
+                account = open_account(shell, present_python(shell))
+        if account is not None:
+            facts = account.look()
+            _refuse_busy(request, facts)
+            if count := facts.spooled_count:
+                on_step(f"note: {count} runs that no host has fetched are removed, too")
+            with account.changing():
+                account.stop()
+                report, pin = account.remove(), facts.pin
+            for path in report.kept:
+                on_step(f"note: kept on the device, older than the first deploy: {path}")
         if shell.kits:
             remove_kits(shell)
     for device in files.devices():
@@ -235,22 +236,6 @@ def undeploy(
         if device.deployed_to == str(request.target) or is_pinned:
             files.forget(device)
     return report
-
-
-def _remove(
-    account: Account, request: DeployRequest, on_step: OnStep
-) -> tuple[UninstallReport, str | None]:
-    """Remove the agent from an account; the fingerprint that it had."""
-    facts = account.look()
-    _refuse_busy(request, facts)
-    if facts.spooled_count:
-        on_step(f"note: {facts.spooled_count} runs that no host has fetched are removed, too")
-    with account.changing():
-        account.stop()
-        report = account.remove()
-    for path in report.kept:
-        on_step(f"note: kept on the device, older than the first deploy: {path}")
-    return report, facts.pin
 
 
 def _open_account(shell: Shell, request: DeployRequest, on_step: OnStep) -> Account:
@@ -271,21 +256,6 @@ def _open_account(shell: Shell, request: DeployRequest, on_step: OnStep) -> Acco
         with suppress(PythonMissing):
             return open_account(shell)
         raise missing from None
-
-
-def _present_account(shell: Shell, request: DeployRequest) -> Account | None:
-    """The account, with a Python that is there; None: a phone without one."""
-    if request.python is not None or not shell.kits:
-        return open_account(shell, request.python)
-    with suppress(PythonMissing):
-        return open_account(shell, present_python(shell))
-    return None
-
-
-def _earlier_via(files: HostFiles, target: DeployTarget) -> str | None:
-    """Transport by which this host has reached the agent that it deployed there."""
-    vias = [device.via for device in files.devices() if device.deployed_to == str(target)]
-    return vias[0] if vias else None
 
 
 def _refuse_busy(request: DeployRequest, facts: DeviceFacts) -> None:
@@ -309,7 +279,7 @@ def _agent_options(
         (device for device in known if device.deployed_to == str(request.target)), None
     )
     if default_name:
-        default_name = free_name(files, default_name, facts.pin or "")
+        default_name = files.free_name(default_name, facts.pin or "")
     name = request.name or (earlier.name if earlier else default_name or facts.host_name)
     other = next((device for device in known if device.name == name), None)
     if other is not None and other is not earlier:
@@ -333,11 +303,7 @@ def _has_bridge(request: DeployRequest, facts: DeviceFacts) -> bool:
 
 
 def _extras(request: DeployRequest, options: AgentOptions, *, has_bridge: bool) -> tuple[str, ...]:
-    """Extras that the agent's meters and the bridge need.
-
-    Raises:
-        UsageError: the device has had a meter or a line that this version does not know.
-    """
+    """Extras that the agent's meters and the bridge need."""
     try:
         check_line(options.sync_line or NOTHING)
         extras = extras_of(check_meters(options.meters))

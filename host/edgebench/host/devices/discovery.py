@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -97,6 +97,12 @@ def find_devices(
     paired = files.devices()
     pins = {device.pin for device in paired}
     places = {(device.via, address) for device in paired for address in device.addresses}
+
+    def is_known(via: str, endpoint: Endpoint) -> bool:
+        if endpoint.pin:
+            return endpoint.pin in pins
+        return any((via, address) in places for address in endpoint.addresses)
+
     with ThreadPoolExecutor(MAX_PARALLEL) as pool:
         heard = pool.map(lambda transport: transport.discover(timeout_s), registry.values())
         announced = dict(zip(registry, heard, strict=True))
@@ -115,18 +121,9 @@ def find_devices(
             )
             for via, announcements in announced.items()
             for stranger in announcements
-            if not _is_known(stranger.endpoint, via, pins, places)
+            if not is_known(via, stranger.endpoint)
         ]
         return [*listed, *strangers]
-
-
-def _is_known(
-    endpoint: Endpoint, via: str, pins: Collection[str], places: Collection[tuple[str, str]]
-) -> bool:
-    """Whether what is announced is a paired device; by its address where no pin is announced."""
-    if endpoint.pin:
-        return endpoint.pin in pins
-    return any((via, address) in places for address in endpoint.addresses)
 
 
 def open_device(
@@ -189,11 +186,7 @@ def open_known(
 
 
 def _client(device: KnownDevice, transport: Transport) -> Client:
-    """Connection to the agent of a device, on the board on which it was paired.
-
-    Raises:
-        WrongBoard: the agent is on another board.
-    """
+    """Connection to the agent of a device, on the board on which it was paired."""
     client = Client(transport.connect(device.endpoint), device.via, device.seat, device.pin)
     try:
         require_board(device, client.hardware, device.endpoint.address)
@@ -278,11 +271,19 @@ def _look_at(
         is_same = len(announced) < 2 and set(place.addresses) & set(device.addresses)
         if agents and is_same and place.port == device.port:
             continue
+        refusal: WrongBoard | None = None
         try:
-            agent = _agent_at(device, place, transport_of(place, registry))
+            transport = transport_of(place, registry)
+            with Client(transport.connect(place.endpoint)) as client:
+                try:
+                    require_board(device, client.hardware, place.endpoint.address)
+                except WrongBoard as exc:
+                    refusal = exc
+                system, seats = client.describe(), client.seats()[:MAX_SEATS]
         except EdgebenchError as exc:
             failure = failure or exc
             continue
+        agent = _Agent(place, transport, client.instance, client.hardware, refusal, system, seats)
         # Older agents have no instance; the first of them that responds counts.
         if not agents or agent.instance not in ("", *(other.instance for other in agents)):
             agents.append(agent)
@@ -319,17 +320,6 @@ class _Agent:
     seats: tuple[SeatState, ...]
 
 
-def _agent_at(device: KnownDevice, place: KnownDevice, transport: Transport) -> _Agent:
-    refusal: WrongBoard | None = None
-    with Client(transport.connect(place.endpoint)) as client:
-        try:
-            require_board(device, client.hardware, place.endpoint.address)
-        except WrongBoard as exc:
-            refusal = exc
-        system, seats = client.describe(), client.seats()[:MAX_SEATS]
-        return _Agent(place, transport, client.instance, client.hardware, refusal, system, seats)
-
-
 def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]) -> KnownDevice:
     """Store the addresses of agents that may all be the device; the device with them."""
     copies = device.copies
@@ -343,7 +333,6 @@ def _with_copies(files: HostFiles, device: KnownDevice, agents: Sequence[_Agent]
 
 
 def _seats_of(device: KnownDevice, agent: _Agent) -> list[tuple[DiscoveredDevice, KnownDevice]]:
-    """The seats of an agent."""
     place, system, seats = agent.place, agent.system, agent.seats
     if len(seats) < 2:
         address = place.endpoint.address
@@ -355,27 +344,24 @@ def _seats_of(device: KnownDevice, agent: _Agent) -> list[tuple[DiscoveredDevice
             device.name, address, Access.READY, device_id, system=system, seat=seat
         )
         return [(line, device)]
-    lines = [_seat_of(device, place, agent.transport, seat) for seat in seats]
-    others = [device.at_seat(seat.name) for seat in seats[1:]]
-    return list(zip(lines, [device, *others], strict=True))
-
-
-def _seat_of(
-    device: KnownDevice, place: KnownDevice, transport: Transport, seat: SeatState
-) -> DiscoveredDevice:
-    """One of several seats, which a conversation of its own describes if its device is there."""
-    system: SystemDescription | None = None
-    if seat.gone_for_s is None:
-        try:
-            with Client(transport.connect(place.endpoint), seat=seat.name) as client:
-                system = client.describe()
-        except SeatLeft:  # just now
-            seat = replace(seat, gone_for_s=0.0)
-    return DiscoveredDevice(
-        f"{device.name}{SEAT_MARK}{seat.name}",
-        f"{place.endpoint.address}, {seat.device.name}",
-        Access.READY if system else Access.GONE,
-        seat.device.id,
-        system=system,
-        seat=seat,
-    )
+    lines: list[tuple[DiscoveredDevice, KnownDevice]] = []
+    for seat in seats:
+        described: SystemDescription | None = None
+        if seat.gone_for_s is None:
+            # A conversation of its own describes a seat.
+            try:
+                connection = agent.transport.connect(place.endpoint)
+                with Client(connection, seat=seat.name) as client:
+                    described = client.describe()
+            except SeatLeft:  # just now
+                seat = replace(seat, gone_for_s=0.0)
+        line = DiscoveredDevice(
+            f"{device.name}{SEAT_MARK}{seat.name}",
+            f"{place.endpoint.address}, {seat.device.name}",
+            Access.READY if described else Access.GONE,
+            seat.device.id,
+            system=described,
+            seat=seat,
+        )
+        lines.append((line, device.at_seat(seat.name) if lines else device))
+    return lines

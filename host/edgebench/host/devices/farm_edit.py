@@ -115,7 +115,8 @@ def _with_names(text: str, names: Mapping[str, str]) -> str:
             match, group = (_PLAIN if is_inside else _DOTTED).match(line), 1
         new = names.get(_value(match[group])) if match and match[group] else None
         if match is not None and new is not None:
-            line = line[: match.start(group)] + _as_key(new) + line[match.end(group) :]
+            key = tomlkit.key(new).as_string()
+            line = line[: match.start(group)] + key + line[match.end(group) :]
         lines.append(line)
     return "\n".join(lines)
 
@@ -129,15 +130,6 @@ def _value(key: str) -> str:
     return next(iter(tomlkit.parse(f"{key} = 0")))
 
 
-def _as_key(name: str) -> str:
-    """A name as a key.
-
-    >>> _as_key("pi5"), _as_key("rack/1")
-    ('pi5', '"rack/1"')
-    """
-    return tomlkit.key(name).as_string()
-
-
 def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")  # with its own ends of lines
@@ -148,11 +140,7 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str, expected: Farm) -> None:
-    """Write the file, if it says what it is meant to say.
-
-    Raises:
-        StoreError: it does not, or it cannot be written.
-    """
+    """Write the file, if it says what it is meant to say."""
     try:
         farm = parse_farm(text, str(path))
     except UsageError:

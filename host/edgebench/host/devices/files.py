@@ -8,10 +8,11 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.devices.locked import locked, write_host_file
-from edgebench.host.devices.names import DEVICES_FILE
+from edgebench.host.devices.names import DEVICES_FILE, LOCAL_NAME
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.tls import TlsTransport
 from edgebench.protocol.errors import RemoteProtocolError, StoreError
@@ -131,6 +132,12 @@ class HostFiles:
             after = [change(known) if known.pin == pin else known for known in before]
             if list(before) != after:
                 self.save(after)
+
+    def free_name(self, name: str, pin: str) -> str:
+        """This name, with a number where another device has it already."""
+        taken = {known.name for known in self.devices() if known.pin != pin} | {LOCAL_NAME}
+        numbered = (f"{name}-{number}" for number in count(2))
+        return next(free for free in chain([name], numbered) if free not in taken)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes of this user from changing the files meanwhile."""

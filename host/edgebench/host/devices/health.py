@@ -170,19 +170,13 @@ class HealthFiles:
         """Note that a run was made, which ends any quarantine."""
 
         def change(before: DeviceHealth) -> DeviceHealth:
-            after = replace(before, failure_count=0, quarantined_utc=None, quarantine_reason="")
-            return _with_event(after, HealthEvent(self._time()))
+            return _with_event(_recovered(before), HealthEvent(self._time()))
 
         self._change(device, change)
 
     def deployed(self, device: KnownDevice) -> None:
         """Note that its agent was deployed anew, which ends any quarantine."""
-        self._change(
-            device,
-            lambda before: replace(
-                before, failure_count=0, quarantined_utc=None, quarantine_reason=""
-            ),
-        )
+        self._change(device, _recovered)
 
     def failed(
         self,
@@ -308,6 +302,10 @@ class Outcomes:
         self._files.failed(
             self._device, error, model=model, quarantine_after=self._quarantine_after
         )
+
+
+def _recovered(health: DeviceHealth) -> DeviceHealth:
+    return replace(health, failure_count=0, quarantined_utc=None, quarantine_reason="")
 
 
 def _with_event(health: DeviceHealth, event: HealthEvent) -> DeviceHealth:

@@ -12,7 +12,8 @@ from pathlib import Path
 from edgebench.host.devices.account import Account
 from edgebench.host.devices.on_device import DeviceFacts, WheelFile
 from edgebench.host.devices.packages import WheelSet, fetch, why_no_runtime, with_extras
-from edgebench.host.devices.wheel import build_wheel, is_with_bridge, normalized
+from edgebench.host.devices.wheel import build_wheel, is_with_bridge
+from edgebench.host.wheel_file import newest_wheel, package_of
 from edgebench.protocol.digests import sha256_of
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import NoSpace, PackagesMissing, TargetError
@@ -80,9 +81,26 @@ def install(
                 raise
             on_step(f"note: {exc}; trying with the device's own index")
             own = build_wheel(scratch, has_bridge=has_bridge)
-            sent = _send(account, facts, (own, *_bundled_pip()), on_step)
+            # Where this host's Python has it, pip comes along; Debian keeps it elsewhere.
+            usual = Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled"
+            bundled = sysconfig.get_config_var("WHEEL_PKG_DIR") or usual
+            pip = newest_wheel(Path(bundled), "pip-*.whl")
+            sent = _send(account, facts, (own, pip) if pip else (own,), on_step)
             there = f"{facts.wheels}/{own.name}"
-            _install_from_index(account, there, sent, runtimes, exc, on_step, extras=extras)
+            account.renew()
+            problem = account.install([with_extras(there, extras)], sent, is_offline=False).error
+            usable = []
+            for runtime in () if problem else runtimes:
+                words = [with_extras(there, [runtime])]
+                if problem := account.install(words, sent, is_offline=False).error:
+                    on_step(f"note: runtime {runtime} is left out: {problem}")
+                else:
+                    usable.append(runtime)
+            if not usable:
+                raise PackagesMissing(f"{exc}; the device: {problem}") from exc
+            account.stop()
+            account.switch(is_offline=False)
+            on_step(f"installed from the device's index: {', '.join(usable)}")
             return True
         else:
             for runtime in wheels.left_out:
@@ -99,12 +117,20 @@ def _install_wheels(
         {wheel for wheel in files if not wheel.name.startswith("pip-")}
         for files in (sent, facts.installed)
     )
-    changed = {normalized(wheel.name) for wheel in wanted ^ present}
+    changed = {package_of(wheel.name) for wheel in wanted ^ present}
     if not changed:
         on_step("installed already, nothing has changed")
         account.stop()
         return False
-    is_beside = _has_room_for_two(account, facts, wheels.files, on_step)
+    # Where there is no room for a second environment, the one of before is removed now.
+    held = {wheel.name for wheel in facts.held}
+    sent_bytes = sum(path.stat().st_size for path in wheels.files if path.name not in held)
+    needed_bytes = int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, wheels.files)))
+    is_beside = facts.free_bytes - sent_bytes >= needed_bytes
+    if not is_beside:
+        account.stop()
+        account.drop()
+        on_step("note: no room for two environments: the one of before was removed")
     on_step(f"installing {wheels.requirement}")
     if changed == {AGENT_DISTRIBUTION} and present and is_beside:
         path = f"{facts.wheels}/{wheels.own.name}"
@@ -118,48 +144,6 @@ def _install_wheels(
     account.stop()
     account.switch(is_offline=True)
     return True
-
-
-def _has_room_for_two(
-    account: Account, facts: DeviceFacts, files: Sequence[Path], on_step: OnStep
-) -> bool:
-    """Whether the new environment fits beside the one of before, which else is removed here."""
-    held = {wheel.name for wheel in facts.held}
-    sent_bytes = sum(path.stat().st_size for path in files if path.name not in held)
-    needed_bytes = int(_UNPACKED_FACTOR * sum(map(_unpacked_bytes, files)))
-    if facts.free_bytes - sent_bytes >= needed_bytes:
-        return True
-    account.stop()
-    account.drop()
-    on_step("note: no room for two environments: the one of before was removed")
-    return False
-
-
-def _install_from_index(
-    account: Account,
-    own: str,
-    sent: set[WheelFile],
-    runtimes: Sequence[str],
-    cause: PackagesMissing,
-    on_step: OnStep,
-    *,
-    extras: Sequence[str],
-) -> None:
-    """Let the device fetch what it needs itself."""
-    account.renew()
-    problem = account.install([with_extras(own, extras)], sent, is_offline=False).error
-    usable = []
-    for runtime in () if problem else runtimes:
-        problem = account.install([with_extras(own, [runtime])], sent, is_offline=False).error
-        if problem:
-            on_step(f"note: runtime {runtime} is left out: {problem}")
-        else:
-            usable.append(runtime)
-    if not usable:
-        raise PackagesMissing(f"{cause}; the device: {problem}") from cause
-    account.stop()
-    account.switch(is_offline=False)
-    on_step(f"installed from the device's index: {', '.join(usable)}")
 
 
 def _send(
@@ -196,11 +180,3 @@ def _send(
 def _unpacked_bytes(path: Path) -> int:
     with zipfile.ZipFile(path) as wheel:
         return sum(member.file_size for member in wheel.infolist())
-
-
-def _bundled_pip() -> tuple[Path, ...]:
-    """Wheel of pip that this host's Python brings along, if it does."""
-    # Debian keeps it in a directory of its own.
-    debian = sysconfig.get_config_var("WHEEL_PKG_DIR")
-    usual = Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled"
-    return tuple(sorted((Path(debian) if debian else usual).glob("pip-*.whl"))[-1:])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from edgebench.host.devices.install import MIB, OnStep
 from edgebench.host.devices.shell import CommandOutput, Shell
-from edgebench.host.kit.kit import Kit, find_kit
+from edgebench.host.kit.kit import find_kit
 from edgebench.protocol.errors import KitMissing, NoSpace, TargetError
 from edgebench.protocol.text import one_line
 
@@ -47,7 +47,19 @@ def bring_python(shell: Shell, given: Path | None, on_step: OnStep) -> str:
     python = kit.manifest.python_path
     if _runs(shell, python).code != 0:
         on_step(f"sending {kit.manifest}, {kit.manifest.unpacked_bytes / MIB:.1f} MiB")
-        _send(shell, kit)
+        name = kit.manifest.name
+        # A name of its own, as another host may send the same kit now.
+        partial = f"{shell.kits}/{name}.{secrets.token_hex(4)}"
+        directory = kit.manifest.directory
+        _run(shell, "making room for a kit", "rm", "-rf", partial, directory)
+        _run(shell, "making room for a kit", "mkdir", "-p", partial)
+        with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
+            file = Path(folder) / f"{name}.tar"
+            file.write_bytes(kit.tar())
+            shell.put([file], partial)
+        _run(shell, "unpacking a kit", "tar", "-xf", f"{partial}/{file.name}", "-C", partial)
+        _run(shell, "unpacking a kit", "mv", f"{partial}/{name}", directory)
+        _run(shell, "unpacking a kit", "rm", "-rf", partial)
         if (output := _runs(shell, python)).code != 0:
             reason = one_line(output.text.strip() or f"status {output.code}", 400)
             raise TargetError(f"{kit.manifest} does not run on {shell.target}: {reason}")
@@ -86,35 +98,8 @@ def _runs(shell: Shell, python: str) -> CommandOutput:
     return shell.run(words, what="starting Python", timeout_s=COMMAND_TIMEOUT_S)
 
 
-def _send(shell: Shell, kit: Kit) -> None:
-    """Send a kit, unpack it beside its place, and give it its name.
-
-    Raises:
-        NoSpace: it does not fit.
-        TargetError: it cannot be unpacked.
-    """
-    name = kit.manifest.name
-    # A name of its own, as another host may send the same kit now.
-    partial, directory = f"{shell.kits}/{name}.{secrets.token_hex(4)}", kit.manifest.directory
-    _run(shell, "making room for a kit", "rm", "-rf", partial, directory)
-    _run(shell, "making room for a kit", "mkdir", "-p", partial)
-    with tempfile.TemporaryDirectory(prefix="edgebench-") as folder:
-        file = Path(folder) / f"{name}.tar"
-        file.write_bytes(kit.tar())
-        shell.put([file], partial)
-    archive = f"{partial}/{file.name}"
-    _run(shell, "unpacking a kit", "tar", "-xf", archive, "-C", partial)
-    _run(shell, "unpacking a kit", "mv", f"{partial}/{name}", directory)
-    _run(shell, "unpacking a kit", "rm", "-rf", partial)
-
-
 def _run(shell: Shell, what: str, *words: str) -> CommandOutput:
-    """Run a command that has to succeed.
-
-    Raises:
-        NoSpace: the disk is full.
-        TargetError: it fails for another reason.
-    """
+    """Run a command that has to succeed."""
     output = shell.run(words, what=what, timeout_s=UNPACK_TIMEOUT_S)
     if output.code == 0:
         return output

@@ -240,10 +240,7 @@ def _parse(text: bytes, name: str, place: str) -> HostLine | str | None:
         return None
     if len(words) < 3:
         return "no key"
-    return _with_key(marker, words[1].rstrip("\r"), words[2].rstrip("\r"), place)
-
-
-def _with_key(marker: Marker, key_type: str, encoded: str, place: str) -> HostLine | str:
+    key_type, encoded = words[1].rstrip("\r"), words[2].rstrip("\r")
     if key_type not in _FIELD_COUNTS:
         return f"unknown type of key: {one_line(key_type)}"
     try:

@@ -9,11 +9,9 @@ import json
 import os
 import ssl
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.protocol.errors import RemoteProtocolError, StoreError, UsageError
 from edgebench.protocol.identity import der_of, fingerprint
 from edgebench.protocol.pem import Pem
@@ -84,7 +82,8 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
     """
     lab = read_lab_file(path)
     own, identity_path = files.devices(), files.identity_path()
-    is_member = _pin(identity_path.read_text()) == _pin(lab.identity_pem)
+    pins = {fingerprint(der_of(pem)) for pem in (identity_path.read_text(), lab.identity_pem)}
+    is_member = len(pins) == 1
     if own and not is_member and not replaces:
         names = ", ".join(device.name for device in own)
         raise UsageError(
@@ -92,11 +91,24 @@ def join_lab(files: HostFiles, path: Path, *, replaces: bool = False) -> JoinRep
             "--replace it gives that up, and these devices have to be paired anew"
         )
     if not is_member:
-        _write_identity(identity_path, lab.identity_pem)
+        # The lab's identity takes the place of this host's once it is sure that it is one.
+        try:
+            with whole_file(identity_path, mode=0o600) as file:
+                file.write(lab.identity_pem.encode())
+                file.flush()
+                ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file.name, password="")
+        except ssl.SSLError as exc:
+            raise UsageError("not a lab file: its key does not belong to its certificate") from exc
+        except OSError as exc:
+            raise StoreError(f"lab not joined: {exc.strerror}: {identity_path}") from exc
     forgotten = () if is_member else own
     for device in forgotten:
         files.forget(device)
-    return JoinReport(_remembered(files, lab.devices), forgotten)
+    added: list[KnownDevice] = []
+    for device in lab.devices:
+        added.append(replace(device, name=files.free_name(device.name, device.pin)))
+        files.remember(added[-1])
+    return JoinReport(tuple(added), forgotten)
 
 
 def read_lab_file(path: Path) -> LabFile:
@@ -121,32 +133,3 @@ def read_lab_file(path: Path) -> LabFile:
             f"lab file has version {lab.version}, this edgebench reads {LAB_FILE_VERSION}: {path}"
         )
     return lab
-
-
-def _pin(identity_pem: str) -> str:
-    return fingerprint(der_of(identity_pem))
-
-
-def _write_identity(path: Path, identity_pem: str) -> None:
-    """Put the lab's identity in place of this host's, once it is sure that it is one."""
-    try:
-        with whole_file(path, mode=0o600) as file:
-            file.write(identity_pem.encode())
-            file.flush()
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(file.name, password="")
-    except ssl.SSLError as exc:
-        raise UsageError("not a lab file: its key does not belong to its certificate") from exc
-    except OSError as exc:
-        raise StoreError(f"lab not joined: {exc.strerror}: {path}") from exc
-
-
-def _remembered(files: HostFiles, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ...]:
-    """The devices, with a number behind a name that another device has here."""
-    added: list[KnownDevice] = []
-    for device in devices:
-        taken = {known.name for known in files.devices() if known.pin != device.pin} | {LOCAL_NAME}
-        numbered = (f"{device.name}-{number}" for number in count(2))
-        name = next(free for free in chain([device.name], numbered) if free not in taken)
-        added.append(replace(device, name=name))
-        files.remember(added[-1])
-    return tuple(added)

@@ -106,13 +106,15 @@ def places_of(table: LabgridTable | None, paired: Sequence[KnownDevice]) -> Labg
     doubts: list[EdgebenchError] = []
     for place in sorted(places, key=lambda one: one.name):
         try:
-            device = _device_of(place, table, paired)
+            name = table.place.get(place.name) or place.tags.get(table.tag)
+            by_name = (one for one in paired if one.name == place.name)
+            device = named(paired, name) if name else next(by_name, None)
         except NoSuchDevice as exc:
             if place.name in table.place:  # a tag may be for another host, whose device it is
                 doubts.append(NoSuchDevice(f"place {place.name} of labgrid is not used: {exc}"))
             continue
         if device is None:
-            continue
+            continue  # it is none of ours
         if device.name in by_device:
             other = by_device[device.name].name
             what = f"it stands for {device.name}, as {other} does"
@@ -166,7 +168,13 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
         try:
             reply = ask(b"", timeout=TIMEOUT_S)
         except grpc.RpcError as exc:
-            raise _error(address, exc) from exc
+            code: Any = exc.code()
+            detail = one_line(exc.details() or code.name, _MAX_TEXT)
+            if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
+                text = f"labgrid coordinator {address} does not answer: {detail}"
+                raise Unreachable(text) from exc
+            text = f"{address} is no labgrid coordinator: {detail}"
+            raise RemoteProtocolError(text) from exc
     return [
         LabgridPlace(
             name=_clean(place.name),
@@ -175,29 +183,6 @@ def read_places(coordinator: str) -> list[LabgridPlace]:
         )
         for place in reply.places
     ]
-
-
-def _device_of(
-    place: LabgridPlace, table: LabgridTable, paired: Sequence[KnownDevice]
-) -> KnownDevice | None:
-    """The device that a place stands for; None if it is none of ours.
-
-    Raises:
-        NoSuchDevice: it names one that is not paired.
-    """
-    if name := table.place.get(place.name) or place.tags.get(table.tag):
-        return named(paired, name)
-    return next((device for device in paired if device.name == place.name), None)
-
-
-def _error(address: str, exc: Any) -> EdgebenchError:
-    """What is wrong with a coordinator, by the status of gRPC."""
-    import grpc
-
-    detail = one_line(exc.details() or exc.code().name, _MAX_TEXT)
-    if exc.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-        return Unreachable(f"labgrid coordinator {address} does not answer: {detail}")
-    return RemoteProtocolError(f"{address} is no labgrid coordinator: {detail}")
 
 
 def _reply_class() -> Any:

@@ -309,12 +309,26 @@ def look(places: Places) -> DeviceFacts:
     """Gather what the host has to know; changes nothing."""
     existing = next(path for path in (places.data, *places.data.parents) if path.is_dir())
     disk = os.statvfs(existing)
-    status = _status(places)
+    status = AgentStatus()
+    with suppress(OSError, ValueError, subprocess.SubprocessError):  # else none runs
+        command = [str(places.agent), "status", "--json"]
+        result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
+        status = cast(AgentStatus, dict(json.loads(result.stdout)))
     record = places.read_record()
     meters, sync_line = record.meters, record.sync_line
     if status:  # a running agent knows better than the record
         meters = tuple(status.get("meters", ())) or (_NOTHING,)
         sync_line = status.get("sync_line") or _NOTHING
+    # The virtual environment works, and is one of this very Python.
+    ours = (sys.version, sys.base_prefix)
+    check = f"import sys; sys.exit((sys.version, sys.base_prefix) != {ours!r})"
+    command = [str(places.python), "-I", "-c", check]
+    is_usable = places.agent.exists() and _run(command).error is None
+    pin = None
+    with suppress(OSError, ValueError):  # as edgebench.protocol.identity computes it
+        text = (places.config / "agent" / "identity.pem").read_text()
+        der = ssl.PEM_cert_to_DER_cert(text[text.index(ssl.PEM_HEADER) :])
+        pin = base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
     return DeviceFacts(
         interpreter=describe_interpreter(),
         host_name=socket.gethostname(),
@@ -323,8 +337,8 @@ def look(places: Places) -> DeviceFacts:
         log=str(places.log),
         free_bytes=disk.f_bavail * disk.f_frsize,
         held=places.held(),
-        installed=record.installed if _is_usable(places) else (),
-        pin=_pin(places.config / "agent" / "identity.pem"),
+        installed=record.installed if is_usable else (),
+        pin=pin,
         busy_with=status.get("lease_holder") or (status.get("running") and "somebody"),
         spooled_count=int(status.get("spooled_count", 0)),
         meters=meters,
@@ -711,7 +725,12 @@ class _Cron:
         program = shutil.which("crontab")
         if program is None or "busybox" in os.path.realpath(program):
             return False
-        return any(name in ("cron", "crond", "fcron") for name in _process_names())
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError):  # it has ended
+                name = (entry / "comm").read_text().strip() if entry.name.isdigit() else ""
+                if name in ("cron", "crond", "fcron"):
+                    return True
+        return False
 
     def install(self, command: list[str]) -> None:
         """Add the line."""
@@ -832,13 +851,6 @@ def _xdg(environment: Mapping[str, str]) -> list[str]:
     return [f"{name}={environment[name]}" for name in names if environment.get(name)]
 
 
-def _process_names() -> Iterator[str]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):  # it has ended
-                yield (entry / "comm").read_text().strip()
-
-
 def _succeeds(command: list[str], environment: Mapping[str, str] | None = None) -> bool:
     """Whether a command of a service manager ends well; not if there is none."""
     with suppress(OSError, subprocess.SubprocessError):
@@ -941,32 +953,6 @@ class AgentStatus(TypedDict, total=False):
     lease_holder: str | None
     running: str | None
     spooled_count: int
-
-
-def _status(places: Places) -> AgentStatus:
-    """Status of the running agent; empty when none runs."""
-    command = [str(places.agent), "status", "--json"]
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
-        result = subprocess.run(command, capture_output=True, timeout=STATUS_TIMEOUT_S, check=True)
-        return cast(AgentStatus, dict(json.loads(result.stdout)))
-    return {}
-
-
-def _is_usable(places: Places) -> bool:
-    """Whether the virtual environment works, and is one of this very Python."""
-    own = (sys.version, sys.base_prefix)
-    check = f"import sys; sys.exit((sys.version, sys.base_prefix) != {own!r})"
-    return places.agent.exists() and _run([str(places.python), "-I", "-c", check]).error is None
-
-
-def _pin(identity: Path) -> str | None:
-    """Fingerprint of the agent's certificate, as edgebench.protocol.identity computes it."""
-    try:
-        text = identity.read_text()
-        der = ssl.PEM_cert_to_DER_cert(text[text.index(ssl.PEM_HEADER) :])
-    except (OSError, ValueError):
-        return None
-    return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).decode().rstrip("=")
 
 
 def _run(command: list[str], environment: Mapping[str, str] | None = None) -> StepReport:

@@ -25,7 +25,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from edgebench.host.devices.on_device import Interpreter
-from edgebench.host.devices.wheel import build_wheel, normalized
+from edgebench.host.devices.wheel import build_wheel
+from edgebench.host.wheel_file import package_of
 from edgebench.protocol.distributions import AGENT_DISTRIBUTION
 from edgebench.protocol.errors import PackagesMissing
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
@@ -111,10 +112,23 @@ def fetch(
     if source is not None:
         _resolve(request, scratch / "set", source)
         return _wheel_set(request, scratch / "set")
-    kept = _cache() / _set_name(request)
+    kept = Path(cache_directory(os.environ)) / "wheels" / _set_name(request)
     if not kept.exists() or time.time() - kept.stat().st_mtime > FRESH_S:
+        make_directory(kept.parent, mode=0o700)
         try:
-            _refresh(kept, request)
+            with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
+                fresh = Path(folder) / "set"
+                _resolve(request, fresh, None)
+                (fresh / own.name).unlink()  # it changes with every edit; it is built each time
+                if kept.exists():
+                    kept.replace(Path(folder) / "old")
+                # Else a power cut leaves wheels of 0 bytes, which are never fetched again.
+                sync_tree(fresh)
+                try:
+                    fresh.replace(kept)
+                except OSError:
+                    if not kept.exists():  # else another deploy was quicker, with the same
+                        raise
         except _IndexUnreachable:
             if not kept.exists():
                 raise
@@ -156,22 +170,6 @@ def platform_tags(interpreter: Interpreter) -> list[str]:
             if number in _LEGACY:
                 tags.append(f"{_LEGACY[number]}_{arch}")
     return [*tags, f"linux_{arch}"]
-
-
-def _refresh(kept: Path, request: _SetRequest) -> None:
-    make_directory(kept.parent, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".") as folder:
-        fresh = Path(folder) / "set"
-        _resolve(request, fresh, None)
-        (fresh / request.own.name).unlink()  # it changes with every edit; it is built each time
-        if kept.exists():
-            kept.replace(Path(folder) / "old")
-        sync_tree(fresh)  # else a power cut leaves wheels of 0 bytes, which are never fetched again
-        try:
-            fresh.replace(kept)
-        except OSError:
-            if not kept.exists():  # else another deploy was quicker, with the same
-                raise
 
 
 def _resolve(request: _SetRequest, destination: Path, source: Path | None) -> None:
@@ -240,7 +238,10 @@ def _download(
     if result.returncode:
         if source is None and _OFFLINE.search(result.stderr):
             raise _IndexUnreachable("this host cannot reach the package index")
-        raise PackagesMissing(f"no wheels for {interpreter}: {_pip_error(result.stderr)}")
+        lines = result.stderr.split("\n")
+        errors = [line.removeprefix("ERROR: ") for line in lines if "ERROR: " in line]
+        error = (errors or lines)[-1].strip() or "pip failed"
+        raise PackagesMissing(f"no wheels for {interpreter}: {error}")
 
 
 def _closed_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -249,15 +250,10 @@ def _closed_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return kept | {"PIP_CONFIG_FILE": os.devnull}
 
 
-def _pip_error(text: str) -> str:
-    errors = [line.removeprefix("ERROR: ") for line in text.splitlines() if "ERROR: " in line]
-    return (errors or text.split("\n"))[-1].strip() or "pip failed"
-
-
 def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
     own, requested = request.own, request.runtimes
     others = sorted(path for path in directory.glob("*.whl") if path.name != own.name)
-    names = {normalized(path.name) for path in others}
+    names = {package_of(path.name) for path in others}
     runtimes = tuple(name for name in requested if RUNTIME_PACKAGES[name] in names)
     if not runtimes:
         raise PackagesMissing(
@@ -265,10 +261,6 @@ def _wheel_set(request: _SetRequest, directory: Path) -> WheelSet:
         )
     left_out = tuple(name for name in requested if name not in runtimes)
     return WheelSet(own, (own, *others), runtimes, left_out, request.extras)
-
-
-def _cache() -> Path:
-    return Path(cache_directory(os.environ)) / "wheels"
 
 
 def _set_name(request: _SetRequest) -> str:

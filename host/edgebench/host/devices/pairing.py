@@ -5,13 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, count
 from pathlib import Path
 
 from edgebench.host.client import Client
 from edgebench.host.devices.board_check import require_board
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.this_host import host_name
 from edgebench.host.transports.base import Endpoint
 from edgebench.host.transports.link import Link
@@ -78,7 +76,7 @@ def pair(
         if decide and replaced and not decide(replaced, bool(client.board and replaced.board)):
             replaced = None
         client.ask(PairHost(certificate_pem, host_name()), Done)
-        free = free_name(files, client.device.name, string.fingerprint)
+        free = files.free_name(client.device.name, string.fingerprint)
         device = KnownDevice(
             name=replaced.name if replaced else free,
             id=client.device.id,
@@ -119,7 +117,6 @@ def _answers(files: HostFiles, known: KnownDevice) -> bool:
 
 
 def _connect_once(string: PairingString, via: str, identity_file: str, once: Path) -> Link:
-    """Connect with the string's one-time identity."""
     identity = pairing_identity(string.secret)
     once.touch(mode=0o600)
     once.write_text(identity.key_pem + identity.certificate_pem)
@@ -133,10 +130,3 @@ def _connect_once(string: PairingString, via: str, identity_file: str, once: Pat
     except NotPaired as exc:
         reasons = "its SECRET is mistyped, was used already, or is older than ten minutes"
         raise NotPaired(f"pairing string was refused: {reasons}") from exc
-
-
-def free_name(files: HostFiles, name: str, pin: str) -> str:
-    """This name, with a number where another device has it already."""
-    taken = {known.name for known in files.devices() if known.pin != pin} | {LOCAL_NAME}
-    numbered = (f"{name}-{number}" for number in count(2))
-    return next(free for free in chain([name], numbered) if free not in taken)

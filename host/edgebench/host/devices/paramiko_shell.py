@@ -16,7 +16,7 @@ import shlex
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,14 @@ class ParamikoShell:
 
     def _end_of(self, channel: paramiko.Channel, deadline_s: float) -> tuple[int, str]:
         """Exit status and output of a command whose input is closed."""
-        kept = _read_tail(channel, deadline_s)
+        kept = b""
+        while True:
+            if (left_s := deadline_s - time.monotonic()) <= 0:
+                raise TimeoutError
+            channel.settimeout(left_s)
+            if not (chunk := channel.recv(32768)):
+                break
+            kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
         # The library's own way to ask for the status may wait for ever.
         if not channel.status_event.wait(max(0.0, deadline_s - time.monotonic())):
             raise TimeoutError
@@ -161,17 +168,6 @@ class ParamikoShell:
         except Exception as exc:  # SSHException, OSError, EOFError, or one of its libraries'
             lost = f"connection to {self.target} was lost while {what}"
             raise LinkLost(f"{lost}: {_reason(exc)}") from exc
-
-
-def _read_tail(channel: paramiko.Channel, deadline_s: float) -> bytes:
-    kept = b""
-    while (left_s := deadline_s - time.monotonic()) > 0:
-        channel.settimeout(left_s)
-        chunk = channel.recv(32768)
-        if not chunk:
-            return kept
-        kept = (kept + chunk)[-MAX_OUTPUT_BYTES:]
-    raise TimeoutError
 
 
 class _LoginFailure(Exception):
@@ -216,14 +212,9 @@ def _refusal(target: SshAddress, shown: str, decision: Decision) -> str:
         text = f"host key of {name} is revoked by {line.place}: {shown}"
     else:
         text = f"host key of {name} has changed: it shows {shown}, {line.place} has "
-        text += f"{line.key_type} {_fingerprint(line.key)}"
+        digest = base64.b64encode(hashlib.sha256(line.key).digest()).decode().rstrip("=")
+        text += f"{line.key_type} SHA256:{digest}"  # as ssh-keygen prints it
     return f"{text}; {decision.reason}" if decision.reason else text
-
-
-def _fingerprint(key: bytes) -> str:
-    """Fingerprint of a public key as ssh-keygen prints it."""
-    digest = base64.b64encode(hashlib.sha256(key).digest()).decode()
-    return f"SHA256:{digest.rstrip('=')}"
 
 
 def _log_in(target: SshAddress, identity_file: Path | None, password: str | None) -> ParamikoShell:
@@ -233,7 +224,7 @@ def _log_in(target: SshAddress, identity_file: Path | None, password: str | None
         paths = (*USER_KNOWN_HOSTS, *SYSTEM_KNOWN_HOSTS)
         known = KnownHosts([Path(os.path.expanduser(path)) for path in paths])
         client.set_missing_host_key_policy(_HostKeyPolicy(target, known))
-        with _login_errors(client, target):
+        try:
             address = str(connection.getpeername()[0])
             client.connect(
                 target.host,
@@ -248,6 +239,18 @@ def _log_in(target: SshAddress, identity_file: Path | None, password: str | None
                 channel_timeout=CONNECT_TIMEOUT_S,
                 transport_factory=_transport_class(target, known),
             )
+        except EdgebenchError:
+            raise
+        except Exception as exc:  # hostile bytes end in any exception, also of its libraries
+            is_login = isinstance(exc, paramiko.AuthenticationException)
+            # Where the connection lives and the host key is accepted, what fails is the login.
+            if (transport := client.get_transport()) is not None:
+                with suppress(paramiko.SSHException):
+                    transport.get_remote_server_key()
+                    is_login = True
+            if is_login:
+                raise _LoginFailure(_reason(exc)) from exc
+            raise Unreachable(f"{target} does not speak SSH: {_reason(exc)}") from exc
         return ParamikoShell(client, str(target), address)
     except BaseException:  # Ctrl-C as well: no connection is left open
         client.close()
@@ -300,30 +303,6 @@ def _transport_class(target: SshAddress, known: KnownHosts) -> Any:
             )
 
     return OfferingTransport
-
-
-@contextmanager
-def _login_errors(client: paramiko.SSHClient, target: SshAddress) -> Iterator[None]:
-    try:
-        yield
-    except EdgebenchError:
-        raise
-    except Exception as exc:  # hostile bytes end in any exception, also of its libraries
-        if isinstance(exc, paramiko.AuthenticationException) or _has_host_key(client):
-            raise _LoginFailure(_reason(exc)) from exc
-        raise Unreachable(f"{target} does not speak SSH: {_reason(exc)}") from exc
-
-
-def _has_host_key(client: paramiko.SSHClient) -> bool:
-    """Whether the connection lives and the host key is accepted: what fails then is the login."""
-    transport = client.get_transport()
-    if transport is None:
-        return False
-    try:
-        transport.get_remote_server_key()
-    except paramiko.SSHException:
-        return False
-    return True
 
 
 def _reason(exc: BaseException) -> str:

@@ -68,7 +68,14 @@ def rename(files: HostFiles, farm: Path, old: str, new: str) -> KnownDevice:
     """
     from edgebench.host.devices.farm_edit import rename_device
 
-    _check_name(new)
+    is_word = new.isprintable() and not any(one.isspace() or one in _MARKS for one in new)
+    if not 0 < len(new) <= MAX_NAME or not is_word or new.startswith("-"):
+        raise UsageError(
+            f"not a name: {new[:80]!r}; a name is one word of at most {MAX_NAME} characters "
+            "without commas, colons, slashes, quotes, brackets and wildcards"
+        )
+    if new in (LOCAL_NAME, ALL):
+        raise UsageError(f"name {new!r} has a meaning of its own")
     with files.locked():
         paired = files.devices()
         device = _agent(paired, old, "renamed")
@@ -136,14 +143,3 @@ def _agent(
     if is_whole and name not in (device.name, device.id, device.pin):
         raise NoSuchDevice(f"no paired device is called {name!r}; {device.name!r} is meant?")
     return device
-
-
-def _check_name(name: str) -> None:
-    is_word = name.isprintable() and not any(one.isspace() or one in _MARKS for one in name)
-    if not 0 < len(name) <= MAX_NAME or not is_word or name.startswith("-"):
-        raise UsageError(
-            f"not a name: {name[:80]!r}; a name is one word of at most {MAX_NAME} characters "
-            "without commas, colons, slashes, quotes, brackets and wildcards"
-        )
-    if name in (LOCAL_NAME, ALL):
-        raise UsageError(f"name {name!r} has a meaning of its own")

@@ -78,11 +78,7 @@ def _is_condition(term: str) -> bool:
 
 
 def _without(left_out: Collection[str], fitting: list[KnownDevice], word: str) -> list[KnownDevice]:
-    """The devices that are not left out.
-
-    Raises:
-        AllQuarantined: all are.
-    """
+    """The devices that are not left out."""
     if healthy := [device for device in fitting if device.name not in left_out]:
         return healthy
     names, first = ", ".join(device.name for device in fitting), shlex.quote(fitting[0].name)

@@ -139,12 +139,7 @@ class SshCommandShell:
                     session.kill()
 
     def _require_session(self, code: int, what: str) -> None:
-        """Require that the status is the command's, not that of `ssh`.
-
-        Raises:
-            LinkLost: the login has ended.
-            TargetError: the device starts no command.
-        """
+        """Require that the status is the command's, not that of `ssh`."""
         if code != FAILED:
             return
         if not self._login.is_open():
@@ -260,39 +255,26 @@ def log_in(
             start_new_session=not can_prompt,
         )
     login = replace(login, process=process)
+    # The command that keeps the login open has to begin.
     try:
-        timeout_s = None if can_prompt else LOGIN_TIMEOUT_S
-        _wait_for_login(login, process, address, config, timeout_s=timeout_s)
-        route = _route(address, config, via, read_log(login.log))
-        return SshCommandShell(program, login, str(address), route)
+        deadline_s = None if can_prompt else time.monotonic() + LOGIN_TIMEOUT_S
+        try:
+            printed = _converse(process, io.BytesIO(), deadline_s=deadline_s, until=_READY.encode())
+        except TimeoutError as exc:
+            raise Unreachable(f"no login at {address} within {LOGIN_TIMEOUT_S:.0f} s") from exc
+        if _READY.encode() in printed:
+            route = _route(address, config, via, read_log(login.log))
+            return SshCommandShell(program, login, str(address), route)
+        status = process.wait()
+        if status != FAILED:  # it has let us in, and ended: a shell such as nologin
+            reason = one_line(printed.decode("utf-8", "replace")) or f"status {status}"
+            raise AccessDenied(f"{address} starts no command: {reason}", address.login)
+        log, messages = read_log(login.log), read_log(login.output)
+        raise failure_of(address, config, log, messages, status=status).error(address)
     except BaseException:  # Ctrl-C as well: no connection is left open
         process.kill()
         login.close()
         raise
-
-
-def _wait_for_login(
-    login: _Login,
-    process: subprocess.Popen[bytes],
-    address: SshAddress,
-    config: SshConfig,
-    *,
-    timeout_s: float | None,
-) -> None:
-    """Wait until the command that keeps the login open has begun."""
-    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-    try:
-        printed = _converse(process, io.BytesIO(), deadline_s=deadline_s, until=_READY.encode())
-    except TimeoutError as exc:
-        raise Unreachable(f"no login at {address} within {timeout_s:.0f} s") from exc
-    if _READY.encode() in printed:
-        return
-    status = process.wait()
-    if status != FAILED:  # it has let us in, and ended: a shell such as nologin
-        words = one_line(printed.decode("utf-8", "replace")) or f"status {status}"
-        raise AccessDenied(f"{address} starts no command: {words}", address.login)
-    log, output = read_log(login.log), read_log(login.output)
-    raise failure_of(address, config, log, output, status=status).error(address)
 
 
 def _route(address: SshAddress, config: SshConfig, via: str | None, log: str) -> _Route:

@@ -1,16 +1,71 @@
-"""Where `edgebench deploy` logs in, from its text."""
+"""Where `edgebench deploy` logs in, from its text: an account that SSH reaches, or a phone.
+
+The user's own `ssh` logs in, or a library where there is none.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
-from edgebench.host.devices import adb, ssh
-from edgebench.host.devices.shell import DeployTarget
-from edgebench.protocol.errors import UsageError
+from edgebench.host.devices import adb
+from edgebench.host.devices.shell import DeployTarget, Shell
+from edgebench.host.transports.ssh import SshTransport
+from edgebench.host.transports.ssh_program import SshAddress, find_ssh, parse_address
+from edgebench.host.transports.tls import TlsTransport
+from edgebench.protocol.errors import UsageError, unknown_name
+
+
+@dataclass(frozen=True, slots=True)
+class SshTarget:
+    """An account on a machine that SSH reaches."""
+
+    address: SshAddress
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+    def connect(self, identity_file: Path | None = None, via: str | None = None) -> Shell:
+        """Log in as `ssh` does; where there is no such program, with keys, or with a password.
+
+        The agent is reached at its port, or through a tunnel where other programs lead to the
+        device.
+        """
+        if via not in (None, TlsTransport.name, SshTransport.name):
+            raise unknown_name("transport", via, (TlsTransport.name, SshTransport.name))
+        # Both bring much to import, and only one of them is needed.
+        if identity_file is not None and not os.access(identity_file, os.R_OK):
+            raise UsageError(f"identity file cannot be read: {identity_file}")
+        can_prompt = sys.stdin.isatty()
+        if program := find_ssh():
+            from edgebench.host.devices import ssh_command
+
+            return ssh_command.log_in(
+                program, self.address, identity_file, via, can_prompt=can_prompt
+            )
+        if via == SshTransport.name:
+            raise UsageError("a tunnel needs the program ssh, which is not installed")
+        from edgebench.host.devices import paramiko_shell
+
+        return paramiko_shell.log_in(self.address, identity_file, can_prompt=can_prompt)
+
+
+def parse_ssh_target(text: str) -> SshTarget | None:
+    """[USER@]HOST[:PORT], an alias of ~/.ssh/config, or ssh://…; None when it is none of them.
+
+    >>> str(parse_ssh_target("pi@raspberrypi.local")), str(parse_ssh_target("ssh://board:2222"))
+    ('pi@raspberrypi.local', 'board:2222')
+    """
+    address = parse_address(text)
+    return None if address is None else SshTarget(address)
+
 
 PARSERS: tuple[Callable[[str], DeployTarget | None], ...] = (
     adb.parse_target,
-    ssh.parse_target,
+    parse_ssh_target,
 )
 """One parser for each way to log in; None where a text is not its own."""
 

@@ -9,14 +9,8 @@ entry points by which the agent finds it. Its build tag tells it from the other 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from importlib.metadata import (
-    Distribution,
-    PackageNotFoundError,
-    distribution,
-    entry_points,
-)
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -52,15 +46,23 @@ def build_wheel(directory: Path, *, has_bridge: bool = False) -> Path:
     Raises:
         UsageError: the agent is not installed here, but only on the path.
     """
-    own = _own()
-    stem = f"{AGENT_DISTRIBUTION.replace('-', '_')}-{own.version}"
+    try:
+        installed = distribution(AGENT_DISTRIBUTION)
+    except PackageNotFoundError as exc:
+        raise UsageError(
+            f"{AGENT_DISTRIBUTION} is not installed here, so it cannot be packed"
+        ) from exc
+    stem = f"{AGENT_DISTRIBUTION.replace('-', '_')}-{installed.version}"
     info = f"{stem}.dist-info"
     members = dict(_sources((*PORTIONS, BRIDGE) if has_bridge else PORTIONS))
-    for name in _COPIED:
-        if text := own.read_text(name):
-            if has_bridge and name == "entry_points.txt":
-                text += _bridge_entry_points()
-            members[f"{info}/{name}"] = text.encode()
+    texts = {name: installed.read_text(name) or "" for name in _COPIED}
+    # The bridge's lines are as they are installed here.
+    for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP) if has_bridge else ():
+        texts["entry_points.txt"] += f"\n[{group}]\n"
+        for point in entry_points(group=group):
+            if point.value.startswith(f"{APPLICATION}.{BRIDGE}."):
+                texts["entry_points.txt"] += f"{point.name} = {point.value}\n"
+    members |= {f"{info}/{name}": text.encode() for name, text in texts.items() if text}
     tag = f"-{BRIDGE_TAG}" if has_bridge else ""
     path = directory / f"{stem}{tag}-py3-none-any.whl"
     write_wheel(path, info, members)
@@ -76,40 +78,6 @@ def is_with_bridge(name: str) -> bool:
     return f"-{BRIDGE_TAG}-" in name
 
 
-def _bridge_entry_points() -> str:
-    """The bridge's lines of `entry_points.txt`, as they are installed here."""
-    lines = list[str]()
-    for group in (targets.ENTRY_POINT_GROUP, bridge.ENTRY_POINT_GROUP):
-        lines.append(f"\n[{group}]")
-        lines += [
-            f"{point.name} = {point.value}"
-            for point in entry_points(group=group)
-            if point.value.startswith(f"{APPLICATION}.{BRIDGE}.")
-        ]
-    return "\n".join(lines) + "\n"
-
-
-def normalized(text: str) -> str:
-    """Name of a package in the form that compares, from a requirement or a wheel's file name.
-
-    >>> normalized("tflite-runtime>=2.13; extra == 'x'"), normalized("tflite_runtime-2.14-cp311")
-    ('tflite-runtime', 'tflite-runtime')
-
-    Source: https://packaging.python.org/en/latest/specifications/name-normalization/
-    """
-    match = re.match(r"[A-Za-z0-9._]+(?:-[A-Za-z][A-Za-z0-9._]*)*", text.strip())
-    return re.sub(r"[-_.]+", "-", match[0] if match else text).lower()
-
-
-def _own() -> Distribution:
-    try:
-        return distribution(AGENT_DISTRIBUTION)
-    except PackageNotFoundError as exc:
-        raise UsageError(
-            f"{AGENT_DISTRIBUTION} is not installed here, so it cannot be packed"
-        ) from exc
-
-
 def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     for portion in portions:
         spec = find_spec(f"{APPLICATION}.{portion}")
@@ -117,11 +85,8 @@ def _sources(portions: Sequence[str]) -> Iterator[tuple[str, bytes]]:
             raise UsageError(f"this installation has no part {APPLICATION}.{portion}")
         for root in map(Path, spec.submodule_search_locations):
             for path in sorted(root.rglob("*")):
-                if path.is_file() and not _is_litter(path.relative_to(root)):
-                    name = f"{APPLICATION}/{portion}/{path.relative_to(root).as_posix()}"
-                    yield name, path.read_bytes()
-
-
-def _is_litter(path: Path) -> bool:
-    """Whether Python or an editor left the file there."""
-    return any(part.startswith((".", "__pycache__")) for part in path.parts) or path.name[-1] == "~"
+                inner = path.relative_to(root)
+                # Python and editors leave files, too.
+                is_litter = any(part.startswith((".", "__pycache__")) for part in inner.parts)
+                if path.is_file() and not is_litter and not inner.name.endswith("~"):
+                    yield f"{APPLICATION}/{portion}/{inner.as_posix()}", path.read_bytes()

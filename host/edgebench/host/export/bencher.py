@@ -12,13 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from edgebench.host.export.exported import (
-    ExportedNumber,
-    ExportedRun,
-    benchmark_names,
-    set_numbers,
-    sets_of,
-)
+from edgebench.host.export.exported import ExportedRun, benchmark_names, set_numbers, sets_of
 
 _BUILT_IN = {"latency_ns.p50": "latency", "throughput_per_s": "throughput"}
 """Names of Bencher's default measures, in nanoseconds and per second."""
@@ -27,19 +21,14 @@ _BUILT_IN = {"latency_ns.p50": "latency", "throughput_per_s": "throughput"}
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     """Write a benchmark for each set."""
     sets = sets_of(runs)
-    benchmarks = {
-        name: {
-            _BUILT_IN.get(number.metric.path, number.metric.path): _metric(number)
-            for number in set_numbers(one)
-        }
-        for name, one in zip(benchmark_names(sets), sets, strict=True)
-        if not one.verdict.is_refused
-    }
+    benchmarks: dict[str, dict[str, dict[str, float]]] = {}
+    for name, run_set in zip(benchmark_names(sets), sets, strict=True):
+        if run_set.verdict.is_refused:
+            continue
+        measures = benchmarks[name] = {}
+        for number in set_numbers(run_set):
+            values = {"value": number.value}
+            if number.interval is not None:
+                values["lower_value"], values["upper_value"] = number.interval
+            measures[_BUILT_IN.get(number.metric.path, number.metric.path)] = values
     out.write((json.dumps(benchmarks, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _metric(number: ExportedNumber) -> dict[str, float]:
-    if number.interval is None:
-        return {"value": number.value}
-    lower, upper = number.interval
-    return {"value": number.value, "lower_value": lower, "upper_value": upper}

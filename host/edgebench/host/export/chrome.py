@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 from numpy.typing import NDArray
 
 from edgebench.host.export.exported import ExportedRun
-from edgebench.host.export.run_trace import CounterTrack, RunTrace, SliceGroup, run_trace_of
+from edgebench.host.export.run_trace import RunTrace, SliceGroup, run_trace_of
 
 _CHUNK_EVENTS = 10_000
 """Number of events that are encoded at a time."""
@@ -37,7 +37,6 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 
 def _events(trace: RunTrace, pid: int) -> Iterator[str]:
-    """Every event of a run as JSON."""
     yield _metadata("process_name", trace.title, pid, 0)
     yield _metadata("thread_name", "run", pid, 1)
     yield from _slices(SliceGroup.single(trace.title, 0, trace.end_ns, trace.facts), pid, 1)
@@ -46,7 +45,10 @@ def _events(trace: RunTrace, pid: int) -> Iterator[str]:
         for group in track.groups:
             yield from _slices(group, pid, tid)
     for counter in trace.counters:
-        yield from _counter(counter, pid)
+        head = json.dumps({"ph": "C", "pid": pid, "tid": 0, "name": counter.name})[:-1]
+        unit = json.dumps(counter.unit or "value")
+        for time_ns, value in _pairs(counter.time_ns, counter.value):
+            yield f'{head}, "ts": {time_ns / 1e3:.3f}, "args": {{{unit}: {value!r}}}}}'
 
 
 def _metadata(kind: str, name: str, pid: int, tid: int) -> str:
@@ -60,13 +62,6 @@ def _slices(group: SliceGroup, pid: int, tid: int) -> Iterator[str]:
     tail = f', "args": {json.dumps(dict(group.facts))}}}' if group.facts else "}"
     for begin_ns, end_ns in _pairs(group.begin_ns, group.end_ns):
         yield f'{head}, "ts": {begin_ns / 1e3:.3f}, "dur": {(end_ns - begin_ns) / 1e3:.3f}{tail}'
-
-
-def _counter(counter: CounterTrack, pid: int) -> Iterator[str]:
-    head = json.dumps({"ph": "C", "pid": pid, "tid": 0, "name": counter.name})[:-1]
-    unit = json.dumps(counter.unit or "value")
-    for time_ns, value in _pairs(counter.time_ns, counter.value):
-        yield f'{head}, "ts": {time_ns / 1e3:.3f}, "args": {{{unit}: {value!r}}}}}'
 
 
 def _pairs(first: NDArray[Any], second: NDArray[Any]) -> Iterator[tuple[Any, Any]]:

@@ -105,15 +105,15 @@ def export_rows(runs: Sequence[ExportedRun]) -> list[ExportRow]:
 
 def fact_cells(one: ExportRow) -> dict[str, Fact]:
     """Facts of a run by column; control characters other than line feeds are replaced."""
-    return {column.name: _shown(column.cell(one)) for column in FACT_COLUMNS}
+    cells = {column.name: column.cell(one) for column in FACT_COLUMNS}
+    for name, cell in cells.items():
+        if isinstance(cell, str):
+            cells[name] = printable(cell, keep_lines=True)
+    return cells
 
 
 def _annotations(one: ExportRow) -> Annotations:
     return read_annotations(one.exported.directory)
-
-
-def _shown(cell: Fact) -> Fact:
-    return printable(cell, keep_lines=True) if isinstance(cell, str) else cell
 
 
 def has_interval(metric: Metric) -> bool:

@@ -19,7 +19,6 @@ from typing import BinaryIO
 
 from edgebench.host.export.columns import (
     FACT_COLUMNS,
-    Fact,
     export_rows,
     fact_cells,
     number_cells,
@@ -39,15 +38,10 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     writer.writerow([*(column.name for column in FACT_COLUMNS), *numbers])
     for one in export_rows(runs):
         cells = number_cells(one)
-        facts = map(_harmless, fact_cells(one).values())
+        # No spreadsheet runs an escaped cell as a formula.
+        facts = [
+            _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
+            for cell in fact_cells(one).values()
+        ]
         writer.writerow([*facts, *(cells.get(name) for name in numbers)])
     text.detach()
-
-
-def _harmless(cell: Fact) -> Fact:
-    """The cell, escaped so that no spreadsheet runs it as a formula.
-
-    >>> _harmless("=1+1"), _harmless(" @sum"), _harmless("a;-1"), _harmless("a-b"), _harmless(-1.5)
-    ("'=1+1", "' @sum", "a;'-1", 'a-b', -1.5)
-    """
-    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell

@@ -142,18 +142,13 @@ def reasons(verdict: Verdict) -> list[str]:
     return [printable(f"{rule.id}: {sentence(rule)}") for rule in verdict.failures]
 
 
-def _shorten(text: str) -> str:
-    """Part of a name as printable text of at most `MAX_PART_CHARS` characters."""
-    shown = printable(text)
-    return shown if len(shown) <= MAX_PART_CHARS else f"{shown[: MAX_PART_CHARS - 1]}…"
-
-
 def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
     """Name of each set, which is the same whenever the same benchmark is measured again.
 
     Sets with equal names are numbered. A suspect or simulated set has its label in the name, so
     that it never continues a series of valid numbers.
     """
+    limit = MAX_PART_CHARS
     names: list[str] = []
     counts: dict[str, int] = {}
     for run_set in sets:
@@ -162,7 +157,9 @@ def benchmark_names(sets: Iterable[RunSet]) -> list[str]:
         parts: list[str] = [run_set.model, run_set.device, run_set.runtime, spec.scenario.value]
         parts += [f"{spec.threads} threads"] * (spec.threads != 1) + [delegates] * bool(delegates)
         parts += ["profile"] * (run_set.first.kind == "profile")
-        name = "/".join(_shorten(part) for part in parts) + mark(run_set)
+        shown = map(printable, parts)
+        short = [part if len(part) <= limit else f"{part[: limit - 1]}…" for part in shown]
+        name = "/".join(short) + mark(run_set)
         counts[name] = counts.get(name, 0) + 1
         names.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
     return names

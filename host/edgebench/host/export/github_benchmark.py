@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from edgebench.host.export.exported import (
-    ExportedNumber,
     ExportedRun,
     benchmark_names,
     label,
@@ -22,7 +21,6 @@ from edgebench.host.export.exported import (
     sets_of,
 )
 from edgebench.host.result.metrics import Better
-from edgebench.host.result.run_set import RunSet
 
 
 def write_smaller(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -37,24 +35,23 @@ def write_bigger(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
 
 def _write(runs: Sequence[ExportedRun], out: BinaryIO, better: Better) -> None:
     sets = sets_of(runs)
-    entries = [
-        _entry(name, one, number)
-        for name, one in zip(benchmark_names(sets), sets, strict=True)
-        for number in set_numbers(one)
-        if number.metric.better is better
-    ]
+    entries: list[dict[str, str | float]] = []
+    for name, run_set in zip(benchmark_names(sets), sets, strict=True):
+        lines = [f"verdict: {label(run_set)}", *reasons(run_set.verdict)]
+        lines.append(f"runs: {', '.join(run_set.run_ids)}")
+        for number in set_numbers(run_set):
+            metric, interval = number.metric, number.interval
+            if metric.better is not better:
+                continue
+            bounds = "no interval"
+            if interval is not None:
+                bounds = f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
+            entry = {
+                "name": f"{name}: {metric.path}",
+                "unit": metric.quantity.value or "1",
+                "value": number.value,
+                "range": bounds,
+                "extra": "\n".join(lines),
+            }
+            entries.append(entry)
     out.write((json.dumps(entries, indent=1, ensure_ascii=False) + "\n").encode())
-
-
-def _entry(name: str, one: RunSet, number: ExportedNumber) -> dict[str, str | float]:
-    metric, interval = number.metric, number.interval
-    bounds = "no interval" if interval is None else f"95 %: {interval[0]:.6g} to {interval[1]:.6g}"
-    lines = [f"verdict: {label(one)}", *reasons(one.verdict)]
-    lines.append(f"runs: {', '.join(one.run_ids)}")
-    return {
-        "name": f"{name}: {metric.path}",
-        "unit": metric.quantity.value or "1",
-        "value": number.value,
-        "range": bounds,
-        "extra": "\n".join(lines),
-    }

@@ -53,7 +53,9 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     for run_set in sets:
         cells = _cells(run_set)
         cells += [ratio_to_first(sets, run_set)] if len(sets) > 1 else []
-        cells += [_energy(run_set)] if is_metered else []
+        if is_metered:
+            energy = _number(run_set, GROSS_ENERGY)
+            cells.append(REFUSED if energy is None else "{} ({})".format(*_shown(energy)))
         cells += [_accuracy(run_set)] if has_accuracy else []
         lines.append(_row([*cells, label(run_set)]))
     sentences = [
@@ -61,8 +63,13 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
         *setting_lines(sets),
     ]
-    if sentences:
-        lines += ["", *_fenced(sentences)]
+    if sentences and _HTML.search("".join(sentences)):
+        referenced = [_referenced(sentence) or "&#32;" for sentence in sentences]
+        lines += ["", "<pre>", *referenced, "</pre>"]
+    elif sentences:
+        ticks = max(map(len, re.findall("`+", "\n".join(sentences))), default=0)
+        fence = "`" * max(3, ticks + 1)
+        lines += ["", f"{fence}text", *sentences, fence]
     ids = ", ".join(code_span(run_set.set_id or run_set.first.run_id) for run_set in sets)
     out.write("\n".join([*lines, "", f"edgebench: {ids}", ""]).encode())
 
@@ -123,14 +130,6 @@ def _referenced(text: str) -> str:
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", text)
 
 
-def _fenced(lines: Sequence[str]) -> list[str]:
-    if _HTML.search("".join(lines)):
-        return ["<pre>", *(_referenced(line) or "&#32;" for line in lines), "</pre>"]
-    longest = max((len(found) for found in re.findall("`+", "\n".join(lines))), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", *lines, fence]
-
-
 def _cells(one: RunSet) -> list[str]:
     metric = METRICS[one.headline]
     number = _number(one, one.headline)
@@ -165,8 +164,3 @@ def _accuracy(one: RunSet) -> str:
         return REFUSED
     value, bounds = _shown(number)
     return f"{code_span(accuracy.metric)} {value} ({bounds})"
-
-
-def _energy(one: RunSet) -> str:
-    number = _number(one, GROSS_ENERGY)
-    return REFUSED if number is None else "{} ({})".format(*_shown(number))

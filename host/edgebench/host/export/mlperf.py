@@ -32,25 +32,22 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".edgebench-export-", dir=directory) as part:
         for one in runs:
-            _copy_run(one, Path(part) / one.run.run_id)
+            folder = Path(part) / one.run.run_id
+            folder.mkdir()
+            for name in LOADGEN_FILES:
+                shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
+            verdict = {
+                "run_id": one.run.run_id,
+                "verdict": one.run.verdict.state.value,
+                "label": label(one.run),
+                "reasons": reasons(one.run.verdict),
+            }
+            (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")
         for one in runs:
             folder = directory / one.run.run_id
             folder.mkdir(exist_ok=True)
             for path in (Path(part) / one.run.run_id).iterdir():
                 path.replace(folder / path.name)
-
-
-def _copy_run(one: ExportedRun, folder: Path) -> None:
-    folder.mkdir()
-    for name in LOADGEN_FILES:
-        shutil.copyfile(one.directory / RAW_DIRECTORY / name, folder / name)
-    verdict = {
-        "run_id": one.run.run_id,
-        "verdict": one.run.verdict.state.value,
-        "label": label(one.run),
-        "reasons": reasons(one.run.verdict),
-    }
-    (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")
 
 
 def _check(one: ExportedRun) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from edgebench.host.export.exported import (
-    Bounds,
     ExportedRun,
     benchmark_names,
     label,
@@ -23,7 +22,6 @@ from edgebench.host.export.exported import (
     sets_of,
 )
 from edgebench.host.result.metrics import METRICS, Metric, Quantity
-from edgebench.host.result.run_set import RunSet
 from edgebench.protocol.text import printable
 
 _UNITS: dict[Quantity, tuple[str, float]] = {
@@ -50,11 +48,21 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
     verdicts: list[Sample] = []
     families: dict[tuple[str, str], list[Sample]] = {}
     for name, one in zip(benchmark_names(sets), sets, strict=True):
-        labels = _labels(name, one)
+        labels = {
+            "benchmark": name,
+            "model": one.model,
+            "device": one.device,
+            "runtime": one.runtime,
+            "scenario": one.first.spec.scenario.value,
+            "run": one.set_id or one.first.run_id,
+            "verdict": one.verdict.state.value,
+        }
         why = {"label": label(one), "reasons": "; ".join(reasons(one.verdict))}
         verdicts.append((_joined({**labels, **why}), 1.0))
         for number in set_numbers(one, tuple(METRICS)):
-            values = {"": number.value, **_named(number.interval)}
+            values = {"": number.value}
+            if number.interval is not None:
+                values |= zip(_BOUNDS, number.interval, strict=True)
             for bound, value in values.items():
                 samples = families.setdefault((number.metric.path, bound), [])
                 samples.append((_joined(labels), value))
@@ -81,22 +89,6 @@ def family_name(metric: Metric, bound: str = "") -> str:
     if unit:
         name = re.sub(rf"_{metric.quantity.value}(?=_|$)", "", name, count=1)
     return "_".join(filter(None, ("edgebench", name, bound, unit)))
-
-
-def _labels(name: str, one: RunSet) -> dict[str, str]:
-    return {
-        "benchmark": name,
-        "model": one.model,
-        "device": one.device,
-        "runtime": one.runtime,
-        "scenario": one.first.spec.scenario.value,
-        "run": one.set_id or one.first.run_id,
-        "verdict": one.verdict.state.value,
-    }
-
-
-def _named(interval: Bounds | None) -> dict[str, float]:
-    return {} if interval is None else dict(zip(_BOUNDS, interval, strict=True))
 
 
 def _joined(labels: dict[str, str]) -> str:

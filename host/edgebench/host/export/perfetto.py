@@ -8,27 +8,29 @@ read on its own.
         track_descriptor { uuid, parent_uuid, name, process | counter { unit_name } }
         track_event { type, track_uuid, name, double_counter_value, debug_annotations }  } … }
 
+A protocol buffer is a sequence of fields:
+
+    field   = tag, content          tag = number << 3 | wire type
+    content = varint (0) | eight bytes (1) | length, bytes (2)
+
+A varint may be padded. So packets that differ only in their numbers have the same length, and a
+million of them can be written as one array.
+
 Source: github.com/google/perfetto, protos/perfetto/trace (field numbers below);
-https://perfetto.dev/docs/reference/synthetic-track-event
+https://perfetto.dev/docs/reference/synthetic-track-event;
+https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from edgebench.host.export.exported import ExportedRun
-from edgebench.host.export.protobuf import (
-    PADDED_BYTES,
-    bytes_field,
-    double_field,
-    padded_field,
-    padded_varints,
-    uint_field,
-)
 from edgebench.host.export.run_trace import CounterTrack, RunTrace, SliceGroup, run_trace_of
 
 _PACKET = 1  # Trace.packet
@@ -39,9 +41,61 @@ _UNIT_NAME = 6  # CounterDescriptor
 _ANNOTATION, _TYPE, _TRACK_UUID, _EVENT_NAME, _VALUE = 4, 9, 11, 23, 44  # TrackEvent
 _ANNOTATION_NAME, _ANNOTATION_TEXT = 10, 6  # DebugAnnotation
 _BEGIN, _END, _COUNTER_EVENT = 1, 2, 4  # TrackEvent.Type
-_SEQUENCE = uint_field(_SEQUENCE_ID, 1)
+_VARINT, _FIXED64, _BYTES = 0, 1, 2  # wire types
+PADDED_BYTES = 8
+"""Length of a padded varint: 56 bits, which are two years of nanoseconds."""
 _CHUNK_ROWS = 1 << 16
 """Number of packets in memory at a time."""
+
+
+def varint(value: int) -> bytes:
+    r"""A non-negative number as a varint: seven bits per byte, lowest bits first.
+
+    >>> varint(1), varint(300)
+    (b'\x01', b'\xac\x02')
+    """
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def uint_field(number: int, value: int) -> bytes:
+    """Field with an unsigned integer, an enumerator or a Boolean."""
+    return varint(number << 3 | _VARINT) + varint(value)
+
+
+def double_field(number: int, value: float) -> bytes:
+    """Field with a 64-bit floating-point number."""
+    return varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def bytes_field(number: int, content: bytes | str) -> bytes:
+    """Field with a string or an encoded message."""
+    packed = content.encode() if isinstance(content, str) else content
+    return varint(number << 3 | _BYTES) + varint(len(packed)) + packed
+
+
+def padded_field(number: int) -> bytes:
+    """Field with a placeholder varint of `PADDED_BYTES`, which are its last bytes."""
+    return varint(number << 3 | _VARINT) + b"\x80" * (PADDED_BYTES - 1) + b"\0"
+
+
+def padded_varints(values: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Numbers as varints of the same length, shape (n, PADDED_BYTES).
+
+    Args:
+        values: Shape (n,), 0 <= value < 2**56.
+    """
+    shifts = 7 * np.arange(PADDED_BYTES, dtype=np.int64)
+    groups: NDArray[np.uint8] = (values[:, None] >> shifts & 0x7F).astype(np.uint8)
+    groups[:, :-1] |= 0x80
+    return groups
+
+
+_SEQUENCE = uint_field(_SEQUENCE_ID, 1)
 
 
 def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
@@ -89,7 +143,10 @@ def _event(kind: int, track: int, content: bytes = b"") -> bytes:
 
 def _write_slices(group: SliceGroup, track: int, out: BinaryIO) -> None:
     """Write a begin and an end event for each slice, in order of time."""
-    named = bytes_field(_EVENT_NAME, group.name) + _annotations(group.facts)
+    named = bytes_field(_EVENT_NAME, group.name)
+    for name, text in group.facts.items():
+        fact = bytes_field(_ANNOTATION_NAME, name) + bytes_field(_ANNOTATION_TEXT, text)
+        named += bytes_field(_ANNOTATION, fact)
     begin, end = _event(_BEGIN, track, named), _event(_END, track)
     for rows in _chunks(len(group.begin_ns)):
         packets = _repeated(begin + end, len(group.begin_ns[rows]))
@@ -107,16 +164,6 @@ def _write_counter(counter: CounterTrack, track: int, out: BinaryIO) -> None:
         packets[:, value : value + 8] = doubles.view(np.uint8).reshape(-1, 8)
         packets[:, -PADDED_BYTES:] = padded_varints(counter.time_ns[rows])
         out.write(packets.tobytes())
-
-
-def _annotations(facts: Mapping[str, str]) -> bytes:
-    return b"".join(
-        bytes_field(
-            _ANNOTATION,
-            bytes_field(_ANNOTATION_NAME, name) + bytes_field(_ANNOTATION_TEXT, text),
-        )
-        for name, text in facts.items()
-    )
 
 
 def _chunks(count: int) -> Iterator[slice]:

@@ -108,13 +108,18 @@ def run_trace_of(one: ExportedRun) -> RunTrace:
     slices += _gaps(series, clock)
     if run.metrics.profile is not None:
         slices.append(_operators(run.metrics.profile, clock))
+    counters = [*waiting, *_power(series, clock)]
+    for name, points in series.sensors.items():
+        unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
+        track = CounterTrack(printable(name), unit, clock.times(points.time_s), points.value)
+        counters.append(track)
     ends_ns = [int(group.end_ns[-1]) for track in slices for group in track.groups]
     return RunTrace(
         title,
         {**facts, **_clock_facts(series, clock)},
         max([clock.at(end_s), *ends_ns]),
         tuple(slices),
-        (*waiting, *_power(series, clock), *_sensors(series, clock)),
+        tuple(counters),
     )
 
 
@@ -267,9 +272,3 @@ def _power_track(
     """Value from the start of each block, with the last value repeated at the end of the trace."""
     time_s = np.append(series.begin_s, series.end_s[-1:])
     return CounterTrack(name, "W", clock.times(time_s), np.append(value_w, value_w[-1:]))
-
-
-def _sensors(series: RunSeries, clock: _TraceClock) -> Iterable[CounterTrack]:
-    for name, points in series.sensors.items():
-        unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "")
-        yield CounterTrack(printable(name), unit, clock.times(points.time_s), points.value)

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from edgebench.host.kit.elf import PAGE_BYTES, ElfFile, read_elf, relocated
+from edgebench.host.kit.elf import PAGE_BYTES, read_elf, relocated
 from edgebench.host.kit.kit import (
     ARCHIVE,
     DISTRIBUTION,
@@ -92,7 +92,9 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
         KitNotBuilt: the root has no Python that edgebench runs on, or not all that it needs.
     """
     program, python = _find_python(root)
-    elf = _facts(root, program)
+    elf = read_elf(root.read(program))
+    if elf is None or not elf.interpreter or not elf.machine:
+        raise KitNotBuilt(f"not a program for a machine of a phone: {root.directory / program}")
     if machine not in (None, elf.machine):
         raise KitNotBuilt(f"Python of {root.directory} is for {elf.machine}, not for {machine}")
     if "ld-linux" not in elf.interpreter:
@@ -106,12 +108,20 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
         root, f"{program.parents[1]}/{library}", python, libraries
     )
     members |= {f"{library}/{path}": member for path, member in modules.items()}
-    for name, path in libraries.needed().items():
-        is_program = name == libraries.loader
-        members[f"{library}/{name}"] = _member(root, path, is_program=is_program)
-    name = _name_of(members)
-    loader = f"{PLACE}/{name}/{library}/{libraries.loader}"
-    members[PROGRAM] = _moved(members[PROGRAM], loader, library, libraries.support)
+    for needed, place in libraries.needed().items():
+        is_program = needed == libraries.loader
+        members[f"{library}/{needed}"] = _member(root, place, is_program=is_program)
+    digest = hashlib.sha256(_FORMAT_SALT + PLACE.encode())
+    for path, member in sorted(members.items()):
+        digest.update(f"{hashlib.sha256(member.data).hexdigest()} {path}\n".encode())
+    name = digest.hexdigest()[:16]
+    moved = relocated(
+        members[PROGRAM].data,
+        interpreter=f"{PLACE}/{name}/{library}/{libraries.loader}",
+        library_path=f"$ORIGIN/../{library}",
+        needed=libraries.support,
+    )
+    members[PROGRAM] = replace(members[PROGRAM], data=moved)
     _check(members, elf.machine, library)
     return _write(
         output, root, members, left_out,
@@ -120,19 +130,11 @@ def build_kit(root: Root, output: Path | None, *, machine: str | None = None) ->
 
 
 def _find_python(root: Root) -> tuple[PurePosixPath, str]:
-    """Path and version of the best Python."""
     for version in PYTHONS:
         for prefix in ("usr", "usr/local"):
             if (path := root.find(f"{prefix}/bin/python{version}")) is not None:
                 return path, version
     raise KitNotBuilt(f"no Python in {root.directory}, looked for {', '.join(PYTHONS)} in usr/bin")
-
-
-def _facts(root: Root, path: PurePosixPath) -> ElfFile:
-    elf = read_elf(root.read(path))
-    if elf is None or not elf.interpreter or not elf.machine:
-        raise KitNotBuilt(f"not a program for a machine of a phone: {root.directory / path}")
-    return elf
 
 
 def _member(root: Root, path: PurePosixPath, *, is_program: bool = False) -> _Member:
@@ -157,20 +159,6 @@ def _standard_library(
         if f"{directory}/{required}" not in members:
             raise KitNotBuilt(f"standard library without {required}: {root.directory / base}")
     return members, tuple(left_out)
-
-
-def _name_of(members: Mapping[str, _Member]) -> str:
-    digest = hashlib.sha256(_FORMAT_SALT + PLACE.encode())
-    for path, member in sorted(members.items()):
-        digest.update(f"{hashlib.sha256(member.data).hexdigest()} {path}\n".encode())
-    return digest.hexdigest()[:16]
-
-
-def _moved(program: _Member, loader: str, library: str, needed: tuple[str, ...]) -> _Member:
-    data = relocated(
-        program.data, interpreter=loader, library_path=f"$ORIGIN/../{library}", needed=needed
-    )
-    return replace(program, data=data)
 
 
 def _check(members: Mapping[str, _Member], machine: str, library: str) -> None:
@@ -222,14 +210,28 @@ def _write(
         libc=libc,
         unpacked_bytes=sum(len(member.data) for member in members.values()),
         archive_sha256=hashlib.sha256(archive).hexdigest(),
-        files=tuple(_described(path, member) for path, member in sorted(members.items())),
+        files=tuple(
+            KitMember(
+                path,
+                len(member.data),
+                hashlib.sha256(member.data).hexdigest(),
+                member.package.name if member.package else "",
+            )
+            for path, member in sorted(members.items())
+        ),
         packages=packages,
     )
+    # Source: https://packaging.python.org/en/latest/specifications/core-metadata/.
+    metadata = (
+        f"Metadata-Version: 2.4\nName: {DISTRIBUTION}\nVersion: {version}\n"
+        f"Summary: {manifest}, which edgebench deploys to phones\nRequires-Python: >=3.10\n"
+    )
+    metadata += "".join(f"License-File: {file}\n" for file in sorted(licences))
     wheel = {
         f"{PACKAGE}/__init__.py": b'"""A Python for phones, which edgebench deploys."""\n',
         MANIFEST: (json.dumps(to_plain(manifest), indent=1) + "\n").encode(),
         ARCHIVE: archive,
-        f"{info}/METADATA": _metadata(version, manifest, licences).encode(),
+        f"{info}/METADATA": metadata.encode(),
         **{f"{info}/licenses/{file}": text for file, text in sorted(licences.items())},
     }
     path = output or kits_directory() / machine
@@ -245,11 +247,6 @@ def _write(
     )
 
 
-def _described(path: str, member: _Member) -> KitMember:
-    package = member.package.name if member.package else ""
-    return KitMember(path, len(member.data), hashlib.sha256(member.data).hexdigest(), package)
-
-
 def _packages(
     root: Root, members: Mapping[str, _Member]
 ) -> tuple[tuple[KitPackage, ...], dict[str, bytes]]:
@@ -262,18 +259,6 @@ def _packages(
             licences[file] = licence
         packages.append(KitPackage(package.name, package.version, file))
     return tuple(packages), licences
-
-
-def _metadata(version: str, manifest: KitManifest, licences: Mapping[str, bytes]) -> str:
-    """Source: https://packaging.python.org/en/latest/specifications/core-metadata/."""
-    return "".join(
-        (
-            f"Metadata-Version: 2.4\nName: {DISTRIBUTION}\nVersion: {version}\n",
-            f"Summary: {manifest}, which edgebench deploys to phones\n",
-            "Requires-Python: >=3.10\n",
-            *(f"License-File: {name}\n" for name in sorted(licences)),
-        )
-    )
 
 
 def _tar(name: str, members: Mapping[str, _Member]) -> bytes:

@@ -55,37 +55,27 @@ def fetch_root(machine: str, folder: Path) -> Root:
     environment = os.environ | {"APT_CONFIG": str(configuration), "LC_ALL": "C"}
     _run(["apt-get", "-qq", "update"], environment)
     _run(["apt-get", "-qq", "-y", "--download-only", "install", *PACKAGES], environment)
-    archives = sorted((folder / "cache" / "archives").glob("*.deb"))
-    for archive in archives:
-        _unpack(archive, folder / "root")
-    return Root(folder / "root")
-
-
-def _unpack(archive: Path, root: Path) -> None:
-    """Unpack a package, and record it and its files as dpkg does."""
-    _run(["dpkg-deb", "--extract", str(archive), str(root)])
-    fields = _run(["dpkg-deb", "--field", str(archive), "Package", "Version"]).decode()
-    name = dict(line.split(": ", 1) for line in fields.splitlines())["Package"]
-    with (
-        subprocess.Popen(
-            ["dpkg-deb", "--fsys-tarfile", str(archive)], stdout=subprocess.PIPE
-        ) as process,
-        tarfile.open(fileobj=process.stdout, mode="r|") as listed,
-    ):
-        paths = [f"/{member.name.lstrip('./')}\n" for member in listed if not member.isdir()]
+    root = folder / "root"
     info = root / DPKG / "info"
-    info.mkdir(parents=True, exist_ok=True)
-    (info / f"{name}.list").write_text("".join(paths))
-    with (root / DPKG / "status").open("a") as status:
-        status.write(f"{fields}\n")
+    info.mkdir(parents=True)
+    for archive in sorted((folder / "cache" / "archives").glob("*.deb")):
+        _run(["dpkg-deb", "--extract", str(archive), str(root)])
+        # The package and its files are recorded as dpkg does it.
+        fields = _run(["dpkg-deb", "--field", str(archive), "Package", "Version"]).decode()
+        name = dict(line.split(": ", 1) for line in fields.splitlines())["Package"]
+        words = ["dpkg-deb", "--fsys-tarfile", str(archive)]
+        with (
+            subprocess.Popen(words, stdout=subprocess.PIPE) as process,
+            tarfile.open(fileobj=process.stdout, mode="r|") as listed,
+        ):
+            paths = [f"/{member.name.lstrip('./')}\n" for member in listed if not member.isdir()]
+        (info / f"{name}.list").write_text("".join(paths))
+        with (root / DPKG / "status").open("a") as status:
+            status.write(f"{fields}\n")
+    return Root(root)
 
 
 def _run(words: Sequence[str], environment: dict[str, str] | None = None) -> bytes:
-    """Output of a command.
-
-    Raises:
-        KitNotBuilt: it failed.
-    """
     try:
         result = subprocess.run(
             words,

@@ -45,12 +45,18 @@ def read_elf(data: bytes) -> ElfFile | None:
 
     import lief
 
-    loads = [segment for segment in binary.segments if segment.type == lief.ELF.Segment.TYPE.LOAD]
+    alignments: list[int] = []
+    for segment in binary.segments:
+        if segment.type == lief.ELF.Segment.TYPE.LOAD:
+            # A segment is mapped where its address and its offset agree within a page.
+            apart = abs(segment.virtual_address - segment.file_offset)
+            is_aligned = apart % segment.alignment == 0
+            alignments.append(segment.alignment if is_aligned else apart & -apart)
     return ElfFile(
         machine=MACHINES.get(binary.header.machine_type.value, ""),
         interpreter=binary.interpreter if binary.has_interpreter else "",
         needed=tuple(map(str, binary.libraries)),
-        alignment_bytes=min((_mapped_alignment(one) for one in loads), default=0),
+        alignment_bytes=min(alignments, default=0),
         has_executable_stack=not binary.has_nx,
         symbol_versions=tuple(
             str(auxiliary.name)
@@ -97,9 +103,3 @@ def _parsed(data: bytes) -> lief.ELF.Binary | None:
 
     lief.logging.disable()  # it prints to standard error
     return lief.ELF.parse(BytesIO(data))
-
-
-def _mapped_alignment(segment: lief.ELF.Segment) -> int:
-    """Largest page on which a segment can be mapped: address and offset agree within it."""
-    difference = abs(segment.virtual_address - segment.file_offset)
-    return segment.alignment if difference % segment.alignment == 0 else difference & -difference

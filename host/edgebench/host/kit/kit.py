@@ -20,12 +20,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from edgebench.protocol.errors import (
-    KitMissing,
-    KitOfOtherMachine,
-    NotAKit,
-    RemoteProtocolError,
-)
+from edgebench.host.wheel_file import newest_wheel
+from edgebench.protocol.errors import KitMissing, KitOfOtherMachine, NotAKit, RemoteProtocolError
 from edgebench.protocol.plain import from_outside
 from edgebench.protocol.text import one_line
 from edgebench.system.paths import user_paths
@@ -149,11 +145,15 @@ def find_kit(machine: str, given: Path | None = None) -> Kit:
     machine = _MACHINE_NAMES.get(machine, machine)
     if given is not None:
         return _fitting(_read_wheel(given), machine)
-    for path in sorted((kits_directory() / machine).glob("*.whl"))[-1:]:
+    if (path := newest_wheel(kits_directory() / machine)) is not None:
         return _fitting(_read_wheel(path), machine)
     spec = find_spec(PACKAGE)
     for directory in (spec.submodule_search_locations or ()) if spec else ():
-        kit = _read_package(Path(directory))
+        manifest, archive = (Path(directory, Path(name).name) for name in (MANIFEST, ARCHIVE))
+        try:
+            kit = _kit(manifest.read_bytes(), archive.read_bytes(), directory)
+        except OSError as exc:
+            raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {directory}") from exc
         if kit.manifest.machine == machine:
             return _fitting(kit, machine)
     raise KitMissing(f"no kit for {machine}, and a phone has no Python of its own", machine)
@@ -185,14 +185,6 @@ def _read_wheel(path: Path) -> Kit:
     ) as exc:
         reason = exc.args[0] if exc.args else "it ends too early"
         raise NotAKit(f"not a kit, or damaged: {one_line(str(reason))}: {path}") from exc
-
-
-def _read_package(directory: Path) -> Kit:
-    manifest, archive = (directory / name.partition("/")[2] for name in (MANIFEST, ARCHIVE))
-    try:
-        return _kit(manifest.read_bytes(), archive.read_bytes(), str(directory))
-    except OSError as exc:
-        raise NotAKit(f"kit cannot be read: {exc.strerror or exc}: {directory}") from exc
 
 
 def _kit(manifest_text: bytes, archive: bytes, source: str) -> Kit:

@@ -93,7 +93,6 @@ class Libraries:
         return found
 
     def _find(self, name: str) -> tuple[PurePosixPath, ElfFile] | None:
-        """Path and facts of a library for this machine."""
         if name not in self._found:
             directories = (str(PurePosixPath(self._program.interpreter).parent), *self._directories)
             paths = [self._root.find(f"{directory}/{name}") for directory in directories]

@@ -19,7 +19,6 @@ from edgebench.host.store.decode import decode_into
 from edgebench.host.store.layout import POWER_FILE
 from edgebench.host.store.power import PowerFacts
 from edgebench.host.store.power_file import PowerFile, read_power_facts
-from edgebench.meters.base import Header
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.traces import METER_FILE
 
@@ -161,7 +160,14 @@ def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
     )
     window = file.window(name, begin_ns, end_ns) if end_ns > begin_ns else empty
     peak_w = max(group.max_w for group in groups)
-    u95_j, u95_w, u95_peak_w = _uncertainty(file.header, window, peak_w)
+    # Expanded uncertainties, k = 2; a term in amperes says nothing without a voltage.
+    u95_j = u95_w = u95_peak_w = None
+    if file.header.uncertainty and window.duration_s:
+        errors = MeterErrors(file.header.uncertainty)
+        gross_u95_j = errors.gross_per_inference(window, 1).u95_absolute
+        if math.isfinite(gross_u95_j):
+            u95_j, u95_w = gross_u95_j, errors.mean_power(window).u95_absolute
+            u95_peak_w = errors.sample_u95_w(peak_w, window)
     return ChannelEnergy(
         name=name,
         boundary=boundary,
@@ -173,16 +179,3 @@ def _energy(file: PowerFile, name: str, boundary: str) -> ChannelEnergy:
         power_w_peak=peak_w,
         power_w_peak_u95_absolute=u95_peak_w,
     )
-
-
-def _uncertainty(
-    header: Header, window: EnergyWindow, peak_w: float
-) -> tuple[float | None, float | None, float | None]:
-    """Expanded uncertainty (k = 2) of energy, mean and highest power; None where unknown."""
-    if not header.uncertainty or not window.duration_s:
-        return None, None, None
-    errors = MeterErrors(header.uncertainty)
-    u95_j = errors.gross_per_inference(window, 1).u95_absolute
-    if not math.isfinite(u95_j):
-        return None, None, None  # a term in amperes says nothing without a voltage
-    return u95_j, errors.mean_power(window).u95_absolute, errors.sample_u95_w(peak_w, window)

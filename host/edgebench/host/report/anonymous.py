@@ -11,6 +11,7 @@ import getpass
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -62,10 +63,19 @@ class Anonymizer:
         serials: dict[str, str] = {}
         for run in runs:
             self._learn(run.device.name, run.device.id)
-            serials |= dict.fromkeys(_serials(run), "[serial]")
+            energy = run.metrics.energy
+            if energy is None or energy.boundary == SYNTHETIC:
+                continue
+            # Findings and errors may name the serial number of the meter, too, which is behind
+            # its vendor and model.
+            for word in re.findall(r"[\w-]+", energy.meter)[2:]:
+                if len(word) >= _SHORTEST_SERIAL and re.search(r"\d", word):
+                    serials[word] = "[serial]"
         for name in devices:
             self._learn(name)
-        others = [socket.gethostname(), _user(), Path.home().name]
+        others = [socket.gethostname(), Path.home().name]
+        with suppress(KeyError, OSError):  # a container may run as a user without a name
+            others.append(getpass.getuser())
         secrets = {
             name: "[name]"
             for name in others
@@ -124,19 +134,3 @@ class Anonymizer:
             parts = [one.name for one in fields(value) if one.init and one.name not in _KEPT]
             result = replace(value, **{name: self.value(getattr(value, name)) for name in parts})
         return cast("T", result)
-
-
-def _serials(run: Run) -> list[str]:
-    """Serial numbers of a run's meter, which findings and errors may name, too."""
-    energy = run.metrics.energy
-    if energy is None or energy.boundary == SYNTHETIC:
-        return []
-    rest = re.findall(r"[\w-]+", energy.meter)[2:]  # behind vendor and model
-    return [word for word in rest if len(word) >= _SHORTEST_SERIAL and re.search(r"\d", word)]
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user without a name
-        return ""

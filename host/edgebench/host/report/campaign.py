@@ -18,7 +18,7 @@ from edgebench.host.report.comparison import shown_bounds, shown_ratio
 from edgebench.host.report.intervals import IntervalPlot, PlottedValue, interval_plot
 from edgebench.host.report.numbers import ACCURACY, label_of, labels_of, number_of
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
-from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, Better, Metric
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, Better
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
 from edgebench.host.show.units import ABSENT
@@ -127,7 +127,7 @@ def campaign_part(facts: CampaignFacts) -> CampaignPart:
         effects=tuple(
             (
                 label_of(facts.sets[0], METRICS[path]),
-                interval_plot([_effect(one) for one in effects]),
+                interval_plot(list(map(_effect, effects))),
             )
             for path, effects in facts.effects.items()
             if effects
@@ -236,7 +236,13 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
         detail = ", ".join(
             filter(None, (run_set.runtime, facts.settings(run_set), bounds, *_doubts([run_set])))
         )
-        level = _level(number.value, ends, metric)
+        # The shade is on a logarithmic scale between the lowest and the highest value.
+        low, high = ends
+        level = 0
+        if low > 0 and high / low >= 1 + 1e-9:
+            part = math.log(number.value / low) / math.log(high / low)
+            part = part if metric.better is Better.LOWER else 1 - part
+            level = min(HEAT_LEVELS - 1, max(0, int(part * HEAT_LEVELS)))
         return MatrixCell(shown=number.shown, detail=detail, level=level, value=number.value)
 
     models = tuple(dict.fromkeys(run_set.model for run_set in sets))
@@ -249,16 +255,6 @@ def _heat_map(facts: CampaignFacts, path: str, sets: Sequence[RunSet]) -> Labell
         rows=tuple((name, tuple(cell(name, model) for model in models)) for name in devices),
         note="The best of the cells of each device and model." if several else "",
     )
-
-
-def _level(value: float, ends: tuple[float, float], metric: Metric) -> int:
-    """Shade of a value between the lowest and the highest, on a logarithmic scale."""
-    low, high = ends
-    if low <= 0 or high / low < 1 + 1e-9:
-        return 0
-    part = math.log(value / low) / math.log(high / low)
-    part = part if metric.better is Better.LOWER else 1 - part
-    return min(HEAT_LEVELS - 1, max(0, int(part * HEAT_LEVELS)))
 
 
 def _ratio_matrices(

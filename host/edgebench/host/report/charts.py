@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from edgebench.host.series.envelope import Envelope, Floats, Points, even_edges
 from edgebench.host.series.run_series import PowerSeries, RunSeries, WindowSeries
-from edgebench.protocol.plain import to_plain
 
 MAX_INTERVALS = 8192
 """Number of intervals of a trace in a report of one run: over ten minutes, 73 ms each."""
@@ -218,11 +217,6 @@ class HistoryChart:
 Chart = TimeChart | DistributionChart | FrontChart | HistoryChart
 
 
-def chart_document(chart: Chart) -> object:
-    """The chart as plain values, for JSON."""
-    return to_plain(chart)
-
-
 def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
     """Charts of all traces of a run; power that was not aligned is in a chart of its own.
 
@@ -236,7 +230,12 @@ def time_charts(series: RunSeries, *, run_count: int = 1) -> list[TimeChart]:
     if series.latency is not None and len(series.latency.start_s):
         points = series.latency.points
         trace = _trace("latency", points, even_edges(begin_s, end_s, most), form="points")
-        panels.append(_panel("Latency", "ns", [trace], [points.value], _resolution(points, trace)))
+        note = f"each of {len(points):,} inferences"
+        if trace.form == "band":
+            step = _length((trace.end_s - trace.begin_s) / trace.count)
+            note = f"lowest, mean and highest of {len(points):,} inferences in each {step}; "
+            note += "no single one is embedded"
+        panels.append(_panel("Latency", "ns", [trace], [points.value], note))
     if series.windows is not None and np.isfinite(series.windows.per_inference).any():
         panels.append(_window_panel(series.windows))
     power = _power_panel(series.power, most)
@@ -337,18 +336,13 @@ def _power_panel(power: Sequence[PowerSeries], most: int) -> ChartPanel | None:
     bands = [one.envelope(edges_s) for one in filled]
     traces = [_band(one.channel, band) for one, band in zip(filled, bands, strict=True)]
     note = f"lowest, mean and highest power of each {_length((end_s - begin_s) / most)}"
-    note += _gap_note(filled)
+    # Where the meter lost samples.
+    gaps_s = np.concatenate([one.gaps_s[:, 1] - one.gaps_s[:, 0] for one in filled])
+    gaps_s = gaps_s[gaps_s > 0]
+    if gaps_s.size:
+        gaps = "1 gap" if gaps_s.size == 1 else f"{gaps_s.size:,} gaps"
+        note += f"; {gaps} without a sample, {_length(float(gaps_s.sum()))} in all, not drawn"
     return _panel("Power", "w", traces, [one.high_w for one in filled], note)
-
-
-def _gap_note(power: Sequence[PowerSeries]) -> str:
-    """Where the meter lost samples; empty where it lost none."""
-    lengths_s = np.concatenate([one.gaps_s[:, 1] - one.gaps_s[:, 0] for one in power])
-    lengths_s = lengths_s[lengths_s > 0]
-    if not lengths_s.size:
-        return ""
-    gaps = "1 gap" if lengths_s.size == 1 else f"{lengths_s.size:,} gaps"
-    return f"; {gaps} without a sample, {_length(float(lengths_s.sum()))} in all, not drawn"
 
 
 def panel_sensors(series: RunSeries, panel: SensorPanel) -> dict[str, Points]:
@@ -395,8 +389,12 @@ def _trace(
     """A trace point by point, or by interval if it has more than two values per interval."""
     if len(points) > 2 * (len(edges_s) - 1):
         return _band(name, points.envelope(edges_s))
-    if form == "line":
-        points = _with_gaps(points)
+    gaps = points.gaps() if form == "line" else np.empty(0, np.int64)
+    if gaps.size:  # with a NaN in each, the line is not drawn across
+        middle_s = (points.time_s[gaps] + points.time_s[gaps + 1]) / 2
+        points = Points(
+            np.insert(points.time_s, gaps + 1, middle_s), np.insert(points.value, gaps + 1, np.nan)
+        )
     return ChartTrace(
         name=name,
         form=form,
@@ -419,29 +417,8 @@ def _band(name: str, envelope: Envelope) -> ChartTrace:
     )
 
 
-def _with_gaps(points: Points) -> Points:
-    """The points, with a NaN in each gap between readings."""
-    wide = points.gaps()
-    if not wide.size:
-        return points
-    middle_s = (points.time_s[wide] + points.time_s[wide + 1]) / 2
-    return Points(
-        np.insert(points.time_s, wide + 1, middle_s), np.insert(points.value, wide + 1, np.nan)
-    )
-
-
 def _packed(values: NDArray[Any]) -> str:
     return base64.b64encode(values.astype("<f4").tobytes()).decode("ascii")
-
-
-def _resolution(points: Points, trace: ChartTrace) -> str:
-    if trace.form != "band":
-        return f"each of {len(points):,} inferences"
-    step_s = (trace.end_s - trace.begin_s) / trace.count
-    return (
-        f"lowest, mean and highest of {len(points):,} inferences in each {_length(step_s)}; "
-        "no single one is embedded"
-    )
 
 
 def _length(step_s: float) -> str:

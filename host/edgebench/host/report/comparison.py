@@ -73,6 +73,13 @@ def _row(
             outcome="not compared",
             reason=f"{exc}; with {allow}, they are" if allow else str(exc),
         )
+    suspects = ""
+    if suspect_count := comparison.verdicts.suspect_count:
+        run_count = suspect_count + comparison.verdicts.valid_count
+        suspects = (
+            f"{suspect_count} of {run_count} runs are suspect, and so is the outcome; the rules of "
+            "each result say why"
+        )
     return RatioRow(
         number=number,
         metric=path,
@@ -83,18 +90,7 @@ def _row(
         bounds=shown_bounds(comparison),
         outcome=comparison.result.outcome.value,
         reason=comparison.result.reason,
-        suspects=_suspects(comparison),
-    )
-
-
-def _suspects(comparison: RunComparison) -> str:
-    suspect_count = comparison.verdicts.suspect_count
-    if not suspect_count:
-        return ""
-    run_count = suspect_count + comparison.verdicts.valid_count
-    return (
-        f"{suspect_count} of {run_count} runs are suspect, and so is the outcome; the rules of "
-        "each result say why"
+        suspects=suspects,
     )
 
 

@@ -49,6 +49,7 @@ def _conditions(run: Run) -> dict[str, str]:
     if environment.memory_total_bytes is not None and run.conditions.firmware is None:
         known["memory"] = format_size(environment.memory_total_bytes)
     known["duration"] = f"at least {format_ns(run.spec.duration_s * 1e9)}"
+    busy_ratio = conditions.background_busy_ratio
     rows = {
         "model": run.model.name,
         "model SHA-256": (run.model.sha256 or ABSENT)[:16],
@@ -63,7 +64,7 @@ def _conditions(run: Run) -> dict[str, str]:
         "CPU features": ", ".join(environment.cpu.features or ()) or ABSENT,
         "load average before": _plain(environment.load_1m),
         "load average after": _plain(conditions.load_1m_after),
-        "other processes": _share(conditions.background_busy_ratio),
+        "other processes": ABSENT if busy_ratio is None else f"{busy_ratio:.1%} of the CPU time",
         "power source": conditions.power_source or ABSENT,
         "ambient": ABSENT if conditions.ambient_c is None else f"{conditions.ambient_c:g} °C",
         "inputs drawn or given": conditions.inputs_file or "drawn from the seed",
@@ -87,10 +88,6 @@ def _conditions(run: Run) -> dict[str, str]:
 
 def _plain(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.2f}"
-
-
-def _share(ratio: float | None) -> str:
-    return ABSENT if ratio is None else f"{ratio:.1%} of the CPU time"
 
 
 def commands_of(sets: Sequence[RunSet]) -> list[str]:

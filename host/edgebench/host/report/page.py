@@ -21,7 +21,6 @@ from edgebench.host.analysis.history.history import History
 from edgebench.host.analysis.run_set import choose_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
 from edgebench.host.report.campaign import CampaignFacts, CampaignPart, campaign_part
-from edgebench.host.report.charts import chart_document
 from edgebench.host.report.comparison import RatioRow, ratio_rows
 from edgebench.host.report.conditions import ConditionRow, commands_of, condition_rows
 from edgebench.host.report.history import HistoryPart, history_parts
@@ -32,11 +31,12 @@ from edgebench.host.report.subject import (
     subject_of,
 )
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.store.address import Address, RunElsewhere, find_each
+from edgebench.host.store.address import RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import FileNotWritten, UsageError
+from edgebench.protocol.plain import to_plain
 from edgebench.system.whole_files import write_whole
 
 GENERATOR = '<meta name="generator" content="edgebench report">'
@@ -73,26 +73,21 @@ def find_reported(store: Store, names: Iterable[str]) -> list[ReportedRun]:
         StoreError: a run cannot be read.
     """
     addresses = find_each(store, names)
-    histories = _histories_of(addresses)
-    return [
-        ReportedRun(one.run(), one.directory, one.annotations(), histories.get(one.run_id))
-        for one in addresses
-    ]
-
-
-def _histories_of(addresses: Iterable[Address]) -> dict[str, History]:
-    """History of each run that has one, by run id; a run's directory elsewhere has none."""
     stores: dict[Store, set[str]] = {}
     for address in addresses:
         if not isinstance(address.store, RunElsewhere):
             stores.setdefault(address.store, set()).add(address.run_id)
-    return {
+    histories = {
         run_id: history
         for store, run_ids in stores.items()
         for history in histories_of(store, run_ids)
         for point in history.points
         for run_id in point.run_ids
     }
+    return [
+        ReportedRun(one.run(), one.directory, one.annotations(), histories.get(one.run_id))
+        for one in addresses
+    ]
 
 
 def name_of(runs: Sequence[ReportedRun]) -> str:
@@ -122,13 +117,16 @@ def run_page(
         runs = _anonymous(runs, Anonymizer(one.run for one in runs))
     sets = _sets(runs)
     subjects = _subjects(sets, runs)
+    # Each history of these runs, once.
+    histories = {id(one.history): one.history for one in runs if one.history is not None}
+    run_ids = {one.run.run_id for one in runs}
     title = subjects[0].name if len(subjects) == 1 else f"{len(subjects)} results side by side"
     return ReportPage(
         title=title,
         subjects=subjects,
         conditions=tuple(condition_rows(sets)),
         ratios=tuple(ratio_rows(sets, allowed)) if len(sets) > 1 else (),
-        histories=tuple(_history_parts(runs)),
+        histories=tuple(history_parts([*histories.values()], run_ids)),
         campaign=None,
         is_anonymous=is_anonymous,
         software=software(),
@@ -186,18 +184,16 @@ def write_report(path: Path, page: str) -> None:
     if path.is_dir():
         raise UsageError(f"report not written: a directory: {path}")
     try:
-        if path.exists() and not _is_report(path):
+        if path.is_file():
+            with path.open("rb") as file:
+                is_report = GENERATOR.encode() in file.read(_KNOWN_BYTES)
+        else:
+            is_report = not path.exists()  # a pipe would be waited for
+        if not is_report:
             raise UsageError(f"not overwritten, as it is no report of edgebench: {path}")
         write_whole(path, page)
     except OSError as exc:
         raise FileNotWritten(f"report not written: {exc.strerror or exc}: {path}") from exc
-
-
-def _is_report(path: Path) -> bool:
-    if not path.is_file():  # a pipe would be waited for
-        return False
-    with path.open("rb") as file:
-        return GENERATOR.encode() in file.read(_KNOWN_BYTES)
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:
@@ -220,7 +216,7 @@ def _subjects(sets: Sequence[RunSet], runs: Sequence[ReportedRun]) -> tuple[Repo
 
 def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[ReportedRun]:
     runs = list(runs)
-    # Runs of one history share the object, which `_history_parts` relies on.
+    # Runs of one history share the object, which `run_page` relies on.
     histories = {id(one.history): anonymizer.value(one.history) for one in runs}
     return [
         ReportedRun(
@@ -231,13 +227,6 @@ def _anonymous(runs: Iterable[ReportedRun], anonymizer: Anonymizer) -> list[Repo
         )
         for one in runs
     ]
-
-
-def _history_parts(runs: Sequence[ReportedRun]) -> list[HistoryPart]:
-    """Each history of these runs, once."""
-    histories = {id(one.history): one.history for one in runs if one.history is not None}
-    shown = {one.run.run_id for one in runs}
-    return history_parts([*histories.values()], shown)
 
 
 def _anonymous_campaign(
@@ -295,7 +284,7 @@ def rendered(page: ReportPage) -> str:
                     "form-action 'none'",
                 )
             ),
-            chart_document=chart_document,
+            chart_document=to_plain,
         )
     )
 

@@ -210,6 +210,7 @@ def subject_of(
         for number in percentiles
         if number.path.startswith("latency_ns.")
     ]
+    settings = [f"{line[:1].upper()}{line[1:]}." for line in setting_lines([one])]
     problems, kept, kept_line = _rules(one.verdict)
     profile, energy = typical.metrics.profile, typical.metrics.energy
     energy_run = f"run {typical.run_id}, one of {len(one.runs)} runs" if len(one.runs) > 1 else ""
@@ -217,9 +218,9 @@ def subject_of(
     return ReportSubject(
         name=name,
         one=one,
-        state=_state(one),
+        state="failed" if one.first.failure is not None else one.verdict.state.value,
         labels=labels_of(one),
-        sentence=" ".join([_sentence(one), *map(_capitalised, setting_lines([one]))]),
+        sentence=" ".join([_sentence(one), *settings]),
         # Of a run that failed, the reason is all there is to say.
         advices=() if one.first.failure is not None else tuple(advices(one, runs[0].run)),
         problems=problems,
@@ -249,12 +250,7 @@ def _typical(one: RunSet) -> Run:
     return min(known)[2] if known else one.counted[0]
 
 
-def _state(one: RunSet) -> str:
-    return "failed" if one.first.failure is not None else one.verdict.state.value
-
-
 def _sentence(one: RunSet) -> str:
-    """The verdict in a sentence."""
     failure, verdict = one.first.failure, one.verdict
     if failure is not None:
         where = f" while {failure.phase.value.replace('_', ' ')}" if failure.phase else ""
@@ -272,11 +268,6 @@ def _sentence(one: RunSet) -> str:
     if unknown:
         return f"The numbers can be trusted; {len(unknown)} rules could not be checked."
     return "The numbers can be trusted: every rule that applies has passed."
-
-
-def _capitalised(note: str) -> str:
-    """A note as a sentence of its own."""
-    return f"{note[:1].upper()}{note[1:]}."
 
 
 def _rules(verdict: Verdict) -> tuple[tuple[RuleLine, ...], tuple[RuleLine, ...], str]:

@@ -13,8 +13,12 @@ Source of the event stream: https://html.spec.whatwg.org/multipage/server-sent-e
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from html import escape
+from io import StringIO
 from pathlib import Path
 
+from rich.console import Console
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -24,8 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from edgebench.host.report.page import find_reported, run_report
 from edgebench.host.serve.feed import Feed, Subscriber
-from edgebench.host.serve.pages import history_table, page, printed
-from edgebench.host.serve.rows import run_or_none, run_row
+from edgebench.host.serve.rows import RunRow, run_or_none, run_row
 from edgebench.host.show.page import run_page
 from edgebench.host.store.annotations import read_annotations
 from edgebench.host.store.index import list_runs
@@ -48,6 +51,23 @@ REPORT_POLICY = (
 )
 """Content security policy of a report: its inline script must not reach the rest of the page."""
 _STATIC = Path(__file__).parent / "static"
+PAGE_WIDTH = 120
+"""Width of printed pages, in characters."""
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/app.css">
+</head>
+<body>
+<header><h1>{title}</h1><nav><a href="/">all devices and runs</a></nav></header>
+<main>{body}</main>
+</body>
+</html>
+"""
 
 
 class EventStream(Response):
@@ -119,9 +139,16 @@ def new_app(store: Store, feed: Feed) -> Starlette:
         return HTMLResponse(await asyncio.to_thread(_run_html, store, run_id))
 
     async def report(request: Request) -> Response:
+        run_id = request.path_params["run_id"]
+
+        def html() -> str:
+            if not store.has(run_id):
+                raise HTTPException(404, "no such run")
+            return run_report(find_reported(store, [run_id]))
+
         async with report_lock:
-            html = await asyncio.to_thread(_report_html, store, request.path_params["run_id"])
-        return HTMLResponse(html, headers={"content-security-policy": REPORT_POLICY})
+            content = await asyncio.to_thread(html)
+        return HTMLResponse(content, headers={"content-security-policy": REPORT_POLICY})
 
     async def history(request: Request) -> Response:
         device, model = (request.query_params.get(name, "") for name in ("device", "model"))
@@ -148,41 +175,56 @@ def _fault(_: Request, exc: Exception) -> Response:
 
 
 def _run_html(store: Store, run_id: str) -> str:
-    """HTML page of a run.
-
-    Raises:
-        HTTPException: no run has this id.
-        EdgebenchError: the run cannot be read.
-    """
+    """HTML page of a run, as `edgebench show` prints it."""
     if not store.has(run_id):
         raise HTTPException(404, "no such run")
     run, added = store.run(run_id), read_annotations(store.directory(run_id))
+    out = StringIO()
+    console = Console(file=out, width=PAGE_WIDTH, color_system=None, legacy_windows=False)
+    console.print(run_page(run, added=added))
     link = f'<p><a href="/runs/{run_id}/report">report with charts</a></p>'
-    return page(f"run {run_id}", link + printed(run_page(run, added=added)))
-
-
-def _report_html(store: Store, run_id: str) -> str:
-    """HTML report of a run.
-
-    Raises:
-        HTTPException: no run has this id.
-        EdgebenchError: the run cannot be read.
-    """
-    if not store.has(run_id):
-        raise HTTPException(404, "no such run")
-    return run_report(find_reported(store, [run_id]))
+    return page(f"run {run_id}", f'{link}<pre tabindex="0">{escape(out.getvalue())}</pre>')
 
 
 def _history_html(store: Store, device: str, model: str) -> str:
-    """HTML table of the newest runs of a model on a device.
-
-    Raises:
-        HTTPException: no run is of this device and model.
-        StoreError: the store cannot be read.
-    """
+    """HTML table of the newest runs of a model on a device."""
     runs = [run for run in list_runs(store) if (run.device, run.model) == (device, model)]
     newest = runs[: -MAX_HISTORY - 1 : -1]
     rows = [run_row(run, run_or_none(store, run.run_id)) for run in newest]
     if not rows:
         raise HTTPException(404, "no such runs")
     return page(f"{model} on {device}", history_table(rows))
+
+
+def page(title: str, body: str) -> str:
+    """A page; the title is text, the body is HTML."""
+    return _PAGE.format(title=escape(title), body=body)
+
+
+def history_table(rows: Sequence[RunRow]) -> str:
+    """Runs of one model on one device as a table, newest first."""
+    names = ("run", "time", "runtime", "scenario", "result", "energy per inference", "verdict")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    lines = [
+        "".join(
+            [
+                f'<td><a href="/runs/{escape(row.run_id)}">{escape(row.run_id)}</a></td>',
+                *(
+                    f"<td>{escape(text)}</td>"
+                    for text in (
+                        row.created_utc,
+                        row.runtime,
+                        row.scenario,
+                        f"{row.number} {row.metric}",
+                        row.energy,
+                    )
+                ),
+                f'<td><span class="state">{escape(row.verdict)}</span>'
+                f"{escape(f'; {row.remark}' if row.remark else '')}</td>",
+            ]
+        )
+        for row in rows
+    ]
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table}</div>'

@@ -1,23 +1,31 @@
-"""Access control of the live page, and the security headers of every response.
+"""Access control of the live page, its connections, and the security headers of every response.
 
 Any web page that the user's browser shows can send requests to this machine's loopback, also under
 a host name that resolves here (DNS rebinding). So the Host header must name this machine, only GET
 is allowed, and no CORS header lets other sites read a response. If a token is set, every request
 needs it. A browser passes the token once, in the address that the command prints, and keeps it in a
 cookie that neither scripts nor other sites can read.
+
+uvicorn waits for the first request for ever, and for the rest of a body that nobody has asked for;
+whoever opens enough connections and says nothing would keep everybody else from the page. So such a
+connection has a time limit, and none is refused for the sake of it: when all places are taken, the
+one that has been idle for longest is closed. The stream of an open browser is never idle.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 PAGE_POLICY = (
@@ -33,6 +41,8 @@ HEADERS: Mapping[str, str] = {
     "cache-control": "no-store",
 }
 """Default headers of every response."""
+REQUEST_TIMEOUT_S = 10.0
+"""Longest wait for a whole request, as for its headers; checked so often."""
 _UNAUTHORIZED = "token needed: open the address that edgebench serve has printed\n"
 
 
@@ -106,20 +116,15 @@ class PageGuard:
         kind, _, value = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self._is_token(value):
             return None
-        if self._is_token(self._cookie_of(headers)):
-            return None
+        with suppress(CookieError):
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
+            if cookie is not None and self._is_token(cookie.value):
+                return None
         return PlainTextResponse(_UNAUTHORIZED, 401, headers={"www-authenticate": "Bearer"})
 
     def _is_token(self, text: str) -> bool:
         assert self._token is not None
         return hmac.compare_digest(text.encode(), self._token.encode())
-
-    def _cookie_of(self, headers: Headers) -> str:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie)
-        except CookieError:
-            return ""
-        return cookie.value if cookie else ""
 
     def _is_own_name(self, host_headers: list[str]) -> bool:
         """Whether the Host header names this machine.
@@ -139,3 +144,48 @@ class PageGuard:
         except ValueError:
             return False
         return True
+
+
+class PageConnection(H11Protocol):
+    """A connection of somebody who looks on, or only pretends to."""
+
+    _last: RequestResponseCycle | None = None
+    """Request that was answered, or being answered, when it was last checked."""
+    _idle_since_s: float = 0.0
+    """Loop time at which it was made, or its last response ended."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, if need be in the place of an idle connection."""
+        self._idle_since_s = self.loop.time()
+        assert self.limit_concurrency is not None
+        # uvicorn refuses the request of the last one that the limit allows.
+        excess_count = max(0, len(self.connections) + 2 - self.limit_concurrency)
+        connections = [one for one in self.connections if isinstance(one, PageConnection)]
+        idle = [one for one in connections if one._is_idle] if excess_count else []
+        # A response that is still on its way to a slow reader is cut off last.
+        idle.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._idle_since_s))
+        for one in idle[:excess_count]:
+            one.transport.abort()
+            self.connections.discard(one)  # now: several connections are made in one step
+        super().connection_made(transport)
+        self.loop.call_later(REQUEST_TIMEOUT_S, self._check)
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for another request."""
+        self._idle_since_s = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request of it is being answered."""
+        return not self.cycle or self.cycle.response_complete  # None before the first one
+
+    def _check(self) -> None:
+        """Close it if it has been without a request that is answered for all the time."""
+        if self.transport.is_closing():
+            return
+        if self._is_idle and self.cycle is self._last:
+            self.transport.close()
+            return
+        self._last = self.cycle
+        self.loop.call_later(REQUEST_TIMEOUT_S, self._check)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Union
+from typing import Any, Union
 
 from edgebench.host.devices.farm import Farm, load_farm
 from edgebench.host.devices.files import HostFiles
@@ -90,14 +90,13 @@ class Overview:
         if is_old:
             self._stamp, self._read_s = stamp, time.monotonic()
             self._read_files()
-        changed = {
-            section: {
-                key: None if row is None else asdict(row)
-                for key, row in _changes(before.get(section, {}), rows).items()
-            }
-            for section, rows in self._rows.items()
-        }
-        sections = {section: rows for section, rows in changed.items() if rows}
+        # New and changed rows by key, with None for each row that was removed.
+        sections: dict[str, dict[str, dict[str, Any] | None]] = {}
+        for section, rows in self._rows.items():
+            earlier = before.get(section, {})
+            changed = {key: asdict(row) for key, row in rows.items() if earlier.get(key) != row}
+            if changes := changed | dict.fromkeys(earlier.keys() - rows.keys()):
+                sections[section] = changes
         return _message(sections, is_whole=False) if sections else None
 
     def whole(self) -> bytes:
@@ -166,14 +165,6 @@ class Overview:
         lanes = [row for row in self._rows.get("lanes", {}).values() if isinstance(row, LaneRow)]
         health = [(device, self._sources.health.of(device)) for device in known]
         return {**device_rows(health, self._farm, lanes)}
-
-
-def _changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> dict[str, Row | None]:
-    """New and changed rows by key, with None for each row that was removed."""
-    changed: dict[str, Row | None] = {
-        key: row for key, row in after.items() if before.get(key) != row
-    }
-    return changed | dict.fromkeys(before.keys() - after.keys())
 
 
 def _message(sections: object, *, is_whole: bool) -> bytes:

@@ -30,7 +30,7 @@ from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice
 from edgebench.protocol.errors import StoreError
-from edgebench.protocol.record import PhaseProgress, ProgressUnit
+from edgebench.protocol.record import ProgressUnit
 from edgebench.protocol.sizes import format_bytes
 
 
@@ -134,6 +134,16 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
     """The row of a device, from the live status that its command published."""
     on = f" on {device.runtime}" if device.runtime else ""
     settings = f", {device.settings}" if device.settings else ""
+    reached = ""
+    if (progress := device.reached) is not None:
+        reached = f"{progress.done} of {progress.total} {progress.unit.value}"
+        if progress.unit is ProgressUnit.BYTES:
+            reached = f"{format_bytes(progress.done)} of {format_bytes(progress.total)}"
+    is_several = len(device.power) > 1
+    powers = [
+        f"{f'{one.channel} ' if is_several else ''}{format_watts(one.power_w)}"
+        for one in device.power
+    ]
     return LaneRow(
         device=device.device,
         command=f"{command.name} on {command.host}, process {command.pid}",
@@ -144,10 +154,10 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
         number=device.number,
         count=device.count,
         phase=device.phase.value.replace("_", " ") if device.phase else "",
-        reached=_reached(device.reached) if device.reached else "",
+        reached=reached,
         temperature="" if device.temp_c is None else f"{device.temp_c:.1f} °C",
         clock="" if device.freq_hz is None else f"{device.freq_hz / 1e9:.2f} GHz",
-        power=", ".join(_power(one.channel, one.power_w, device) for one in device.power),
+        power=", ".join(powers),
         stored_count=device.stored_count,
         failed_count=device.failed_count,
         run_id=device.run_id,
@@ -156,17 +166,6 @@ def lane_row(command: LiveCommand, device: LiveDevice) -> LaneRow:
         expected_s=device.expected_s,
         runs_left_s=device.runs_left_s,
     )
-
-
-def _power(channel: str, power_w: float, device: LiveDevice) -> str:
-    """Power of a channel, with the channel's name if there are several."""
-    return f"{f'{channel} ' if len(device.power) > 1 else ''}{format_watts(power_w)}"
-
-
-def _reached(reached: PhaseProgress) -> str:
-    if reached.unit is ProgressUnit.BYTES:
-        return f"{format_bytes(reached.done)} of {format_bytes(reached.total)}"
-    return f"{reached.done} of {reached.total} {reached.unit.value}"
 
 
 def device_rows(
@@ -185,14 +184,19 @@ def device_rows(
     rows: dict[str, DeviceRow] = {}
     for known, health in devices:
         entry = farm.device.get(known.name) or farm.entry(known)
+        state, remark = "well" if health.last_seen_utc else "unknown", ""
+        if health.is_quarantined:
+            state, remark = "quarantined", health.quarantine_reason
+        elif health.failure_count:
+            state, remark = "failures", f"last failure: {health.events[-1].text}"
         rows[known.name] = DeviceRow(
             device=known.name,
             address=known.endpoint.address,
             labels=", ".join(entry.labels),
             meter=entry.meter or "",
             used_by="; ".join(users.pop(known.name, [])),
-            health=_health(health),
-            remark=_remark(health),
+            health=state,
+            remark=remark,
             seen_utc=health.last_seen_utc,
         )
     for name, used_by in users.items():
@@ -209,21 +213,6 @@ def device_rows(
             seen_utc=None,
         )
     return rows
-
-
-def _health(health: DeviceHealth) -> str:
-    if health.is_quarantined:
-        return "quarantined"
-    if health.failure_count:
-        return "failures"
-    return "well" if health.last_seen_utc else "unknown"
-
-
-def _remark(health: DeviceHealth) -> str:
-    """Reason of the quarantine, or the last failure."""
-    if health.is_quarantined:
-        return health.quarantine_reason
-    return f"last failure: {health.events[-1].text}" if health.failure_count else ""
 
 
 def campaign_row(progress: CampaignProgress, at_utc: str) -> CampaignRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import socket
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def serve(
         raise PageUnavailable("the page needs the packages starlette and uvicorn", INSTALL)
     from edgebench.host.serve.guard import is_loopback
 
-    if token is not None and (len(token) < MIN_TOKEN or not _is_word(token)):
+    if token is not None and not re.fullmatch(rf"[\w-]{{{MIN_TOKEN},}}", token, re.ASCII):
         raise UsageError(
             f"token must be at least {MIN_TOKEN} letters, digits, - and _; got {len(token)} "
             "characters"
@@ -89,17 +90,7 @@ def serve(
             asyncio.run(_serve(sources, listening, address, on_ready))
 
 
-def _is_word(text: str) -> bool:
-    return text.isascii() and text.replace("-", "a").replace("_", "a").isalnum()
-
-
 def _listen(host: str, port: int) -> socket.socket:
-    """Open a listening socket.
-
-    Raises:
-        PageUnavailable: the address cannot be listened on.
-        UsageError: there is no such port.
-    """
     if not 0 <= port <= MAX_PORT:  # the C library takes what is above modulo 65536
         raise UsageError(f"port must be from 0 to {MAX_PORT}; got {port}")
     try:
@@ -131,8 +122,7 @@ async def _serve(
     import uvicorn
 
     from edgebench.host.serve.app import new_app
-    from edgebench.host.serve.connection import PageConnection
-    from edgebench.host.serve.guard import PageGuard
+    from edgebench.host.serve.guard import PageConnection, PageGuard
 
     feed = Feed(Overview(sources))
     app = new_app(sources.store, feed)

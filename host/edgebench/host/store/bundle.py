@@ -66,7 +66,12 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         raise UsageError(f"a bundle is a {SUFFIX} file, got {str(path)!r}")
     if os.path.lexists(path):
         raise FileExists(f"there is a file already: {path}")
-    sources = _sources(_by_id(runs), is_annotated=is_annotated)
+    addresses: dict[str, Address] = {}
+    for run in runs:
+        first = addresses.setdefault(run.run_id, run)
+        if first is not run and first.document() != run.document():
+            raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
+    sources = _sources(addresses, is_annotated=is_annotated)
     try:
         with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
             digests = {name: _add(archive, name, source) for name, source in sources.items()}
@@ -78,15 +83,6 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         where = exc.filename if exc.filename in map(str, sources.values()) else path
         raise StoreError(f"bundle not written: {reason}: {where}") from exc
     return sorted({name.split("/")[1] for name in sources})
-
-
-def _by_id(runs: Sequence[Address]) -> dict[str, Address]:
-    addresses: dict[str, Address] = {}
-    for run in runs:
-        first = addresses.setdefault(run.run_id, run)
-        if first is not run and first.document() != run.document():
-            raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
-    return addresses
 
 
 def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:

@@ -198,11 +198,7 @@ class Bundle:
         return sum(self._archive.getinfo(name).file_size for name in inside)
 
     def _blocks(self, name: str) -> Iterator[bytes]:
-        """Content of a file of the archive, a block at a time.
-
-        Raises:
-            BundleDamaged: the file cannot be read.
-        """
+        """Content of a file of the archive, a block at a time."""
         try:
             with self._archive.open(name) as file:
                 while block := file.read(_BLOCK_BYTES):

@@ -37,14 +37,10 @@ def changed_run(store: Store, run_id: str, copy: Path) -> Iterator[None]:
         for path in regular_files(directory):
             target = copy / path.relative_to(directory)
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link(path, target)
+            try:
+                os.link(path, target)
+            except OSError:  # a file system without links
+                shutil.copyfile(path, target)
         yield
         sync_tree(copy)
         exchange(copy, directory)
-
-
-def _link(path: Path, target: Path) -> None:
-    try:
-        os.link(path, target)
-    except OSError:  # a file system without links
-        shutil.copyfile(path, target)

@@ -21,7 +21,7 @@ from edgebench.host.analysis.history.history import (
     find_history,
 )
 from edgebench.host.result.metrics import METRICS, Metric, headline
-from edgebench.host.result.run import SCHEMA_VERSION, Run
+from edgebench.host.result.run import SCHEMA_VERSION
 from edgebench.host.result.verdict import State
 from edgebench.host.store.address import find_each
 from edgebench.host.store.index import NEWER, RunFilter, RunSummary, list_runs
@@ -59,7 +59,11 @@ def read_histories(
         StoreError: the store cannot be read.
     """
     given_metric = None if metric is None else find_metric(metric)
-    groups = _groups(_newest_commands(list_runs(store, replace(wanted, last=None)), wanted.last))
+    rows = list_runs(store, replace(wanted, last=None))
+    if wanted.last is not None:  # the newest ones, with the rest of the set or comparison of each
+        ids = {row.set_id or row.comparison_id or row.run_id for row in rows[-wanted.last :]}
+        rows = [row for row in rows if (row.set_id or row.comparison_id or row.run_id) in ids]
+    groups = _groups(rows)
     if runs:
         named = {one.run_id for one in find_each(store, runs)}
         groups = [rows for rows in groups if any(row.run_id in named for row in rows)]
@@ -79,15 +83,6 @@ def newer_line(store: Store, wanted: RunFilter) -> str | None:
         return None
     are = "1 run is" if count == 1 else f"{count} runs are"
     return f"{are} left out: a newer edgebench made them, this one knows schema {SCHEMA_VERSION}"
-
-
-def _newest_commands(rows: Sequence[RunSummary], count: int | None) -> Sequence[RunSummary]:
-    """The newest rows, with the rest of the set or comparison of each; None: all."""
-    if count is None:
-        return rows
-    newest = rows[-count:]
-    commands = {row.set_id or row.comparison_id or row.run_id for row in newest}
-    return [row for row in rows if (row.set_id or row.comparison_id or row.run_id) in commands]
 
 
 def histories_of(store: Store, run_ids: Collection[str]) -> list[History]:
@@ -133,8 +128,12 @@ def _history(
     by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}
     conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column
-
-    judged = _judged_column(newest_run)
+    # By the headline, of a tail by its median, the verdict of a set judges how far its runs are
+    # apart; not by what the index lacks, nor by an exact count.
+    judged_metric = headline(newest_run)
+    if judged_metric.is_tail:
+        judged_metric = METRICS[f"{newest_run.spec.scenario.traits.headline}.p50"]
+    judged = None if judged_metric.is_exact else judged_metric.column
 
     def history_run(row: RunSummary) -> HistoryRun:
         run = None if column else read(row.run_id)
@@ -165,14 +164,3 @@ def _history(
         refused_count=len(rows) - len(counted),
         earlier_count=len(commands) - len(recent),
     )
-
-
-def _judged_column(run: Run) -> str | None:
-    """Column of the index by which the verdict of a set judges how far its runs are apart.
-
-    Of a tail, it is the median. None for what the index lacks, and for an exact count.
-    """
-    metric = headline(run)
-    if metric.is_tail:
-        metric = METRICS[f"{run.spec.scenario.traits.headline}.p50"]
-    return None if metric.is_exact else metric.column

@@ -63,7 +63,11 @@ def unpack_facts(directory: Path) -> None:
         line, _, labels = path.read_bytes().partition(b"\n")
         facts = _facts(line, path)
         if labels:
-            _check_labels(labels, path)
+            try:
+                load_arrays(labels, is_compression_allowed=False)
+            except ValueError as exc:
+                text = f"labels from the device make no sense: {one_line(exc)}: {path}"
+                raise RunDamaged(text) from exc
             (raw / LABELS_FILE).write_bytes(labels)
         # Last: a process that is killed before this does not take the labels for all there is.
         (raw / HOST_FACTS_FILE).write_text(json.dumps(to_plain(facts), indent=1) + "\n")
@@ -85,10 +89,3 @@ def _facts(line: bytes, path: Path) -> HostFacts:
             f"host facts from the device make no sense: {one_line(exc)}: {path}"
         ) from exc
     return facts
-
-
-def _check_labels(labels: bytes, path: Path) -> None:
-    try:
-        load_arrays(labels, is_compression_allowed=False)
-    except ValueError as exc:
-        raise RunDamaged(f"labels from the device make no sense: {one_line(exc)}: {path}") from exc

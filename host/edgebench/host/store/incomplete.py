@@ -202,7 +202,10 @@ def mark_lost(
         if run.state is not IncompleteState.NOT_FETCHED:
             continue
         if expectation is None:
-            if run.is_empty and not _is_new(run.directory):
+            is_new = True  # or gone by now
+            with suppress(OSError):
+                is_new = abs(time.time() - run.directory.stat().st_mtime) < NEW_S
+            if run.is_empty and not is_new:
                 store.forget_expected(run.run_id)
             continue
         if not device.is_of(expectation) or run.run_id in on_device:
@@ -232,14 +235,6 @@ def follow_agent(store: Store, old: str, new: str) -> None:
                 write_expectation(run.directory, replace(known, agent=new))
             except OSError as exc:
                 raise StoreError(f"store not writable: {exc.strerror}: {store.root}") from exc
-
-
-def _is_new(directory: Path) -> bool:
-    """Whether it was changed just now, or is gone by now."""
-    try:
-        return abs(time.time() - directory.stat().st_mtime) < NEW_S
-    except OSError:
-        return True
 
 
 def remove_lost(store: Store) -> list[IncompleteRun]:

@@ -170,7 +170,11 @@ def list_runs(store: Store, wanted: RunFilter | None = None) -> list[RunSummary]
     if new or gone:
         with suppress(OSError, sqlite3.Error):
             _write_rows(store, new, gone)
-    summaries = [_summary_in(rows[run_id]) for run_id in sorted(rows)]
+    summaries: list[RunSummary] = []
+    for run_id in sorted(rows):
+        cells = list(rows[run_id][:-2])  # without stamp and checksum
+        cells[_TAGS] = tuple(cells[_TAGS].split())
+        summaries.append(RunSummary(*cells))
     return wanted.chosen(summaries) if wanted else summaries
 
 
@@ -225,11 +229,6 @@ def _read_rows(store: Store) -> dict[str, Row]:
 
 
 def _write_rows(store: Store, new: Sequence[Row], gone: Iterable[str]) -> None:
-    """Write and remove rows.
-
-    Raises:
-        sqlite3.Error: the index cannot be written, or not now.
-    """
     path = store.root / INDEX_FILE
     try:
         _write_into(path, new, gone)
@@ -295,11 +294,7 @@ def _checksum(cells: Sequence[Any]) -> int:
 
 
 def _stamps(store: Store) -> dict[str, str]:
-    """Each run's stamp, by its id.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
+    """Each run's stamp, by its id."""
     runs = f"{store.runs}{os.sep}"
     try:
         names = os.listdir(runs)
@@ -332,12 +327,6 @@ def _row(store: Store, run_id: str, stamp: str, run: Run | None = None) -> Row:
     cells: list[Any] = [*(getattr(summary, name) for name in _NAMES), stamp]
     cells[_TAGS] = " ".join(cells[_TAGS])
     return (*cells, _checksum(cells))
-
-
-def _summary_in(row: Row) -> RunSummary:
-    cells = list(row[:-2])
-    cells[_TAGS] = tuple(cells[_TAGS].split())
-    return RunSummary(*cells)
 
 
 def stored_summary(store: Store, run_id: str, run: Run | None = None) -> RunSummary:

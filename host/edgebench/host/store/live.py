@@ -193,8 +193,14 @@ def remove_old(directory: Path) -> None:
         if not _NAME.fullmatch(name.removeprefix(".")):
             continue
         with suppress(OSError):
-            if path.lstat().st_mtime < limit_s and not _is_in_use(path):
-                path.unlink()
+            if path.lstat().st_mtime >= limit_s:
+                continue
+            descriptor = _open_regular(path)
+            try:
+                if not _is_locked(descriptor):  # else a command still writes to it
+                    path.unlink()
+            finally:
+                os.close(descriptor)
 
 
 def _line(value: LiveCommand | LiveDevice) -> bytes:
@@ -202,25 +208,8 @@ def _line(value: LiveCommand | LiveDevice) -> bytes:
     return b"\n" + json.dumps(to_plain(value)).encode() + b"\n"
 
 
-def _is_in_use(path: Path) -> bool:
-    """Whether a command still writes to the file.
-
-    Raises:
-        OSError: the path cannot be opened, or is not a regular file.
-    """
-    descriptor = _open_regular(path)
-    try:
-        return _is_locked(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _open_regular(path: Path) -> int:
-    """Open a regular file for reading; a link is refused, and a pipe does not block.
-
-    Raises:
-        OSError: the path cannot be opened, or is not a regular file.
-    """
+    """Open a regular file for reading; a link is refused, and a pipe does not block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -239,11 +228,6 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _whole(text: str) -> int:
-    """A whole number as it is written in a line.
-
-    Raises:
-        ValueError: it is out of bounds.
-    """
     number = int(text)
     if abs(number) >= MAX_WHOLE:
         raise ValueError(f"too large: {text}")

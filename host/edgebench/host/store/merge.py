@@ -162,13 +162,12 @@ def _merge_campaign(target: Path, source: Path) -> bool:
     is_new = not (target / PLAN_FILE).exists()
     if is_new:
         write_whole(target / PLAN_FILE, (source / PLAN_FILE).read_bytes())
-    ours, theirs = (_lines(path / JOURNAL_FILE) for path in (target, source))
+    ours, theirs = (
+        file.read_bytes().split(b"\n") if file.is_file() else []
+        for file in (target / JOURNAL_FILE, source / JOURNAL_FILE)
+    )
     known = set(ours)
     missing = [line for line in theirs if line and line not in known]
     if missing:
         append_whole(target / JOURNAL_FILE, b"\n" + b"\n".join(missing) + b"\n")
     return is_new or bool(missing)
-
-
-def _lines(path: Path) -> list[bytes]:
-    return path.read_bytes().split(b"\n") if path.is_file() else []

@@ -95,12 +95,7 @@ def open_parquet(path: Path, layout: Layout, *, max_rows: int | None) -> Iterato
 
 
 def _check_footer_size(path: Path) -> None:
-    """Refuse a file whose footer is too long to be read.
-
-    Raises:
-        RunDamaged: the file has less than a footer, or one of more than `MAX_FOOTER_BYTES`.
-        OSError: the file cannot be read.
-    """
+    """Refuse a file whose footer is too long to be read."""
     with path.open("rb") as file:
         size_bytes = file.seek(0, os.SEEK_END)
         if size_bytes < _TAIL.size:

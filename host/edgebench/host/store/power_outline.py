@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pyarrow as pa
 
@@ -42,7 +41,13 @@ def read_outline(file: PowerFile, channel: str, finest: int | None = None) -> Po
         names = [one.name for one in file.header.capability.channels]
         with open_parquet(path, _OUTLINE, max_rows=_max_rows(file)) as outline:
             table = read_columns(outline, _OUTLINE)
-        return _stored(table, names.index(channel), path).coarser(MAX_BLOCKS)
+        try:
+            is_channel = to_numpy(table["channel"]) == names.index(channel)
+            columns = [to_numpy(table[name])[is_channel] for name in OUTLINE_COLUMNS]
+        except KeyError as exc:
+            raise RunDamaged(f"outline of the power is damaged: no column {exc}: {path}") from exc
+        begin_ns, end_ns, low_w, mean_w, high_w = columns
+        return PowerOutline(begin_ns, end_ns, low_w, mean_w, high_w).coarser(MAX_BLOCKS)
     # A short recording, or one that an older edgebench stored.
     node_count = sum(group.node_count for group in file.facts.of(channel))
     builder = OutlineBuilder(max(1, math.ceil(node_count / (finest or MAX_BLOCKS))))
@@ -70,14 +75,3 @@ def _max_rows(file: PowerFile) -> int:
     """
     row_count = sum(group.row_count for group in file.facts.groups)
     return 2 * row_count // OUTLINE_ROWS + 2 * len(file.header.capability.channels) + 2
-
-
-def _stored(table: Any, number: int, path: object) -> PowerOutline:
-    """Rows of a channel in the outline's file."""
-    try:
-        is_channel = to_numpy(table["channel"]) == number
-        columns = [to_numpy(table[name])[is_channel] for name in OUTLINE_COLUMNS]
-    except KeyError as exc:
-        raise RunDamaged(f"outline of the power is damaged: no column {exc}: {path}") from exc
-    begin_ns, end_ns, low_w, mean_w, high_w = columns
-    return PowerOutline(begin_ns, end_ns, low_w, mean_w, high_w)

@@ -128,7 +128,13 @@ class _RecordingDecoder:
             for block in blocks:
                 if not 0 <= block.channel < channel_count:
                     raise ValueError(f"samples of channel {block.channel} of {channel_count}")
-                _check_samples(block)
+                # No sample is beyond the range of any meter; a missing one is NaN.
+                power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
+                if power_w.size and (peak_w := float(power_w.max())) > MAX_POWER_W:
+                    raise ValueError(f"a power of {peak_w:.3g} W, limit {MAX_POWER_W:g} W")
+                check_times(block.time_ns)
+                if block.begin_ns is not None:
+                    check_times(block.begin_ns)
             return blocks
 
         blocks = self._attempt(checked, nothing)
@@ -148,17 +154,3 @@ class _RecordingDecoder:
                 text = one_line(exc)
                 self._damage = f"{DAMAGED}: {text}" if self.is_damaged else text
             return otherwise
-
-
-def _check_samples(block: SampleBlock) -> None:
-    """Refuse samples beyond the range of any meter; a missing one is NaN.
-
-    Raises:
-        ValueError: a time or a power is beyond its limit.
-    """
-    power_w = np.abs(block.power_w[~np.isnan(block.power_w)])
-    if power_w.size and float(power_w.max()) > MAX_POWER_W:
-        raise ValueError(f"a power of {float(power_w.max()):.3g} W, limit {MAX_POWER_W:g} W")
-    times = [block.time_ns] if block.begin_ns is None else [block.time_ns, block.begin_ns]
-    for time_ns in times:
-        check_times(time_ns)

@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from edgebench.host.store.index import RunSummary, note_run
 from edgebench.host.store.layout import Store
@@ -24,7 +23,13 @@ REMOVED = "removed"
 
 def size_bytes(store: Store, run_ids: Sequence[str]) -> int:
     """Size of these runs' files."""
-    return sum(_size_bytes(store.directory(run_id)) for run_id in run_ids)
+    total = 0
+    for run_id in run_ids:
+        for folder, _, names in os.walk(store.directory(run_id)):
+            for name in names:
+                with suppress(OSError):
+                    total += os.lstat(os.path.join(folder, name)).st_size
+    return total
 
 
 def remove_runs(store: Store, run_ids: Sequence[str]) -> None:
@@ -65,12 +70,3 @@ def outdated(
     if keep_last is not None:
         run_ids |= {row.run_id for row in rows[: max(0, len(rows) - keep_last)]}
     return sorted(run_ids)
-
-
-def _size_bytes(directory: Path) -> int:
-    total = 0
-    for folder, _, names in os.walk(directory):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(folder, name)).st_size
-    return total

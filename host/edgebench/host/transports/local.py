@@ -6,6 +6,7 @@ import os
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from websockets.sync.client import unix_connect
@@ -96,11 +97,15 @@ def _connect(state: Path, environment: PythonEnvironment) -> Link:
     while True:
         link = _open(state)
         try:
-            claimed = _claim(link, environment)
+            link.send(encode(1, AgentClaim(environment.libraries, environment.settings)))
+            claimed = decode(link.receive(START_TIMEOUT_S)).message
+        except LinkLost as exc:
+            link.close()
+            raise Unreachable(f"{_PEER} is ending") from exc
         except BaseException:
             link.close()
             raise
-        if claimed is None:  # an older agent, which compares no environments
+        if not isinstance(claimed, AgentClaimed):  # an older agent, which compares none
             link.close()
             return _open(state)
         if claimed.outcome is ClaimOutcome.SAME:
@@ -130,20 +135,6 @@ def _difference(claimed: AgentClaimed, environment: PythonEnvironment) -> str:
     if claimed.interpreter != environment.interpreter:
         return f"its Python is {claimed.interpreter}, here {environment.interpreter}"
     return "its Python is the same, its variables differ, as PYTHONPATH"
-
-
-def _claim(link: Link, environment: PythonEnvironment) -> AgentClaimed | None:
-    """Reply of the agent to a command of this environment; None: it is too old for one.
-
-    Raises:
-        Unreachable: the agent has ended.
-    """
-    try:
-        link.send(encode(1, AgentClaim(environment.libraries, environment.settings)))
-        message = decode(link.receive(START_TIMEOUT_S)).message
-    except LinkLost as exc:
-        raise Unreachable(f"{_PEER} is ending") from exc
-    return message if isinstance(message, AgentClaimed) else None
 
 
 def _wait_for_end(pid: int) -> None:
@@ -196,7 +187,11 @@ def _start_and_connect(state: Path, environment: PythonEnvironment) -> Link:
     if is_late:
         late = f"no answer at {ControlAddress(state)} after {START_TIMEOUT_S:.0f} s"
         reason = f"{late}; the last line of its log: {reason}" if reason else late
-    kept = _keep(state, log)
+    kept = ""
+    with suppress(OSError):  # that may be why it did not start
+        if log:
+            (state / FAILED_LOG).write_text(log)
+            kept = f"; its log: {state / FAILED_LOG}"
     raise TargetError(f"agent on this machine does not start: {reason or 'no output'}{kept}")
 
 
@@ -207,18 +202,6 @@ def _may_hold_state(state: Path) -> bool:
         return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     except OSError:  # below a directory that this user may not enter
         return False
-
-
-def _keep(state: Path, log: str) -> str:
-    """Keep the log of an agent that did not start; a clause that says where."""
-    path = state / FAILED_LOG
-    if not log:
-        return ""
-    try:
-        path.write_text(log)
-    except OSError:  # that may be why it did not start
-        return ""
-    return f"; its log: {path}"
 
 
 def _start(state: Path, environment: PythonEnvironment) -> subprocess.Popen[bytes]:

@@ -29,7 +29,13 @@ def listen(timeout_s: float) -> list[Announcement]:
     try:
         names = _Names()
         ServiceBrowser(zeroconf, SERVICE_TYPE, names)
-        _wait(names, timeout_s)
+        begin_s = now_s = time.monotonic()
+        while now_s - begin_s < timeout_s:
+            time.sleep(0.05)
+            now_s = time.monotonic()
+            is_settled = names.current and now_s - names.changed_s > SETTLE_S
+            if is_settled and now_s - begin_s > min(LEAST_S, timeout_s):
+                break
         resolved = [_resolve(zeroconf, name) for name in sorted(names.current)]
     finally:
         zeroconf.close()
@@ -50,16 +56,6 @@ class _Names(ServiceListener):
 
     def update_service(self, zc: Zeroconf, type_: str, name: str) -> None:
         self.changed_s = time.monotonic()
-
-
-def _wait(names: _Names, timeout_s: float) -> None:
-    begin_s = time.monotonic()
-    while time.monotonic() - begin_s < timeout_s:
-        time.sleep(0.05)
-        now_s = time.monotonic()
-        is_settled = names.current and now_s - names.changed_s > SETTLE_S
-        if is_settled and now_s - begin_s > min(LEAST_S, timeout_s):
-            return
 
 
 def _resolve(zeroconf: Zeroconf, name: str) -> Announcement | None:

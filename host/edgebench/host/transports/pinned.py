@@ -15,7 +15,7 @@ import socket
 import ssl
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -129,32 +129,25 @@ class Failures:
 
     def error(self) -> Unreachable | NotPaired:
         """One error with all reasons."""
-        if self._refusal is None:
-            return _unreachable(self._name, self._silent)
-        if self._silent:
-            error = type(self._refusal)(f"{self._refusal}; {_reasons(self._silent)}")
+        silent = [*self._silent.values()]
+        addresses: dict[str, list[str]] = {}
+        for address, exc in self._silent.items():
+            addresses.setdefault(exc.reason, []).append(address)
+        reasons = "; ".join(f"{reason} at {', '.join(at)}" for reason, at in addresses.items())
+        if self._refusal is not None:
+            if not silent:
+                return self._refusal
+            error = type(self._refusal)(f"{self._refusal}; {reasons}")
             error.__cause__ = self._refusal
             return error
-        return self._refusal
-
-
-def _unreachable(name: str, silent: Mapping[str, Unreachable]) -> Unreachable:
-    """Why nobody answers at any address; an only one is named by its own error."""
-    if len(silent) == 1:
-        return next(iter(silent.values()))
-    if not silent:
-        return Unreachable(f"{name}: no address is known")
-    is_offline = all(exc.is_offline for exc in silent.values())
-    why = "no network leads there: " if is_offline else ""
-    return Unreachable(f"cannot reach {name}: {why}{_reasons(silent)}", is_offline=is_offline)
-
-
-def _reasons(silent: Mapping[str, Unreachable]) -> str:
-    """Each reason with the addresses that it is of."""
-    addresses: dict[str, list[str]] = {}
-    for address, exc in silent.items():
-        addresses.setdefault(exc.reason, []).append(address)
-    return "; ".join(f"{reason} at {', '.join(those)}" for reason, those in addresses.items())
+        if not silent:
+            return Unreachable(f"{self._name}: no address is known")
+        if len(silent) == 1:
+            return silent[0]
+        is_offline = all(exc.is_offline for exc in silent)
+        why = "no network leads there: " if is_offline else ""
+        text = f"cannot reach {self._name}: {why}{reasons}"
+        return Unreachable(text, is_offline=is_offline)
 
 
 class _EarlyEnd(Exception):
@@ -203,22 +196,24 @@ def busy_error(peer: str, attempts: int, passed_s: float) -> AgentBusy:
 
 
 def _connect_once(endpoint: Endpoint, context: ssl.SSLContext, dial: Dial) -> Link:
-    """Connect to one address, once.
-
-    Raises:
-        _EarlyEnd: the agent ended the connection before it showed its certificate.
-        Unreachable: no agent responds at the address.
-        NotPaired: another agent responds, or the agent refuses this host.
-    """
+    """Connect to one address, once."""
     peer = peer_name(endpoint)
-    secured = _handshake(endpoint, peer, context, dial)
+    with opening(peer, CONNECT_TIMEOUT_S):
+        stream = dial(endpoint)
+    connection = stream.socket
     try:
+        with opening(peer):
+            stream.socket.settimeout(OPEN_TIMEOUT_S)
+            try:
+                connection = secured = context.wrap_socket(stream.socket)
+            except END_ERRORS as exc:
+                raise _EarlyEnd(stream) from exc
         with opening(peer), expecting_answer(peer):
             require_pin(secured.getpeercert(binary_form=True), endpoint)
             secured.settimeout(None)
             return Link(websocket_connect(AGENT_URI, sock=secured, **WEBSOCKET_OPTIONS), peer)
-    except BaseException:  # Ctrl-C as well
-        secured.close()
+    except BaseException:  # Ctrl-C as well: no socket is left open
+        connection.close()
         raise
 
 
@@ -252,22 +247,6 @@ def expecting_answer(peer: str) -> Iterator[None]:
         yield
     except (InvalidMessage, ConnectionClosed, ssl.SSLError, *END_ERRORS) as exc:
         raise NotPaired(f"{peer} does not accept this host's identity") from exc
-
-
-def _handshake(endpoint: Endpoint, peer: str, context: ssl.SSLContext, dial: Dial) -> ssl.SSLSocket:
-    """Open a plain stream, and secure it."""
-    with opening(peer, CONNECT_TIMEOUT_S):
-        stream = dial(endpoint)
-    try:
-        with opening(peer):
-            stream.socket.settimeout(OPEN_TIMEOUT_S)
-            try:
-                return context.wrap_socket(stream.socket)
-            except END_ERRORS as exc:
-                raise _EarlyEnd(stream) from exc
-    except BaseException:  # Ctrl-C as well: no socket is left open
-        stream.socket.close()
-        raise
 
 
 def client_context(identity_path: Path) -> ssl.SSLContext:

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from websockets.asyncio.client import ClientConnection
 from edgebench.host.devices.discovery import transport_of
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.transports.async_links import open_local, open_pinned
-from edgebench.host.transports.base import Transport
 from edgebench.host.transports.local import LocalTransport
 from edgebench.host.transports.pinned import Dial, PinnedTransport, client_context
 from edgebench.host.transports.registry import transports
@@ -60,7 +58,15 @@ async def watch(
     def opener(device: KnownDevice) -> Open:
         if device.via == LocalTransport.name:
             return partial(open_local, local)
-        return partial(_open, device, registry, context, slots)
+
+        async def open_stream() -> ClientConnection:
+            transport = transport_of(device, registry)
+            dial: Dial | None = None
+            if isinstance(transport, PinnedTransport) and not isinstance(transport, TlsTransport):
+                dial = transport.dial
+            return await open_pinned(device.endpoint, context, slots, dial)
+
+        return open_stream
 
     agents: dict[tuple[str, str], list[KnownDevice]] = {}
     for device in devices:
@@ -91,22 +97,3 @@ async def watch(
         for task in (*following, *others):
             task.cancel()
         await asyncio.gather(*following, *others, return_exceptions=True)
-
-
-async def _open(
-    device: KnownDevice,
-    registry: Mapping[str, Transport],
-    context: ssl.SSLContext,
-    slots: asyncio.Semaphore,
-) -> ClientConnection:
-    """A connection to a device by its own transport.
-
-    Raises:
-        Unreachable: no agent answers there, or this version does not know the transport.
-        NotPaired: another agent answers, or the agent does not know this host.
-    """
-    transport = transport_of(device, registry)
-    dial: Dial | None = None
-    if isinstance(transport, PinnedTransport) and not isinstance(transport, TlsTransport):
-        dial = transport.dial
-    return await open_pinned(device.endpoint, context, slots, dial)

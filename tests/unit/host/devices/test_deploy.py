@@ -30,7 +30,7 @@ from edgebench.host.devices.on_device import (
     WheelFile,
     describe_interpreter,
 )
-from edgebench.host.devices.ssh import SshTarget
+from edgebench.host.devices.target import SshTarget
 from edgebench.host.lab import Lab
 from edgebench.host.transports.ssh_program import SshAddress
 from edgebench.protocol.device import RuntimeReport, SystemDescription

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgebench.host.devices.ssh import SshTarget
-from edgebench.host.devices.target import parse_target
+from edgebench.host.devices.target import SshTarget, parse_target
 from edgebench.host.transports.ssh_program import SshAddress
 from edgebench.protocol.errors import UsageError
 

@@ -12,15 +12,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from edgebench.host.devices.wheel import (
-    PORTIONS,
-    RUNTIMES,
-    build_wheel,
-    normalized,
-)
+from edgebench.host.devices.wheel import PORTIONS, RUNTIMES, build_wheel
+from edgebench.host.wheel_file import newest_wheel, package_of
 from edgebench.meters.registry import DRIVERS, extras_of
 from edgebench.protocol.runtime import RUNTIME_PACKAGES
+
+
+def required_package(requirement: str) -> str:
+    """Normalised name of the package that a requirement names."""
+    return canonicalize_name(Requirement(requirement).name)
+
 
 STEM = f"edgebench_agent-{version('edgebench-agent')}"
 INFO = f"{STEM}.dist-info"
@@ -71,10 +75,10 @@ def test_metadata_asks_for_what_a_device_needs_and_not_for_the_hosts(
     """A device gets pandas, or lacks what its agent imports."""
     metadata = Parser().parsestr(members[f"{INFO}/METADATA"].decode())
     required = metadata.get_all("Requires-Dist") or []
-    base = {normalized(line) for line in required if "extra ==" not in line}
+    base = {required_package(line) for line in required if "extra ==" not in line}
     assert {"msgpack", "cattrs", "websockets", "zeroconf", "cryptography"} <= base
     assert "numpy" not in base, "78 MB, of which only runtimes make use"
-    names = {normalized(line) for line in required}
+    names = {required_package(line) for line in required}
     assert not names & {"pandas", "paramiko", "pyarrow", "rich", "scipy", "pytest"}
     assert metadata["Requires-Python"] == ">=3.10"
     meters = {"joulescope", "nvml", "scpi", "serial", "usb"}
@@ -95,7 +99,7 @@ def test_extras_bring_what_runtimes_and_meters_need(members: dict[str, bytes]) -
     required = metadata.get_all("Requires-Dist") or []
     extras = {*RUNTIMES, *extras_of(list(DRIVERS))}
     found = {
-        extra: {normalized(line) for line in required if line.endswith(f"extra == '{extra}'")}
+        extra: {required_package(line) for line in required if line.endswith(f"extra == '{extra}'")}
         for extra in extras
     }
     assert found == {
@@ -109,17 +113,27 @@ def test_extras_bring_what_runtimes_and_meters_need(members: dict[str, bytes]) -
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
+    ("file", "name"),
     [
         ("numpy-1.26.4-cp311-cp311-linux_aarch64.whl", "numpy"),
         ("ai_edge_litert-2.3.0-cp311-cp311-linux_aarch64.whl", "ai-edge-litert"),
-        ("ruamel.yaml>=1", "ruamel-yaml"),
-        ("numpy<2; python_version < '3.12'", "numpy"),
-        ("edgebench_agent-0.1.0-py3-none-any.whl", "edgebench-agent"),
-        ("edgebench-agent[onnx]", "edgebench-agent"),
-        ("tomli", "tomli"),
+        ("ruamel.yaml-0.18.6-py3-none-any.whl", "ruamel-yaml"),
+        ("PyYAML-6.0-cp311-cp311-linux_x86_64.whl", "pyyaml"),
+        ("edgebench_agent-0.1.0-1bridge-py3-none-any.whl", "edgebench-agent"),
     ],
 )
-def test_names_are_compared_as_packaging_does(text: str, name: str) -> None:
+def test_names_are_compared_as_packaging_does(file: str, name: str) -> None:
     """A wheel that is there counts as missing, for its name is spelled another way."""
-    assert normalized(text) == name
+    assert package_of(file) == name
+
+
+def test_newest_wheel_is_the_one_of_the_highest_version(tmp_path: Path) -> None:
+    """Otherwise a kit of 0.10 is never deployed while one of 0.9 is kept."""
+    assert newest_wheel(tmp_path) is None
+    for name in ("kit.whl", "edgebench_kit-0.10.0-py3-none-any.whl", "pip-26-py3-none-any.whl"):
+        (tmp_path / name).touch()
+    (tmp_path / "edgebench_kit-0.9.0-py3-none-any.whl").touch()
+    newest = newest_wheel(tmp_path, "edgebench_kit-*.whl")
+    assert newest is not None
+    assert newest.name == "edgebench_kit-0.10.0-py3-none-any.whl"
+    assert newest_wheel(tmp_path, "kit*") == tmp_path / "kit.whl", "a name without a version"

@@ -35,7 +35,7 @@ from support.traces import (
 from edgebench.host.bench.energy import TraceOptions, add_energy
 from edgebench.host.export import run_trace
 from edgebench.host.export.exported import ExportedRun, find_exported
-from edgebench.host.export.protobuf import padded_varints, varint
+from edgebench.host.export.perfetto import padded_varints, varint
 from edgebench.host.export.run_trace import INFERENCE, NO_READING, WARM_UP, run_trace_of
 from edgebench.host.result.facts import ImportOptions
 from edgebench.host.result.verdict import State

@@ -13,7 +13,6 @@ from edgebench.host.report.charts import (
     MAX_INTERVALS,
     ChartMark,
     ChartTrace,
-    chart_document,
     distribution_chart,
     time_charts,
 )
@@ -27,6 +26,7 @@ from edgebench.host.series.run_series import (
     SpanKind,
     WindowSeries,
 )
+from edgebench.protocol.plain import to_plain
 
 
 def unpacked(text: str) -> Floats:
@@ -195,7 +195,7 @@ def test_ten_minutes_are_less_than_three_megabytes() -> None:
     }
     latency = LatencySeries(np.arange(600_000) / 1000, 1e5 + 1e4 * draw.random(600_000), 0)
     series = RunSeries(latency=latency, power=(power,), sensors=sensors)
-    size = len(json.dumps([chart_document(one) for one in time_charts(series)]))
+    size = len(json.dumps([to_plain(one) for one in time_charts(series)]))
     assert size < 2_000_000, "the rest of a page is less than a megabyte"
     assert {panel.title for one in time_charts(series) for panel in one.panels} >= {
         *("Latency", "Power", "Temperature", "Clock", "CPU busy")

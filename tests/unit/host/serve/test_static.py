@@ -12,7 +12,7 @@ import pytest
 from support.browser import WatchedPage, opened_page, started_browser
 
 from edgebench.host import serve
-from edgebench.host.serve.pages import history_table, page
+from edgebench.host.serve.app import history_table, page
 from edgebench.host.serve.rows import CampaignLaneRow, CampaignRow, DeviceRow, RunRow
 
 if TYPE_CHECKING:

@@ -1,4 +1,9 @@
-"""Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted."""
+"""Rows of a table as blocks of samples: times ascend, values are numbers, and gaps are counted.
+
+A table numbers no samples, so a loss shows only as a gap in its times. Where the steps are alike, a
+step about as long as several is a gap; where they are not, as in a log that writes changes only,
+nobody can tell.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,7 @@ from numpy.typing import NDArray
 from edgebench.host.power.imports.clock_times import TIME_LIMIT_NS, clock_times_ns
 from edgebench.host.power.imports.columns import ROWS, TableColumn, TableColumns
 from edgebench.host.power.imports.known_tables import Samples
-from edgebench.host.power.imports.pace import GAP_STEPS, GapFinder, Pace, pace_of
-from edgebench.meters.base import Flag, Floats, LossReport, SampleBlock
+from edgebench.meters.base import Flag, Floats, Gap, LossReport, SampleBlock
 from edgebench.meters.scpi.answers import SPECIAL, flags_of
 from edgebench.protocol.errors import FileRefused
 
@@ -24,6 +28,59 @@ MAX_ROWS_OF_ONE_TIME = 1 << 20
 """Rows of one time that are held back: 200 s of a program that takes 5000 samples a second."""
 FULL_RATIO = 0.9
 """Share of an instrument's rate above which it is that rate, with a few samples lost."""
+STEADY_SHARE = 0.9
+"""Share of the steps that are alike in a table whose gaps show: our own choice."""
+ALIKE_RATIO = 0.5
+"""Deviation of a step from the typical one, relative to that: a busy computer logs late."""
+GAP_STEPS = 1.9
+"""Length of a gap in typical steps, as for a meter that is polled."""
+LATE_STEPS = 2.5
+"""Length of a gap with the step behind it; a sample that was only written late has less."""
+GAPS_MAX = 1000
+"""Gaps that are listed; the last one includes all that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Rate of the first samples, and how steady it is."""
+
+    rate_hz: float
+    """Rate without the gaps, where they show."""
+    is_steady: bool
+
+
+def pace_of(time_ns: NDArray[np.int64]) -> Pace:
+    """The pace of samples at these times, shape (n,), nanoseconds, ascending, n >= 2."""
+    steps_ns = np.diff(time_ns)
+    typical_ns = np.median(steps_ns)
+    is_alike = np.abs(steps_ns - typical_ns) <= ALIKE_RATIO * typical_ns
+    is_steady = bool(is_alike.mean() >= STEADY_SHARE)
+    kept_ns = steps_ns[is_alike] if is_steady else steps_ns
+    return Pace(1e9 / float(kept_ns.mean()), is_steady)
+
+
+@dataclass(slots=True)
+class GapFinder:
+    """Finds the gaps, and counts the samples that are missing in them."""
+
+    count: int = 0
+    gaps: list[Gap] = field(default_factory=list[Gap])
+
+    def look(self, pace: Pace, time_ns: NDArray[np.int64]) -> None:
+        """Look at the times of samples, shape (n,), which begin with the last one seen before."""
+        if not pace.is_steady:
+            return
+        steps = np.diff(time_ns) * (pace.rate_hz / 1e9)
+        # A sample that was only written late has the next one close behind it.
+        with_next = steps + np.append(steps[1:], np.inf)
+        for place in np.flatnonzero((steps > GAP_STEPS) & (with_next > LATE_STEPS)):
+            begin_ns, end_ns = int(time_ns[place]), int(time_ns[place + 1])
+            count = round(float(steps[place])) - 1
+            self.count += count
+            if len(self.gaps) == GAPS_MAX:
+                last = self.gaps.pop()
+                begin_ns, count = last.begin_ns, last.count + count
+            self.gaps.append(Gap(begin_ns, end_ns, count, "no samples in the file"))
 
 
 @dataclass(slots=True)
@@ -90,15 +147,21 @@ class TableDecoder:
         time_ns = self._time_ns(values)
         flags = self._flags(values, len(time_ns))
         is_missing = (flags & int(Flag.MISSING)) != 0
-        known = {
-            name: self._known(column, values[column.name], is_missing)
-            for name, column in self.columns.electrical.items()
-        }
+        known: dict[str, Floats] = {}
+        for name, column in self.columns.electrical.items():
+            raw = values[column.name]
+            # Only a sample that is flagged as missing may have no value.
+            self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
+            known[name] = np.where(is_missing, np.nan, raw * column.scale)
+        if (power_w := known.get("power")) is None:
+            voltage_v = known.get("voltage", self.supply_v)
+            assert voltage_v is not None, "find_columns has refused that"
+            power_w = known["current"] * voltage_v
         block = SampleBlock(
             channel=0,
             index0=self.tally.count,
             time_ns=time_ns,
-            power_w=self._power_w(known),
+            power_w=power_w,
             current_a=known.get("current"),
             voltage_v=known.get("voltage"),
             flags=flags,
@@ -164,14 +227,6 @@ class TableDecoder:
         why = f"a channel beside {str(first)[:40]!r}: import each as a file of its own"
         self._refuse_first(is_other, column, why)
 
-    def _power_w(self, known: Mapping[str, Floats]) -> Floats:
-        if "power" in known:
-            return known["power"]
-        if "voltage" in known:
-            return known["current"] * known["voltage"]
-        assert self.supply_v is not None, "find_columns has refused that"
-        return known["current"] * self.supply_v
-
     def _flags(self, values: Mapping[str, Values], count: int) -> NDArray[np.uint8]:
         """Flags of the table, and of values that an instrument writes for overrange or no value."""
         flags = np.zeros(count, np.uint8)
@@ -187,11 +242,6 @@ class TableDecoder:
             if self.may_miss:
                 flags |= np.where(np.isnan(number), int(Flag.MISSING), 0).astype(np.uint8)
         return flags
-
-    def _known(self, column: TableColumn, raw: Values, is_missing: NDArray[np.bool_]) -> Floats:
-        """The values in SI; only a sample that is flagged as missing may have none."""
-        self._refuse_first(~(np.isfinite(raw) | is_missing), column, "no number")
-        return np.where(is_missing, np.nan, raw * column.scale)
 
     def _time_ns(self, values: Mapping[str, Values]) -> NDArray[np.int64]:
         """Times of the rows: of a clock, by the number of the row, or as numbers."""

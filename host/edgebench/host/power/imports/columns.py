@@ -195,11 +195,7 @@ def _named(options: ImportOptions) -> dict[str, str]:
 def _column_of_user(
     names: Sequence[str], first_row: Sequence[str], quantity: str, text: str
 ) -> TableColumn:
-    """A column that the user names, as `P` or, where its name has no unit, as `P:mW`.
-
-    Raises:
-        FileRefused: there is no such column, or it has no unit.
-    """
+    """A column that the user names, as `P` or, where its name has no unit, as `P:mW`."""
     name, _, unit = (text, "", "") if text in names else text.rpartition(":")
     if name not in names:
         raise ColumnsUnknown(f"no column is named {name or text!r}{_found(names)}")

@@ -175,7 +175,7 @@ def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
             ),
             parse_options=pacsv.ParseOptions(
                 delimiter=layout.separator,
-                invalid_row_handler=_skipped if known and known.has_footer else None,
+                invalid_row_handler=(lambda _: "skip") if known and known.has_footer else None,
             ),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(kinds),
@@ -200,23 +200,16 @@ def _batches(layout: CsvLayout) -> Iterator[dict[str, Values]]:
         raise FileRefused(_first_wrong(layout) or str(exc).splitlines()[0]) from exc
 
 
-def _skipped(_: object) -> str:
-    """What pyarrow does with a line that has another number of columns."""
-    return "skip"
-
-
 def _without_footer(values: dict[str, Values], layout: CsvLayout) -> dict[str, Values]:
     """The rows whose time is one: what follows the samples has other words in its place."""
     time = layout.columns.time
     if time.name == ROWS:
         return values
-    is_time = is_clock_time if time.is_clock else _is_number
-    kept = np.array([text is not None and is_time(str(text)) for text in values[time.name]], bool)
+    is_time = is_clock_time if time.is_clock else _WITH_UNIT.fullmatch
+    kept = np.array(
+        [text is not None and bool(is_time(str(text))) for text in values[time.name]], bool
+    )
     return {name: column[kept] for name, column in values.items()}
-
-
-def _is_number(text: str) -> bool:
-    return _WITH_UNIT.fullmatch(text) is not None
 
 
 def _without_units(texts: Values, layout: CsvLayout, column: TableColumn) -> NDArray[np.float64]:
@@ -248,11 +241,7 @@ def _spread(layout: CsvLayout, batches: Iterator[dict[str, Values]]) -> Iterator
 def _whole_times(
     layout: CsvLayout, batches: Iterator[dict[str, Values]]
 ) -> Iterator[dict[str, Values]]:
-    """Batches whose times are whole nanoseconds.
-
-    Raises:
-        FileRefused: a time is none.
-    """
+    """Batches whose times are whole nanoseconds."""
     time = layout.columns.time
     count = 0
     for rows in batches:
@@ -289,18 +278,14 @@ def _first_wrong(layout: CsvLayout) -> str | None:
                 expected = f"{len(layout.names)} columns, got {len(fields)}"
                 return f"line {number}: expected {expected}"
             for column in layout.columns.used:
-                if (why := _why_wrong(fields[column.index].strip(), layout)) is not None:
+                text = fields[column.index].strip()
+                try:
+                    float("nan" if text in layout.missing else text.replace(layout.decimal, "."))
+                except ValueError:
+                    why = f"no number: {text[:40]!r}"
+                    if "," in text and layout.decimal == ".":
+                        why = f"decimal comma in {text[:40]!r}: write numbers with a point"
                     return f"line {number}, column {column.name!r}: {why}"
     except csv.Error as exc:
         return f"not a CSV: {exc}"
-    return None
-
-
-def _why_wrong(text: str, layout: CsvLayout) -> str | None:
-    try:
-        float(text.replace(layout.decimal, ".") if text not in layout.missing else "nan")
-    except ValueError:
-        if "," in text and layout.decimal == ".":
-            return f"decimal comma in {text[:40]!r}: write numbers with a point"
-        return f"no number: {text[:40]!r}"
     return None

@@ -63,7 +63,12 @@ def read_rows(path: Path, table: TableDecoder) -> Iterator[SampleBlock]:
     words = [channel.name] if channel else []
     for batch in _batches(path, names + words):
         if batch.num_rows:
-            values = {name: _values(batch.column(name)) for name in names}
+            values: dict[str, Values] = {}
+            for name in names:
+                numbers = batch.column(name).to_numpy(zero_copy_only=False)
+                # Integers stay integers where every row has a value.
+                is_whole = numbers.dtype.kind in "iu"
+                values[name] = numbers.astype(np.int64 if is_whole else np.float64)
             texts = {name: np.array(batch.column(name).to_pylist(), np.object_) for name in words}
             yield table.block(values | texts)
 
@@ -139,14 +144,6 @@ def _own_block(batch: Any, channel: int, index0: int) -> SampleBlock:
         flags=flags,
         spike_w=column("spike_w", np.float64),
     )
-
-
-def _values(column: Any) -> Values:
-    """Values of a column; integers stay integers where every row has a value."""
-    values = column.to_numpy(zero_copy_only=False)
-    kind = np.int64 if values.dtype.kind in "iu" else np.float64
-    converted: Values = values.astype(kind)
-    return converted
 
 
 def _batches(path: Path, columns: list[str] | None = None) -> Iterator[Any]:

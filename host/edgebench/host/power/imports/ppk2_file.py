@@ -127,6 +127,11 @@ def _block(
     edges = np.arange(first, first + len(raw) + 1) * (1e9 / source.rate_hz)
     edges_ns = np.rint(edges).astype(np.int64)
     tally.add(flags)
+    # An input that was high in any part of the sample.
+    inputs = np.zeros(len(raw), np.uint8)
+    for number in range(INPUT_COUNT):
+        is_high = (raw["bits"] & np.uint16(2 << (2 * number))) != 0
+        inputs[is_high] |= np.uint8(1 << number)
     return SampleBlock(
         channel=0,
         index0=first,
@@ -134,15 +139,6 @@ def _block(
         begin_ns=edges_ns[:-1] if source.is_averaging else None,
         power_w=current_a * supply_v,
         current_a=current_a,
-        digital=_digital(raw["bits"]),
+        digital=inputs,
         flags=flags,
     )
-
-
-def _digital(bits: NDArray[np.uint16]) -> NDArray[np.uint8]:
-    """A bit for each input that was high in any part of the sample."""
-    inputs = np.zeros(len(bits), np.uint8)
-    for number in range(INPUT_COUNT):
-        is_high = (bits & np.uint16(2 << (2 * number))) != 0
-        inputs[is_high] |= np.uint8(1 << number)
-    return inputs

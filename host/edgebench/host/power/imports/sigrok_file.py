@@ -39,6 +39,7 @@ _DEFLATE_LIMIT = 1100
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(|k|M|G)Hz")
 _PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9}
 _CHANNEL = re.compile(r"analog(\d+)")
+_NONE = np.zeros(0)
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
@@ -122,8 +123,13 @@ def read_samples(source: SigrokFile, table: TableDecoder) -> Iterator[SampleBloc
                         data = _member(archive, file, _PART_LIMIT_BYTES)
                         values = np.frombuffer(data[: len(data) // 4 * 4], "<f4")
                         waiting[name].append(values.astype(np.float64))
-                yield from _rows(waiting, table)
                 part += 1
+                # Rows of which every channel has come; the rest goes on waiting.
+                come = {name: np.concatenate(parts or [_NONE]) for name, parts in waiting.items()}
+                count = min(map(len, come.values()))
+                waiting = {name: [values[count:]] for name, values in come.items()}
+                if count:
+                    yield table.block({name: values[:count] for name, values in come.items()})
     except _DAMAGED as exc:
         raise FileRefused(f"damaged .sr: {one_line(exc)}") from exc
     counts = {name: sum(map(len, parts)) for name, parts in waiting.items()}
@@ -136,22 +142,7 @@ def _part_name(source: SigrokFile, name: str, part: int) -> str:
     return f"analog-1-{source.channels[name]}-{part}"
 
 
-def _rows(waiting: dict[str, list[Floats]], table: TableDecoder) -> Iterator[SampleBlock]:
-    """Rows of which every channel has come; the rest goes on waiting."""
-    values = {name: np.concatenate(parts or [np.zeros(0)]) for name, parts in waiting.items()}
-    count = min(map(len, values.values()))
-    for name, every in values.items():
-        waiting[name] = [every[count:]]
-    if count:
-        yield table.block({name: every[:count] for name, every in values.items()})
-
-
 def _member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
-    """Content of a member.
-
-    Raises:
-        FileRefused: there is none, or it would fill the memory.
-    """
     try:
         member = archive.getinfo(name)
     except KeyError:

@@ -159,11 +159,6 @@ def _number(value: object) -> float | None:
 
 
 def _seconds_ns(seconds: float) -> int:
-    """Seconds in nanoseconds.
-
-    Raises:
-        ValueError: they are no time.
-    """
     if not abs(seconds) < TIME_LIMIT_NS / 1e9:  # also where they are NaN
         raise ValueError(f"no time: {seconds:g} s")
     return round(seconds * 1e9)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgebench.host.power.imports import csv_file, pace
+from edgebench.host.power.imports import blocks, csv_file
 from edgebench.host.power.imports.importer import import_file
 from edgebench.host.power.stored import StoredSession
 from edgebench.host.result.facts import ImportOptions
@@ -180,7 +180,7 @@ def test_samples_that_are_written_late_are_none_lost(tmp_path: Path) -> None:
 
 def test_gaps_beyond_number_are_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of a bad file is as long as the file."""
-    monkeypatch.setattr(pace, "GAPS_MAX", 3)
+    monkeypatch.setattr(blocks, "GAPS_MAX", 3)
     session = imported(tmp_path, table(at for at in range(400) if at % 20))
     loss = session.facts.loss
     assert (loss.lost_count, len(loss.gaps), sum(gap.count for gap in loss.gaps)) == (19, 3, 19)
