@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,20 +17,14 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.collect import analyse_set_aside
 from edgebench.host.bench.events import (
     DeviceSelected,
-    DeviceSkipped,
     EarlierRunRejected,
-    FarmSourceFailed,
     FetchBegan,
-    LabgridPlaceTaken,
-    MeterMissing,
     Notify,
     RunFetched,
     ignore_events,
     raise_failures,
 )
-from edgebench.host.bench.finish import FinishingProcess, finish
-from edgebench.host.bench.health_check import check_device, refused
-from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.host import BenchHost
 from edgebench.host.bench.lease import stop_run
 from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.request import (
@@ -42,41 +33,34 @@ from edgebench.host.bench.request import (
     ComparisonRequest,
     new_request,
 )
-from edgebench.host.bench.runs import BenchRuns, CollectRuns, DeviceRuns, local_runs
-from edgebench.host.bench.session import MeasuringHost
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
-from edgebench.host.campaign.lanes import make_runs, paired_lanes
+from edgebench.host.campaign.lanes import make_runs, paired_lanes, plan_campaign
 from edgebench.host.campaign.meters import refuse_unserved
-from edgebench.host.campaign.plan import CampaignPlan, new_plan
+from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.campaign.spec import load_spec
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
     THIS_MACHINE,
     DiscoveredDevice,
     find_devices,
     named,
-    open_known,
 )
-from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, farm_path, load_farm
+from edgebench.host.devices.farm import farm_path
 from edgebench.host.devices.files import HostFiles, KnownDevice
-from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
-from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
+from edgebench.host.devices.health import HealthCheck, HealthFiles
 from edgebench.host.devices.names import LOCAL_NAME
 from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
-from edgebench.host.devices.selection import ALL, select
-from edgebench.host.power.metering import check_wiring
+from edgebench.host.devices.selection import ALL
+from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.store.address import find_each, find_run, find_runs, list_named
 from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import BundleStore, open_store
 from edgebench.host.store.incomplete import follow_agent
-from edgebench.host.store.layout import Store
 from edgebench.host.stored_run import StoredRun, StoredSet
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
-    DeviceNotOffered,
     EdgebenchError,
     MeasurementError,
     NoSecondSide,
@@ -126,10 +110,13 @@ class Lab:
                 that one.
         """
         self.store = open_store(Path(store) if store is not None else None)
-        self._files = HostFiles(config)
-        self._health = HealthFiles(state or config)
-        self._farm = farm_path(config)
-        self._agent_state = agent_state
+        self._host = BenchHost(
+            store=self.store,
+            files=HostFiles(config),
+            health=HealthFiles(state or config),
+            farm_file=farm_path(config),
+            agent_state=agent_state,
+        )
 
     def _check_not_sent(self) -> None:
         """Refuse to measure into a bundle, before any device is contacted.
@@ -271,22 +258,14 @@ class Lab:
             timeout_s: Longest time to listen.
             on_doubt: Called with sources that cannot be read; the others are listed all the same.
         """
-        farm, places = self._merged_farm()
+        farm, places = self._host.merged_farm()
         if on_doubt is not None:
             for doubt in places.doubts:
                 on_doubt(doubt)
-        record = recorder(farm, self._health, places)
+        record = recorder(farm, self._host.health, places)
         return find_devices(
-            self._files, timeout_s=timeout_s, state=self._agent_state, record=record
+            self._host.files, timeout_s=timeout_s, state=self._host.agent_state, record=record
         )
-
-    def _merged_farm(self, notify: Notify = ignore_events) -> tuple[Farm, LabgridPlaces]:
-        """The farm file with what labgrid adds to it, and its places."""
-        farm, paired = load_farm(self._farm), self._files.devices()
-        places = places_of(farm.labgrid, paired)
-        for doubt in places.doubts:
-            notify(FarmSourceFailed(doubt))
-        return with_places(farm, places, paired), places
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
@@ -300,15 +279,15 @@ class Lab:
         """
         from edgebench.host.watch import watch
 
-        paired = self._files.devices()
+        paired = self._host.files.devices()
         if names:
             devices = [named(paired, name) for name in names]
         else:
-            is_running = local_transport.is_running(self._agent_state)
+            is_running = local_transport.is_running(self._host.agent_state)
             devices = [*([THIS_MACHINE] if is_running else []), *paired]
         if not devices:
             raise NoSuchDevice("no device is paired with this host")
-        return watch(devices, self._files, state=self._agent_state)
+        return watch(devices, self._host.files, state=self._host.agent_state)
 
     def check(
         self, *names: str, on_checked: Callable[[HealthCheck], None] | None = None
@@ -322,67 +301,21 @@ class Lab:
         Raises:
             NoSuchDevice: a name is not that of one device.
         """
-        paired = self._files.devices()
-        devices = [named(paired, name) for name in dict.fromkeys(names)]
-        limit = load_farm(self._farm).quarantine_after
-        cancellation = Cancellation()
-
-        def check(device: KnownDevice) -> list[HealthCheck]:
-            checks = self._check(device, cancellation, with_seats=not names, limit=limit)
-            if on_checked is not None:
-                for one in checks:
-                    on_checked(one)
-            return checks
-
-        with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
-            try:
-                checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
-            except BaseException:  # Ctrl-C as well
-                cancellation.request()  # the threads are waited for
-                raise
-        return [one for checks in checked for one in checks]
-
-    def _check(
-        self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
-    ) -> list[HealthCheck]:
-        """Check a device, and those that the same agent serves."""
-        others: list[KnownDevice] = []
-        name = device.name
-        try:
-            with open_known(self._files, device, state=self._agent_state) as client:
-                self._health.seen(device, client.seat)
-                seats = client.seats() if with_seats else ()
-                others = [device.at_seat(seat.name) for seat in seats[1:]]
-                name = device.at_seat(client.seat).name if others else device.name
-                check = check_device(client, name, cancellation)
-        except EdgebenchError as exc:
-            check = refused(name, exc)
-        if check.state is CheckState.WELL:
-            self._health.succeeded(device)
-        elif check.is_of_device and check.code is not None and limit:
-            self._health.quarantine(device, check.code, check.reason)
-        return [
-            check,
-            *(
-                one
-                for other in others
-                for one in self._check(other, cancellation, with_seats=False, limit=limit)
-            ),
-        ]
+        return self._host.check(names, on_checked or (lambda _: None))
 
     def rename(self, device: str, name: str) -> KnownDevice:
         """Give a paired device another name, in the farm file too."""
-        return rename(self._files, self._farm, device, name)
+        return rename(self._host.files, self._host.farm_file, device, name)
 
     def label(
         self, device: str, *labels: str, remove: Sequence[str] = ()
     ) -> tuple[KnownDevice, tuple[str, ...]]:
         """Add and remove labels of a device or seat, in the farm file; what it has now."""
-        return label(self._files, self._farm, device, add=labels, remove=remove)
+        return label(self._host.files, self._host.farm_file, device, add=labels, remove=remove)
 
     def forget(self, device: str) -> KnownDevice:
         """Remove a device, its pairing and its history; its runs stay."""
-        return forget(self._files, self._health, device)
+        return forget(self._host.files, self._host.health, device)
 
     def pair(self, text: str, decide: Decide | None = None) -> KnownDevice:
         """Pair with the agent that printed this string.
@@ -394,13 +327,19 @@ class Lab:
         """
         from edgebench.host.devices.pairing import pair
 
-        pairing = pair(self._files, text, decide=decide)
+        pairing = pair(self._host.files, text, decide=decide)
         self._take_over(pairing)
         return pairing.device
 
     def _take_over(self, pairing: Pairing) -> None:
         if pairing.replaced is not None:
-            take_over(self._files, self._health, self._farm, pairing.replaced, pairing.device)
+            take_over(
+                self._host.files,
+                self._host.health,
+                self._host.farm_file,
+                pairing.replaced,
+                pairing.device,
+            )
             follow_agent(self.store, pairing.replaced.pin, pairing.device.pin)
 
     def export_lab(self, path: str | Path) -> tuple[KnownDevice, ...]:
@@ -411,7 +350,7 @@ class Lab:
         """
         from edgebench.host.devices.lab_file import export_lab
 
-        return export_lab(self._files, Path(path)).devices
+        return export_lab(self._host.files, Path(path)).devices
 
     def join_lab(self, path: str | Path, *, replaces: bool = False) -> JoinReport:
         """Become one owner with the host that wrote this file: each collects the runs of all.
@@ -421,7 +360,7 @@ class Lab:
         """
         from edgebench.host.devices.lab_file import join_lab
 
-        return join_lab(self._files, Path(path), replaces=replaces)
+        return join_lab(self._host.files, Path(path), replaces=replaces)
 
     def deploy(self, target: str, say: OnStep | None = None, **settings: Any) -> DeployReport:
         """Install an agent over SSH or adb, and pair with it.
@@ -434,15 +373,15 @@ class Lab:
         from edgebench.host.devices.deploy import deploy, deploy_request
 
         request = deploy_request(target, **settings)
-        report = deploy(self._files, request, say, on_paired=self._take_over)
-        self._health.deployed(report.device)
+        report = deploy(self._host.files, request, say, on_paired=self._take_over)
+        self._host.health.deployed(report.device)
         return report
 
     def undeploy(self, target: str, say: OnStep | None = None, **settings: Any) -> UninstallReport:
         """Remove a deployed agent with all that it keeps, and forget the device."""
         from edgebench.host.devices.deploy import deploy_request, undeploy
 
-        return undeploy(self._files, deploy_request(target, **settings), say)
+        return undeploy(self._host.files, deploy_request(target, **settings), say)
 
     def connect(self, device: str = LOCAL_NAME, *, any_environment: bool = False) -> Client:
         """Open a connection to a device.
@@ -452,8 +391,8 @@ class Lab:
             any_environment: Whether the agent on this machine may be of another environment than
                 this process, as nothing is measured.
         """
-        known = named(self._files.devices(), device)
-        return self._connect(known, any_environment=any_environment)
+        known = named(self._host.files.devices(), device)
+        return self._host.connect(known, any_environment=any_environment)
 
     def bench(
         self,
@@ -618,70 +557,13 @@ class Lab:
             EdgebenchError: a measurement failed, and there is no watcher.
         """
         self._check_not_sent()
-        notify = watcher or raise_failures
-        farm, places = self._merged_farm(notify)
-        devices = self._healthy(request.devices, farm, notify)
-        for device in devices:
-            if (place := places.by_device.get(device.name)) and place.is_taken:
-                notify(LabgridPlaceTaken(device.name, place.name, place.acquired_by or ""))
-        if request.energy is not None:
-            check_wiring(request.energy.meter, [device.name for device in devices])
-        with (
-            index.kept_open(self.store),
-            self._measuring("bench", notify, len(devices), wait_s=request.wait_s) as (host, notify),
-        ):
-            works: list[DeviceRuns] = []
-            plans: list[BenchRuns] = []
-            for device in devices:
-                own = request.on_device(device.name, farm.entry(device).meter)
-                if request.energy is not None and own.energy is None:
-                    notify(MeterMissing(device.name))
-                plans.append(BenchRuns(own, device.name, notify))
-                outcomes = Outcomes(self._health, device, farm.quarantine_after)
-                works.append(local_runs(host, Target(device, own.energy), plans[-1], outcomes))
-            measure_side_by_side(
-                works, notify, cancellation or Cancellation(), parallel=farm.parallel
-            )
-        return [StoredRun(self.store, run.run_id) for plan in plans for run in plan.runs]
-
-    @contextmanager
-    def _measuring(
-        self, command: str, notify: Notify, device_count: int, *, wait_s: float = 0.0
-    ) -> Iterator[tuple[MeasuringHost, Notify]]:
-        """What a command measures with, and the consumer that publishes its status."""
-        with (
-            publish_status(self.store, command, notify) as publisher,
-            FinishingProcess() if device_count > 1 else nullcontext() as other,
-        ):
-            yield (
-                MeasuringHost(
-                    store=self.store,
-                    connect=partial(self._connect, any_environment=command == "collect"),
-                    finish=other.finish if other else finish,
-                    wait_s=wait_s,
-                ),
-                publisher,
-            )
-
-    def _connect(self, device: KnownDevice, *, any_environment: bool = False) -> Client:
-        client = open_known(
-            self._files, device, state=self._agent_state, any_environment=any_environment
+        runs = self._host.measure(
+            request, watcher or raise_failures, cancellation or Cancellation()
         )
-        self._health.seen(device, client.seat)
-        return client
+        return self._stored(runs)
 
-    def _healthy(self, words: Sequence[str], farm: Farm, notify: Notify) -> list[KnownDevice]:
-        """The devices that the words choose, without those in quarantine that no word names."""
-        paired = self._files.devices()
-        fitting = select(words, paired, farm)
-        if not farm.quarantine_after:
-            return fitting
-        health = {device.name: self._health.of(device) for device in fitting}
-        quarantined = {name for name, known in health.items() if known.is_quarantined}
-        devices = select(words, paired, farm, quarantined)
-        for name in sorted(quarantined - {device.name for device in devices}):
-            notify(DeviceSkipped(name, health[name]))
-        return devices
+    def _stored(self, runs: Sequence[Run]) -> list[StoredRun]:
+        return [StoredRun(self.store, run.run_id) for run in runs]
 
     def plan_campaign(
         self,
@@ -703,43 +585,8 @@ class Lab:
             DeviceNotOffered: it names one that no lab host offers.
             LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
-        notify = watcher or raise_failures
-        farm, _ = self._merged_farm(notify)
-        offered: list[KnownDevice] = []
-        if cluster is not None:
-            offered, farm = self._offered(cluster)
-
-        def choose(word: str) -> list[str]:
-            if cluster is not None:
-                names = [device.name for device in select([word], offered, farm)]
-                known = [device.name for device in offered]
-                for name in names:
-                    if name not in known:
-                        raise DeviceNotOffered(
-                            f"no lab host offers {name}; offered: {', '.join(known)}",
-                            shlex.quote(name),
-                        )
-                return names
-            return [device.name for device in self._healthy([word], farm, notify)]
-
-        path = Path(file)
-        plan = new_plan(load_spec(path), path, choose)
-        meter = plan.spec.settings.meter
-        if cluster is not None:
-            from edgebench.host.campaign.cluster.lanes import check_meter
-
-            check_meter(meter)
-        elif meter:
-            check_wiring(meter, plan.devices)
-        CellRequests(plan)
-        return plan
-
-    @staticmethod
-    def _offered(cluster: str | ClusterAddress) -> tuple[list[KnownDevice], Farm]:
-        from edgebench.host.campaign.cluster.lanes import ClusterConnection, offered_devices
-
-        with ClusterConnection(_address(cluster)) as connection:
-            return offered_devices(connection.labs())
+        address = None if cluster is None else _address(cluster)
+        return plan_campaign(self._host, Path(file), watcher or raise_failures, address)
 
     def work_for(
         self,
@@ -767,45 +614,16 @@ class Lab:
             UsageError: the address makes no sense, or Dask is not installed.
             NoSuchDevice: there is no such device.
         """
-        from edgebench.host.campaign.cluster.lab import (
-            LAB_DIRECTORY,
-            DeviceOffer,
-            LabHost,
-            work_for,
-        )
+        from edgebench.host.campaign.cluster.lab import work_for
 
         self._check_not_sent()
-        farm, address = load_farm(self._farm), _address(cluster)
-        chosen = self._healthy(_listed(on), farm, ignore_events)
-        devices = {device.name: device for device in chosen if device.pin}
-        if not devices:
-            raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
-        offers = tuple(
-            DeviceOffer(
-                name=device.name,
-                id=device.id,
-                pin=device.pin,
-                seat=device.seat,
-                arch=device.arch,
-                labels=farm.entry(device).labels,
-                meter=farm.entry(device).meter,
-            )
-            for device in devices.values()
-        )
-        own_name = name or socket.gethostname()
-        host_of_lab = LabHost(
-            name=own_name,
-            store=Store(self.store.root / LAB_DIRECTORY),
-            offers=offers,
-            find=lambda name: (devices[name], farm.entry(devices[name]).meter),
-            connect=partial(open_known, self._files, state=self._agent_state),
-            outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
-        )
         work_for(
-            host_of_lab,
-            address,
+            self._host,
+            _address(cluster),
+            words=_listed(on),
+            name=name or socket.gethostname(),
             address=host,
-            on_connected=lambda: on_connected(own_name, list(devices)),
+            on_connected=on_connected,
             on_away=on_away,
         )
 
@@ -831,13 +649,7 @@ class Lab:
         self._check_not_sent()
         plan = self.plan_campaign(file, watcher, cluster)
         if cluster is None:
-            farm = load_farm(self._farm)
-            refuse_unserved(
-                plan,
-                CellRequests(plan),
-                find=partial(self._find, farm=farm, paired=self._files.devices()),
-                connect=partial(open_known, self._files, state=self._agent_state),
-            )
+            refuse_unserved(plan, CellRequests(plan), self._host)
         begin_journal(self.store, plan)
         return self.campaign(plan.id)
 
@@ -866,8 +678,8 @@ class Lab:
             FileChanged: a model is not what it was.
             LabHostsUnreachable: no scheduler answers.
         """
-        campaign, farm = self.campaign(name), load_farm(self._farm)
-        notify = watcher or ignore_events
+        campaign, notify = self.campaign(name), watcher or ignore_events
+        parallel, lanes = self._host.farm().parallel, paired_lanes(self._host)
         with publish_status(self.store, "campaign", notify, campaign.plan.id) as publisher:
             if cluster is not None:
                 from edgebench.host.campaign.cluster.lanes import cluster_lanes
@@ -875,30 +687,16 @@ class Lab:
                 lanes = cluster_lanes(
                     _address(cluster), campaign.journal, self.store, publisher, store_url
                 )
-            else:
-                lanes = paired_lanes(
-                    self.store,
-                    find=partial(self._find, farm=farm, paired=self._files.devices()),
-                    connect=self._connect,
-                    outcomes=lambda device: Outcomes(self._health, device, farm.quarantine_after),
-                )
+                parallel = MAX_PARALLEL_LANES
             make_runs(
                 campaign.journal,
                 self.store,
                 lanes,
                 notify=publisher,
                 cancellation=cancellation or Cancellation(),
-                parallel=MAX_PARALLEL_LANES if cluster is not None else farm.parallel,
+                parallel=parallel,
             )
         return campaign
-
-    @staticmethod
-    def _find(
-        name: str, *, farm: Farm, paired: Sequence[KnownDevice]
-    ) -> tuple[KnownDevice, str | None]:
-        """A device by its name in a plan, and the meter that is wired to it."""
-        [known] = select([name], paired, farm)
-        return known, farm.entry(known).meter
 
     def campaign(self, name: str = "last") -> Campaign:
         """A campaign of this store, by id or name.
@@ -934,9 +732,9 @@ class Lab:
 
         sources = OverviewSources(
             store=self.store,
-            files=self._files,
-            health=self._health,
-            farm=self._farm,
+            files=self._host.files,
+            health=self._host.health,
+            farm=self._host.farm_file,
             campaigns=NewestCampaigns(self.store).read,
         )
         serve(sources, host=host, port=port, token=token, on_ready=on_ready)
@@ -978,20 +776,10 @@ class Lab:
             EdgebenchError: the only device cannot be reached, or the store cannot be written.
         """
         self._check_not_sent()
-        farm, _ = self._merged_farm(watcher or ignore_events)
-        devices = select(_listed(on), self._files.devices(), farm)
-        with self._measuring("collect", watcher or raise_failures, len(devices)) as (host, notify):
-            plans = [CollectRuns(device.name, notify, is_waiting=is_waiting) for device in devices]
-            measure_side_by_side(
-                [
-                    local_runs(host, Target(device), plan)
-                    for device, plan in zip(devices, plans, strict=True)
-                ],
-                notify,
-                cancellation or Cancellation(),
-                parallel=farm.parallel,
-            )
-        return [StoredRun(self.store, run.run_id) for plan in plans for run in plan.runs]
+        notify = watcher or raise_failures
+        cancelled = cancellation or Cancellation()
+        runs = self._host.collect(_listed(on), notify, cancelled, is_waiting=is_waiting)
+        return self._stored(runs)
 
     def analyse_set_aside(self, watcher: Notify | None = None) -> list[StoredRun]:
         """Analyse the runs again that were set aside, as after an upgrade.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.watchers import on
 
-from edgebench.host import lab as lab_module
+from edgebench.host.bench import host as host_module
 from edgebench.host.bench.events import DeviceSkipped
 from edgebench.host.bench.runs import DeviceRuns
 from edgebench.host.devices.files import HostFiles, KnownDevice
@@ -70,7 +70,7 @@ def test_meter_is_closed_where_the_device_is_not_there(lab: Lab, opened: list[st
     with pytest.raises(UsageError, match="nowhere"):
         lab.bench(MODEL, meter=METER, on=["nowhere"])
     assert opened == []
-    lab._files.remember(KnownDevice("away", "0a", "a" * 43, ("127.0.0.1",), CLOSED_PORT))
+    lab._host.files.remember(KnownDevice("away", "0a", "a" * 43, ("127.0.0.1",), CLOSED_PORT))
     with pytest.raises(Unreachable, match="away"):
         lab.bench(MODEL, meter=METER, on=["away"])
     assert opened == ["opened", "closed"]
@@ -99,8 +99,8 @@ def test_quarantined_device_is_measured_only_if_it_is_named(
     keep = on(
         DeviceSkipped, lambda event: left.append((event.device, event.health.quarantine_reason))
     )
-    monkeypatch.setattr(lab_module, "measure_side_by_side", measure_side_by_side)
-    monkeypatch.setattr(lab_module, "FinishingProcess", nullcontext)
+    monkeypatch.setattr(host_module, "measure_side_by_side", measure_side_by_side)
+    monkeypatch.setattr(host_module, "FinishingProcess", nullcontext)
 
     def measure(*words: str) -> list[str]:
         left.clear()

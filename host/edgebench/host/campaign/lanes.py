@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import Notify
 from edgebench.host.bench.finish import FinishingProcess, finish
+from edgebench.host.bench.host import BenchHost
 from edgebench.host.bench.lanes import Target, measure_side_by_side
 from edgebench.host.bench.runs import DeviceRuns, local_runs
 from edgebench.host.bench.session import MeasuringHost
 from edgebench.host.campaign.journal import Journal
-from edgebench.host.campaign.plan import CampaignPlan
+from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignRuns, CampaignWork
+from edgebench.host.campaign.spec import load_spec
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
-from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
-from edgebench.host.devices.health import Outcomes
+from edgebench.host.devices.selection import select
+from edgebench.host.power.metering import check_wiring
 from edgebench.host.store import index
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import NoSuchDevice
+from edgebench.protocol.errors import DeviceNotOffered, NoSuchDevice
+
+if TYPE_CHECKING:
+    from edgebench.host.campaign.cluster.address import ClusterAddress
 
 
 class LaneFactory(Protocol):
@@ -109,13 +116,12 @@ def is_over(state: CampaignState, device: str) -> bool:
 class PairedLanes:
     """Runs on the devices that this host is paired with."""
 
-    host: MeasuringHost
-    find: Callable[[str], tuple[KnownDevice, str | None]]
-    outcomes: Callable[[KnownDevice], Outcomes]
+    host: BenchHost
+    measuring: MeasuringHost
 
     def lane(self, device: str, work: CampaignWork) -> DeviceRuns:
         """The runs of a device."""
-        known, wired = self.find(device)
+        known, wired = self.host.find(device)
         cell = next(cell for cell in work.plan.cells if cell.device == device)
         energy = work.requests.of(cell).on_device(device, wired).energy  # all cells ask for one
         if work.plan.spec.settings.meter is not None and energy is None:
@@ -124,31 +130,71 @@ class PairedLanes:
         runs = CampaignRuns(
             work, device, request=lambda cell: work.requests.of(cell).on_device(known.name, meter)
         )
-        return local_runs(self.host, Target(known, energy), runs, self.outcomes(known))
+        return local_runs(self.measuring, Target(known, energy), runs, self.host.outcomes(known))
 
 
-def paired_lanes(
-    store: Store,
-    *,
-    find: Callable[[str], tuple[KnownDevice, str | None]],
-    connect: Callable[[KnownDevice], Client],
-    outcomes: Callable[[KnownDevice], Outcomes],
-) -> OpenLanes:
-    """What leads to the devices of this host.
-
-    Args:
-        store: Store of the campaign.
-        find: Finds a device by its name in the plan, and the meter that is wired to it.
-        connect: Opens a connection to a device.
-        outcomes: Where it is noted how the runs on a device end.
-    """
+def paired_lanes(host: BenchHost) -> OpenLanes:
+    """What leads to the devices that a host is paired with."""
 
     @contextmanager
     def open_lanes(plan: CampaignPlan, requests: CellRequests, count: int) -> Iterator[PairedLanes]:
         del requests
         with FinishingProcess() if count > 1 else nullcontext() as other:
-            analyse, wait_s = other.finish if other else finish, plan.spec.wait_s
-            host = MeasuringHost(store=store, connect=connect, finish=analyse, wait_s=wait_s)
-            yield PairedLanes(host=host, find=find, outcomes=outcomes)
+            measuring = MeasuringHost(
+                store=host.store,
+                connect=host.connect,
+                finish=other.finish if other else finish,
+                wait_s=plan.spec.wait_s,
+            )
+            yield PairedLanes(host=host, measuring=measuring)
 
     return open_lanes
+
+
+def plan_campaign(
+    host: BenchHost, file: Path, notify: Notify, cluster: ClusterAddress | None
+) -> CampaignPlan:
+    """What a campaign file would do with the devices of now; nothing is begun.
+
+    Args:
+        host: This host.
+        file: The campaign file.
+        notify: Consumer of the events.
+        cluster: The scheduler whose lab hosts offer the devices; None: this host's devices.
+
+    Raises:
+        UsageError: the file, or a model or setting in it, makes no sense.
+        NoSuchDevice: it names a device that is not paired.
+        DeviceNotOffered: it names a device that no lab host offers.
+        LabHostsUnreachable: no scheduler answers, or no lab host is there.
+    """
+    farm, _ = host.merged_farm(notify)
+    offered: list[KnownDevice] = []
+    if cluster is not None:
+        from edgebench.host.campaign.cluster.lanes import ClusterConnection, offered_devices
+
+        with ClusterConnection(cluster) as connection:
+            offered, farm = offered_devices(connection.labs())
+    known = [device.name for device in offered]
+
+    def choose(word: str) -> list[str]:
+        if cluster is None:
+            return [device.name for device in host.choose([word], farm, notify)]
+        names = [device.name for device in select([word], offered, farm)]
+        if missing := [name for name in names if name not in known]:
+            raise DeviceNotOffered(
+                f"no lab host offers {missing[0]}; offered: {', '.join(known)}",
+                shlex.quote(missing[0]),
+            )
+        return names
+
+    plan = new_plan(load_spec(file), file, choose)
+    meter = plan.spec.settings.meter
+    if cluster is not None:
+        from edgebench.host.campaign.cluster.lanes import check_meter
+
+        check_meter(meter)
+    elif meter:
+        check_wiring(meter, plan.devices)
+    CellRequests(plan)
+    return plan

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from edgebench.host.bench.host import BenchHost
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.client import Client
-from edgebench.host.devices.files import KnownDevice
 from edgebench.host.power.metering import OpenMeter, is_of_host
 from edgebench.protocol.errors import EdgebenchError, MeterNotServed
 
@@ -16,13 +14,7 @@ MAX_ASKED = 8
 """Devices that are asked at the same time; most of them answer within milliseconds."""
 
 
-def refuse_unserved(
-    plan: CampaignPlan,
-    requests: CellRequests,
-    *,
-    find: Callable[[str], tuple[KnownDevice, str | None]],
-    connect: Callable[[KnownDevice], Client],
-) -> None:
+def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost) -> None:
     """Ask every device for the meter, before a run is begun anywhere.
 
     A device that does not answer is left to its lane, which waits for it and asks again.
@@ -30,8 +22,7 @@ def refuse_unserved(
     Args:
         plan: The campaign.
         requests: What its cells ask for.
-        find: Finds a device by its name in the plan, and the meter that is wired to it.
-        connect: Opens a connection to a device.
+        host: The host that is paired with its devices.
 
     Raises:
         MeterNotServed: an agent does not serve it; it names all such devices.
@@ -40,13 +31,13 @@ def refuse_unserved(
         return
 
     def refusal(name: str) -> MeterNotServed | None:
-        known, wired = find(name)
+        known, wired = host.find(name)
         cell = next(cell for cell in plan.cells if cell.device == name)
         energy = requests.of(cell).on_device(name, wired).energy
         if energy is None or is_of_host(energy.meter):
             return None
         try:
-            with connect(known) as client:
+            with host.connect(known) as client:
                 OpenMeter.of(energy).require_served(client.describe(), name)
         except MeterNotServed as refused:
             return refused

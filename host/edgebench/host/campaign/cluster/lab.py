@@ -18,9 +18,10 @@ import pickle
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import Place
 from edgebench.host.bench.finish import FinishingProcess
+from edgebench.host.bench.host import BenchHost
 from edgebench.host.bench.session import (
     DeviceSession,
     InProgress,
@@ -46,9 +48,6 @@ from edgebench.host.campaign.plan import Cell, attempt_name
 from edgebench.host.campaign.requests import cell_request
 from edgebench.host.campaign.run import may_pass
 from edgebench.host.campaign.spec import Settings
-from edgebench.host.client import Client
-from edgebench.host.devices.files import KnownDevice
-from edgebench.host.devices.health import Outcomes
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
@@ -61,6 +60,7 @@ from edgebench.host.this_host import software
 from edgebench.protocol.errors import (
     EdgebenchError,
     LeaseHeld,
+    NoSuchDevice,
     NoSuchRun,
 )
 from edgebench.system.whole_files import make_directory, write_whole
@@ -165,16 +165,13 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabHost:
-    """What a lab host is made of: its store, its offers, and the way to its devices."""
+    """A lab host, and what it offers."""
 
     name: str
+    host: BenchHost
     store: Store
     """Store for the runs on their way, and the files that coordinators send."""
     offers: tuple[DeviceOffer, ...]
-    find: Callable[[str], tuple[KnownDevice, str | None]]
-    """Finds a device by its name, and the meter that is wired to it."""
-    connect: Callable[[KnownDevice], Client]
-    outcomes: Callable[[KnownDevice], Outcomes]
 
     def path(self, file: FileRef) -> Path:
         """Where a file of a coordinator is, or will be; its name is kept, as results have it."""
@@ -278,7 +275,7 @@ class LabDevice:
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
         host, store = self._host, self._host.store
-        device, wired = host.find(job.device)
+        device, wired = host.host.find(job.device)
 
         def local(path: str) -> str:
             file = job.files.get(path)
@@ -291,7 +288,7 @@ class LabDevice:
         if self._session is None:
             measuring = MeasuringHost(
                 store=store,
-                connect=host.connect,
+                connect=host.host.connect,
                 finish=self._finishing.finish,
                 wait_s=job.wait_s,
                 is_for_another=True,
@@ -314,7 +311,7 @@ class LabDevice:
         if job.run_id is None or store.has(job.run_id):
             return
 
-        outcomes, given_id = host.outcomes(device), job.run_id
+        outcomes, given_id = host.host.outcomes(device), job.run_id
         order = RunOrder(
             request=request,
             place=job.place or Place(1, 1),
@@ -401,27 +398,51 @@ def read_part(run_id: str, offset: int, size_bytes: int) -> bytes:
 
 
 def work_for(
-    host: LabHost,
+    bench: BenchHost,
     cluster: ClusterAddress,
     *,
+    words: Sequence[str],
+    name: str,
     address: str | None,
-    on_connected: Callable[[], None],
+    on_connected: Callable[[str, Sequence[str]], None],
     on_away: Callable[[str], None],
 ) -> None:
     """Be a lab host until Ctrl-C; a scheduler that goes away is waited for.
 
     Args:
-        host: The lab host, whose name no other one has.
+        bench: This host.
         cluster: The scheduler.
+        words: Words that choose the devices to offer.
+        name: Name of the lab host, which no other one has.
         address: Address of this host at which the scheduler reaches it; None: Dask finds one.
-        on_connected: Called each time that the scheduler has accepted it.
+        on_connected: Called each time that the scheduler has accepted it, with its name and the
+            names of its devices.
         on_away: Called with the reason if the scheduler is away or does not accept it; again where
             the reason is another one.
 
     Raises:
         UsageError: Dask is not installed.
+        NoSuchDevice: no paired device is chosen.
     """
     configure_dask()
+    farm = bench.farm()
+    chosen = [device for device in bench.choose(words, farm) if device.pin]
+    if not chosen:
+        raise NoSuchDevice("a lab host offers paired devices, and this machine itself is none")
+    offers = [
+        DeviceOffer(
+            name=device.name,
+            id=device.id,
+            pin=device.pin,
+            seat=device.seat,
+            arch=device.arch,
+            labels=farm.entry(device).labels,
+            meter=farm.entry(device).meter,
+        )
+        for device in chosen
+    ]
+    store = Store(bench.store.root / LAB_DIRECTORY)
+    host = LabHost(name=name, host=bench, store=store, offers=tuple(offers))
     with suppress(OSError):
         for folder in list((host.store.root / FILES_DIRECTORY).iterdir()):
             if folder.is_dir() and time.time() - folder.stat().st_mtime > UNUSED_S:
@@ -429,7 +450,9 @@ def work_for(
     with FinishingProcess() as finishing:
         devices = {offer.name: LabDevice(host, finishing) for offer in host.offers}
         _here[:] = [(host, devices)]
-        asyncio.run(_work(host, cluster, address, on_connected, on_away))
+        names = [device.name for device in chosen]
+        connected = partial(on_connected, name, names)
+        asyncio.run(_work(host, cluster, address, connected, on_away))
 
 
 async def _work(

@@ -1,0 +1,245 @@
+"""This host: its store, its devices and what they are measured with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.events import (
+    DeviceSkipped,
+    FarmSourceFailed,
+    LabgridPlaceTaken,
+    MeterMissing,
+    Notify,
+    ignore_events,
+)
+from edgebench.host.bench.finish import FinishingProcess, finish
+from edgebench.host.bench.health_check import check_device, refused
+from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.live import publish_status
+from edgebench.host.bench.request import BenchRequest
+from edgebench.host.bench.runs import BenchRuns, CollectRuns, DeviceRuns, local_runs
+from edgebench.host.bench.session import MeasuringHost
+from edgebench.host.client import Client
+from edgebench.host.devices.discovery import THIS_MACHINE, named, open_known
+from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, load_farm
+from edgebench.host.devices.files import HostFiles, KnownDevice
+from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
+from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
+from edgebench.host.devices.selection import select
+from edgebench.host.power.metering import check_wiring
+from edgebench.host.result.run import Run
+from edgebench.host.store import index
+from edgebench.host.store.layout import Store
+from edgebench.protocol.errors import EdgebenchError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchHost:
+    """The store of this host, the devices that it is paired with, and how they are."""
+
+    store: Store
+    files: HostFiles
+    health: HealthFiles
+    farm_file: Path
+    agent_state: Path | None
+    """Directory of the agent that serves this machine; None: the user's own."""
+
+    def farm(self) -> Farm:
+        """The farm file as it is now."""
+        return load_farm(self.farm_file)
+
+    def merged_farm(self, notify: Notify = ignore_events) -> tuple[Farm, LabgridPlaces]:
+        """The farm file with what labgrid adds to it, and its places."""
+        farm, paired = self.farm(), self.files.devices()
+        places = places_of(farm.labgrid, paired)
+        for doubt in places.doubts:
+            notify(FarmSourceFailed(doubt))
+        return with_places(farm, places, paired), places
+
+    def choose(
+        self, words: Sequence[str], farm: Farm, notify: Notify = ignore_events
+    ) -> list[KnownDevice]:
+        """The devices that the words choose, without those in quarantine that no word names.
+
+        Raises:
+            NoSuchDevice: no device fits a word.
+        """
+        paired = self.files.devices()
+        fitting = select(words, paired, farm)
+        if not farm.quarantine_after:
+            return fitting
+        health = {device.name: self.health.of(device) for device in fitting}
+        quarantined = {name for name, known in health.items() if known.is_quarantined}
+        devices = select(words, paired, farm, quarantined)
+        for name in sorted(quarantined - {device.name for device in devices}):
+            notify(DeviceSkipped(name, health[name]))
+        return devices
+
+    def find(self, name: str) -> tuple[KnownDevice, str | None]:
+        """A device by its name in a plan, and the meter that is wired to it.
+
+        Raises:
+            NoSuchDevice: it was forgotten meanwhile.
+        """
+        farm = self.farm()
+        [known] = select([name], self.files.devices(), farm)
+        return known, farm.entry(known).meter
+
+    def connect(self, device: KnownDevice, *, any_environment: bool = False) -> Client:
+        """A connection to a device, and a note that it was there.
+
+        Args:
+            device: The device.
+            any_environment: Whether the agent on this machine may be of another environment than
+                this process, as nothing is measured.
+
+        Raises:
+            TransportError: it cannot be reached.
+        """
+        client = open_known(
+            self.files, device, state=self.agent_state, any_environment=any_environment
+        )
+        self.health.seen(device, client.seat)
+        return client
+
+    def outcomes(self, device: KnownDevice) -> Outcomes:
+        """Where it is noted how the runs on a device end."""
+        return Outcomes(self.health, device, self.farm().quarantine_after)
+
+    @contextmanager
+    def _measuring(
+        self, command: str, notify: Notify, device_count: int, wait_s: float = 0.0
+    ) -> Iterator[tuple[MeasuringHost, Notify]]:
+        """What a command measures with, and the consumer that publishes its status."""
+        with (
+            publish_status(self.store, command, notify) as publisher,
+            FinishingProcess() if device_count > 1 else nullcontext() as other,
+        ):
+            host = MeasuringHost(
+                store=self.store,
+                connect=partial(self.connect, any_environment=command == "collect"),
+                finish=other.finish if other else finish,
+                wait_s=wait_s,
+            )
+            yield host, publisher
+
+    def measure(
+        self, request: BenchRequest, notify: Notify, cancellation: Cancellation
+    ) -> list[Run]:
+        """Measure what a request asks for; the runs that did not fail.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            EdgebenchError: a consumer of the events raised a failure, or the only device failed.
+        """
+        farm, places = self.merged_farm(notify)
+        devices = self.choose(request.devices, farm, notify)
+        for device in devices:
+            if (place := places.by_device.get(device.name)) and place.is_taken:
+                notify(LabgridPlaceTaken(device.name, place.name, place.acquired_by or ""))
+        if request.energy is not None:
+            check_wiring(request.energy.meter, [device.name for device in devices])
+        with (
+            index.kept_open(self.store),
+            self._measuring("bench", notify, len(devices), wait_s=request.wait_s) as (
+                host,
+                publish,
+            ),
+        ):
+            works: list[DeviceRuns] = []
+            plans: list[BenchRuns] = []
+            for device in devices:
+                own = request.on_device(device.name, farm.entry(device).meter)
+                if request.energy is not None and own.energy is None:
+                    publish(MeterMissing(device.name))
+                plans.append(BenchRuns(own, device.name, publish))
+                target, outcomes = Target(device, own.energy), self.outcomes(device)
+                works.append(local_runs(host, target, plans[-1], outcomes))
+            measure_side_by_side(works, publish, cancellation, parallel=farm.parallel)
+        return [run for plan in plans for run in plan.runs]
+
+    def collect(
+        self, words: Sequence[str], notify: Notify, cancellation: Cancellation, *, is_waiting: bool
+    ) -> list[Run]:
+        """Store what earlier commands left on devices; a run in progress is followed to its end.
+
+        Args:
+            words: Words that choose the devices.
+            notify: Consumer of the events.
+            cancellation: Stops it from another thread, with the runs that are followed.
+            is_waiting: Whether a run in progress is waited for; if not, its device is left alone.
+
+        Raises:
+            Interrupted: the user pressed Ctrl-C, or the command was cancelled.
+            LeaseHeld: another client measures on the only device.
+            EdgebenchError: the only device cannot be reached, or the store cannot be written.
+        """
+        farm, _ = self.merged_farm(notify)
+        devices = select(words, self.files.devices(), farm)
+        with self._measuring("collect", notify, len(devices)) as (host, publish):
+            plans = [CollectRuns(device.name, publish, is_waiting=is_waiting) for device in devices]
+            works = [
+                local_runs(host, Target(device), plan)
+                for device, plan in zip(devices, plans, strict=True)
+            ]
+            measure_side_by_side(works, publish, cancellation, parallel=farm.parallel)
+        return [run for plan in plans for run in plan.runs]
+
+    def check(
+        self, names: Sequence[str], on_checked: Callable[[HealthCheck], None]
+    ) -> list[HealthCheck]:
+        """Check devices, with a quick run on each; what is found ends or begins their quarantine.
+
+        Args:
+            names: Names of devices; none: this machine and every seat of every paired agent.
+            on_checked: Called with each device when it is checked, in any order.
+
+        Raises:
+            NoSuchDevice: a name is not that of one device.
+        """
+        paired = self.files.devices()
+        devices = [named(paired, name) for name in dict.fromkeys(names)]
+        limit, cancellation = self.farm().quarantine_after, Cancellation()
+
+        def check(device: KnownDevice) -> list[HealthCheck]:
+            checks = self._check(device, cancellation, with_seats=not names, limit=limit)
+            for checked in checks:
+                on_checked(checked)
+            return checks
+
+        with ThreadPoolExecutor(DEFAULT_PARALLEL) as pool:
+            try:
+                checked = list(pool.map(check, devices or (THIS_MACHINE, *paired)))
+            except BaseException:  # Ctrl-C as well
+                cancellation.request()  # the threads are waited for
+                raise
+        return [check for checks in checked for check in checks]
+
+    def _check(
+        self, device: KnownDevice, cancellation: Cancellation, *, with_seats: bool, limit: int
+    ) -> list[HealthCheck]:
+        """Check a device, and those that the same agent serves."""
+        others: list[KnownDevice] = []
+        name = device.name
+        try:
+            with self.connect(device) as client:
+                seats = client.seats() if with_seats else ()
+                others = [device.at_seat(seat.name) for seat in seats[1:]]
+                name = device.at_seat(client.seat).name if others else device.name
+                check = check_device(client, name, cancellation)
+        except EdgebenchError as exc:
+            check = refused(name, exc)
+        if check.state is CheckState.WELL:
+            self.health.succeeded(device)
+        elif check.is_of_device and check.code is not None and limit:
+            self.health.quarantine(device, check.code, check.reason)
+        checks = [check]
+        for other in others:
+            checks += self._check(other, cancellation, with_seats=False, limit=limit)
+        return checks
