@@ -248,7 +248,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "meters.plug": [("MIN_WINDOW_S", 60.0, "So a window has at least 60 s")],
         "host.analysis.energy.sync.find_codes": [("RATE_LIMIT", 0.001, "up to 0.1 % fast or slow")],
-        "host.power.imports.pace": [("GAP_STEPS", 1.9, "an interval of 1.9 times that or more")],
+        "host.power.imports.blocks": [("GAP_STEPS", 1.9, "an interval of 1.9 times that or more")],
     },
     "docs/wire-protocol.md": {
         "protocol.messages": [("PROTOCOL_VERSION", 5, "Version 5.")],
@@ -365,7 +365,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.campaign.state": [("MAX_LOST", 5, "after five losses in a row it counts as failed")],
     },
     "docs/clusters.md": {
-        "host.campaign.cluster.files": [("UNUSED_S", 2_592_000.0, "and kept there for 30 days")],
+        "host.campaign.cluster.lab": [("UNUSED_S", 2_592_000.0, "and kept there for 30 days")],
         "host.client": [("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)")],
         "host.lab": [("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time")],
     },
@@ -421,7 +421,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("DEFAULT_PORT", 7750, "open http://127.0.0.1:7750/"),
             ("MAX_CONNECTIONS", 300, "until then it takes one of 300 places"),
         ],
-        "host.serve.connection": [
+        "host.serve.guard": [
             ("REQUEST_TIMEOUT_S", 10.0, "no complete request within 10 to 20 s"),
         ],
     },
