@@ -20,11 +20,11 @@ from edgebench.host.bench.events import (
 )
 from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.health_check import check_device, refused
-from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.lanes import measure_side_by_side
 from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.runs import BenchRuns, CollectRuns, DeviceRuns, local_runs
-from edgebench.host.bench.session import MeasuringHost
+from edgebench.host.bench.session import MeasuringHost, Target
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import THIS_MACHINE, named, open_known
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, load_farm

@@ -10,71 +10,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import DeviceFailed, DeviceSelected, Notify
-from edgebench.host.devices.files import KnownDevice
-from edgebench.host.power.metering import is_of_host
-from edgebench.host.result.facts import EnergyRequest
+from edgebench.host.bench.runs import DeviceRuns
 from edgebench.protocol.errors import EdgebenchError
 
 POLL_S = 0.5
 """Longest time for which Ctrl-C may go unnoticed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A device that this host is paired with, and the meter that is wired to it."""
-
-    device: KnownDevice
-    energy: EnergyRequest | None = None
-
-    @property
-    def meter(self) -> str | None:
-        """Meter that it needs for itself, with the agent that serves it; None without one."""
-        if self.energy is None:
-            return None
-        meter = self.energy.meter
-        return meter if is_of_host(meter) else f"{meter} of {self.device.pin}"
-
-
-class AnyTarget(Protocol):
-    """A device of this host or of another one."""
-
-    @property
-    def device(self) -> KnownDevice:
-        """The device."""
-        ...
-
-    @property
-    def meter(self) -> str | None:
-        """Meter that it needs for itself; those of two agents have two names."""
-        ...
-
-
-class DeviceWork(Protocol):
-    """What is done on one device."""
-
-    @property
-    def target(self) -> AnyTarget:
-        """The device."""
-        ...
-
-    def measure(self, cancellation: Cancellation) -> None:
-        """Measure on it.
-
-        Raises:
-            Interrupted: the command was cancelled.
-            EdgebenchError: nothing more can be measured on it.
-        """
-        ...
-
-
 def measure_side_by_side(
-    works: Sequence[DeviceWork], notify: Notify, cancellation: Cancellation, *, parallel: int
+    works: Sequence[DeviceRuns], notify: Notify, cancellation: Cancellation, *, parallel: int
 ) -> None:
     """Measure on all devices, on so many at the same time.
 
@@ -88,7 +36,7 @@ def measure_side_by_side(
         works[0].measure(cancellation)
         return
 
-    def measure_lane(lane: Sequence[DeviceWork]) -> None:
+    def measure_lane(lane: Sequence[DeviceRuns]) -> None:
         for work in lane:
             if cancellation.is_requested:
                 return
@@ -99,7 +47,7 @@ def measure_side_by_side(
             except EdgebenchError as exc:
                 notify(DeviceFailed(work.target.device.name, exc))
 
-    lanes: dict[str, list[DeviceWork]] = {}
+    lanes: dict[str, list[DeviceRuns]] = {}
     for work in works:
         target = work.target
         lanes.setdefault(target.meter or f"device {target.device.name}", []).append(work)

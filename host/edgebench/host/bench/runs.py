@@ -14,7 +14,6 @@ from functools import partial
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import Notify, Place
-from edgebench.host.bench.lanes import AnyTarget, Target
 from edgebench.host.bench.plan import (
     ALL_RUNTIMES,
     Step,
@@ -32,6 +31,7 @@ from edgebench.host.bench.session import (
     RunOrder,
     RunPlan,
     RunSession,
+    Target,
     device_session,
 )
 from edgebench.host.devices.health import Outcomes
@@ -67,7 +67,7 @@ OpenSession = Callable[[Cancellation], AbstractContextManager[RunSession]]
 class DeviceRuns:
     """A device, and the runs that a command makes on it."""
 
-    target: AnyTarget
+    target: Target
     plan: RunPlan
     open: OpenSession
     outcomes: Outcomes | None = None
@@ -247,6 +247,6 @@ def local_runs(
     return DeviceRuns(
         target=target,
         plan=plan,
-        open=partial(device_session, host, target.device, target.energy, plan.notify),
+        open=partial(device_session, host, target, plan.notify),
         outcomes=outcomes,
     )

@@ -26,13 +26,32 @@ from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.run import OpenDevice, measure
 from edgebench.host.client import Client
 from edgebench.host.devices.files import KnownDevice
-from edgebench.host.power.metering import OpenMeter
+from edgebench.host.power.metering import OpenMeter, is_of_host
 from edgebench.host.result.facts import EnergyRequest, Pair, SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
 from edgebench.host.store.layout import Store
 from edgebench.protocol.device import SystemDescription
 from edgebench.protocol.errors import EdgebenchError, LeaseHeld, SeatLeft, TransportError
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A device, and the meter that is wired to it."""
+
+    device: KnownDevice
+    energy: EnergyRequest | None = None
+    """What is asked of the meter; None without one, or where another host has it."""
+    wire: str | None = None
+    """Meter of another host that the device needs for itself, with the name of that host."""
+
+    @property
+    def meter(self) -> str | None:
+        """Meter that the device needs for itself; those of two agents or hosts have two names."""
+        if self.energy is None:
+            return self.wire
+        meter = self.energy.meter
+        return meter if is_of_host(meter) else f"{meter} of {self.device.pin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,11 +328,7 @@ class DeviceSession(OpenDevice):
 
 @contextmanager
 def device_session(
-    host: MeasuringHost,
-    device: KnownDevice,
-    energy: EnergyRequest | None,
-    notify: Notify,
-    cancellation: Cancellation,
+    host: MeasuringHost, target: Target, notify: Notify, cancellation: Cancellation
 ) -> Iterator[DeviceSession]:
     """Open the meter that is wired to a device, and connect to it; the lease ends with the block.
 
@@ -322,9 +337,9 @@ def device_session(
         EdgebenchError: the device or its meter cannot be reached.
     """
     with ExitStack() as stack:
-        meter = None
-        if energy is not None:
-            meter = stack.enter_context(closing(OpenMeter.of(energy)))
+        meter, device = None, target.device
+        if target.energy is not None:
+            meter = stack.enter_context(closing(OpenMeter.of(target.energy)))
         connect = partial(host.connect, device)
         client = stack.enter_context(
             open_when_free(connect, device.name, host.wait_s, notify, cancellation)

@@ -15,9 +15,9 @@ from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import Notify
 from edgebench.host.bench.finish import FinishingProcess, finish
 from edgebench.host.bench.host import BenchHost
-from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.lanes import measure_side_by_side
 from edgebench.host.bench.runs import DeviceRuns, local_runs
-from edgebench.host.bench.session import MeasuringHost
+from edgebench.host.bench.session import MeasuringHost, Target
 from edgebench.host.campaign.journal import Journal
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests

@@ -8,12 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import pytest
 
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import DeviceFailed, DeviceSelected, MeasurementEvent
-from edgebench.host.bench.lanes import Target, measure_side_by_side
+from edgebench.host.bench.lanes import measure_side_by_side
+from edgebench.host.bench.runs import DeviceRuns
+from edgebench.host.bench.session import Target
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.errors import Unreachable
@@ -45,7 +48,7 @@ def measure_on(
 ) -> list[MeasurementEvent]:
     """Do the same on all devices; the events."""
     seen: list[MeasurementEvent] = []
-    works = [Work(one, act) for one in targets]
+    works = cast("list[DeviceRuns]", [Work(one, act) for one in targets])
     measure_side_by_side(works, seen.append, Cancellation(), parallel=parallel)
     return seen
 

@@ -14,9 +14,8 @@ from support.records import store_run
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import ignore_events
-from edgebench.host.bench.lanes import Target
 from edgebench.host.bench.runs import DeviceRuns
-from edgebench.host.bench.session import RunOrder, RunPlan, RunSession
+from edgebench.host.bench.session import RunOrder, RunPlan, RunSession, Target
 from edgebench.host.campaign.journal import DeviceAtLab, begin_journal
 from edgebench.host.campaign.plan import AttemptName, PlannedRun, new_plan
 from edgebench.host.campaign.requests import CellRequests

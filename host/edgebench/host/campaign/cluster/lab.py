@@ -36,6 +36,7 @@ from edgebench.host.bench.session import (
     MeasuringHost,
     RunOrder,
     RunPlan,
+    Target,
     device_session,
 )
 from edgebench.host.campaign.cluster.address import (
@@ -293,7 +294,8 @@ class LabDevice:
                 wait_s=job.wait_s,
                 is_for_another=True,
             )
-            opened = device_session(measuring, device, request.energy, notify, self._cancellation)
+            target = Target(device, request.energy)
+            opened = device_session(measuring, target, notify, self._cancellation)
             self._session = self._open.enter_context(opened)
             self._campaign = job.campaign
         session = self._session

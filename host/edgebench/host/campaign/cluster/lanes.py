@@ -19,9 +19,8 @@ from typing import Any
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.collect import failure_of
-from edgebench.host.bench.lanes import AnyTarget
 from edgebench.host.bench.runs import DeviceRuns
-from edgebench.host.bench.session import RunOrder, RunPlan
+from edgebench.host.bench.session import RunOrder, RunPlan, Target
 from edgebench.host.campaign.cluster import lab as tasks
 from edgebench.host.campaign.cluster.address import (
     CONNECT_TIMEOUT_S,
@@ -267,15 +266,6 @@ def _seen(labs: Sequence[LabDescription]) -> str:
     return f"lab hosts there: {', '.join(names)}" if names else "no lab host is there"
 
 
-@dataclass(frozen=True, slots=True)
-class LabTarget:
-    """A device of a lab host."""
-
-    device: KnownDevice
-    meter: str | None
-    """Lab host and meter that the device needs for itself."""
-
-
 @dataclass(slots=True)
 class LaneHome:
     """The lab host by which a device is measured."""
@@ -510,9 +500,8 @@ class ClusterLanes:
         shared = f"{lab.name}: {wired}" if lab and wired and is_of_host(wired) else None
         if meter == FARM_METER and offer is not None and wired is None:
             work.notify(events.MeterMissing(device))
-        target: AnyTarget = LabTarget(_known_device(device, offer), shared)
         return DeviceRuns(
-            target=target,
+            target=Target(_known_device(device, offer), wire=shared),
             plan=CampaignRuns(work, device, request=self.requests.of, at=lambda: home.at),
             open=partial(self._open, device, work.notify),
         )
