@@ -5,12 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, compare_pairs
+from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
@@ -33,6 +31,7 @@ from edgebench.host.bench.request import (
     ComparisonRequest,
     new_request,
 )
+from edgebench.host.bench.runs import compare_measured
 from edgebench.host.campaign.campaign import Campaign
 from edgebench.host.campaign.journal import LAST, begin_journal
 from edgebench.host.campaign.lanes import make_runs, paired_lanes, plan_campaign
@@ -54,19 +53,16 @@ from edgebench.host.devices.roster import forget, label, recorder, rename, take_
 from edgebench.host.devices.selection import ALL
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
-from edgebench.host.store.address import find_each, find_run, find_runs, list_named
+from edgebench.host.store.address import find_run, find_runs
 from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import BundleStore, open_store
 from edgebench.host.store.incomplete import follow_agent
-from edgebench.host.stored_run import StoredRun, StoredSet
+from edgebench.host.stored_run import StoredRun, StoredSet, compare_stored, runs_frame
 from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
     EdgebenchError,
-    MeasurementError,
-    NoSecondSide,
     NoSuchCampaign,
     NoSuchDevice,
-    RunDamaged,
 )
 from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
@@ -127,36 +123,15 @@ class Lab:
         if isinstance(self.store, BundleStore):
             self.store.check_writable()
 
-    def runs(
-        self,
-        *names: str | Path,
-        model: str | None = None,
-        device: str | None = None,
-        tag: str | None = None,
-        since: datetime | None = None,
-        last: int | None = None,
-    ) -> pd.DataFrame:
+    def runs(self, *names: str | Path, **selected: Unpack[index.RunSelection]) -> pd.DataFrame:
         """The stored runs, one row each, oldest first; `created` is their time as a date, UTC.
 
         Args:
             *names: Bundles, tags, sets, or runs as `run` takes them; none: every run of the store.
-            model: Name, or a pattern as `digits_*`.
-            device: Name, or a pattern.
-            tag: Tag of the runs.
-            since: Earliest time; one without a zone is of this machine's.
-            last: Number of the newest runs.
+            **selected: model, device (names, or patterns as `digits_*`), tag, since (earliest
+                time; one without a zone is of this machine's), last (number of the newest runs).
         """
-        import pandas as pd
-
-        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
-        if names:
-            rows = list_named(self.store, map(str, names), wanted)
-        else:
-            rows = index.list_runs(self.store, wanted)
-        columns = list(index.RunSummary.__dataclass_fields__)
-        frame = pd.DataFrame([asdict(row) for row in rows], columns=columns)
-        frame["created"] = pd.to_datetime(frame["created_utc"], utc=True, errors="coerce")
-        return frame
+        return runs_frame(self.store, list(map(str, names)), index.RunFilter(**selected))
 
     def run(self, name: str | Path = "last") -> StoredRun:
         """One stored run, by id or a unique part of it, tag, directory, or bundle.
@@ -195,34 +170,29 @@ class Lab:
         self,
         *,
         runs: Sequence[str] = (),
-        model: str | None = None,
-        device: str | None = None,
-        tag: str | None = None,
-        since: datetime | None = None,
-        last: int | None = None,
         metric: str | None = None,
         margin_ratio: float | None = None,
+        **selected: Unpack[index.RunSelection],
     ) -> list[History]:
         """A metric over time and its changes, for each model, device and settings.
 
         Args:
             runs: Only histories with these runs: ids, sets, tags; empty: all.
-            model: Name, or a pattern, as for `runs`.
-            device: Name, or a pattern.
-            tag: Tag of the runs.
-            since: Earliest time.
-            last: Number of the newest runs.
             metric: Such as `latency_ns.p50` or `energy_j`; None: the headline of the runs.
             margin_ratio: Changes for the worse up to this do not matter; None: 1 %.
+            **selected: As for `runs`.
 
         Raises:
             UsageError: no such runs, or the metric is unknown or has no better direction.
         """
         from edgebench.host.store.history import read_histories
 
-        wanted = index.RunFilter(model=model, device=device, tag=tag, since=since, last=last)
         return read_histories(
-            self.store, wanted, runs=runs, metric=metric, margin_ratio=margin_ratio
+            self.store,
+            index.RunFilter(**selected),
+            runs=runs,
+            metric=metric,
+            margin_ratio=margin_ratio,
         )
 
     def export(self, *names: str, file: str | Path, file_format: str | None = None) -> None:
@@ -537,7 +507,7 @@ class Lab:
             **changes,
         )
         runs = self.measure(request, watcher)
-        return compare_measured(against, runs), runs
+        return compare_measured(against, [run.result for run in runs]), runs
 
     def measure(
         self,
@@ -827,28 +797,13 @@ class Lab:
             UsageError: no such run or metric, or the runs differ in more than the model.
             MeasurementError: a run is invalid, or of pairs, all of them.
         """
-        wanted = None if metrics is None else _listed(metrics)
-        keys = _listed(allowed)
-        if candidate is None:
-            names = _listed(baseline)
-            runs = [one.run() for one in find_each(self.store, names)]
-            if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in names:
-                raise NoSecondSide(
-                    f"a comparison needs a second side: {runs[0].run_id} is one run of a pair",
-                    pair.comparison_id,
-                )
-            if any(run.pair is None for run in runs):
-                raise NoSecondSide(
-                    f"a comparison needs a second side: {', '.join(names)} is not of pairs",
-                    sides=tuple(names) if len(names) == 2 else (),
-                )
-            return compare_pairs(runs, metrics=wanted, margin_ratio=margin_ratio, allowed=keys)
-        before, after = (
-            [one.run() for name in _listed(names) for one in find_runs(self.store, name)]
-            for names in (baseline, candidate)
-        )
-        return compare_groups(
-            [(before, after)], metrics=wanted, margin_ratio=margin_ratio, allowed=keys
+        return compare_stored(
+            self.store,
+            _listed(baseline),
+            None if candidate is None else _listed(candidate),
+            metrics=None if metrics is None else _listed(metrics),
+            margin_ratio=margin_ratio,
+            allowed=_listed(allowed),
         )
 
     def report(
@@ -876,29 +831,14 @@ class Lab:
             RunDamaged: traces of a run are damaged; the file is written, without them.
             StoreError: a run cannot be read, or the file cannot be written.
         """
-        from edgebench.host.analysis.compare.comparability import check_keys
-        from edgebench.host.report import page
+        from edgebench.host.report.page import write_campaign_report, write_run_report
 
-        check_keys(allowed)
-        if (campaign := self._campaign_called(names)) is not None:
-            text = page.campaign_report(campaign.report_facts(), is_anonymous=is_anonymous)
-            name, damages = campaign.plan.id, []
-        else:
-            runs = page.find_reported(self.store, names)
-            content = page.run_page(runs, allowed=allowed, is_anonymous=is_anonymous)
-            text, name, damages = page.rendered(content), page.name_of(runs), content.damages
-        path = Path(output or f"edgebench-{name}.html").absolute()
-        page.write_report(path, text)
-        if damages:
-            raise RunDamaged(f"the numbers in {path} cannot be checked: {damages[0]}")
-        return path
-
-    def _campaign_called(self, names: Sequence[str]) -> Campaign | None:
-        """The campaign with this single name or id; None otherwise, as `last` names a run."""
-        if len(names) == 1 and names[0] != LAST:
+        path = None if output is None else Path(output)
+        if len(names) == 1 and names[0] != LAST:  # `last` is a run
             with suppress(NoSuchCampaign):
-                return self.campaign(names[0])
-        return None
+                facts = self.campaign(names[0]).report_facts()
+                return write_campaign_report(facts, path, is_anonymous=is_anonymous)
+        return write_run_report(self.store, names, path, allowed=allowed, is_anonymous=is_anonymous)
 
 
 def _listed(names: str | Path | Sequence[str | Path]) -> list[str]:
@@ -910,24 +850,3 @@ def _address(cluster: str | ClusterAddress) -> ClusterAddress:
     from edgebench.host.campaign.cluster.address import ClusterAddress
 
     return cluster if isinstance(cluster, ClusterAddress) else ClusterAddress(cluster)
-
-
-def compare_measured(against: ComparisonRequest, runs: Sequence[StoredRun]) -> list[RunComparison]:
-    """Compare the runs that were made for this request.
-
-    Raises:
-        UsageError: the runs differ in more than the model.
-        MeasurementError: a comparison has no pair of valid runs.
-    """
-    if not runs:
-        raise MeasurementError("no pair of valid runs is left to compare")
-    compared = compare_pairs(
-        [run.result for run in runs],
-        metrics=against.metrics,
-        margin_ratio=against.margin_ratio,
-        allowed=against.allowed,
-    )
-    return [
-        replace(one, left_out_count=against.pair_count - one.result.baseline_count)
-        for one in compared
-    ]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, compare_pairs
 from edgebench.host.result.document import Document
 from edgebench.host.result.run import Metrics, Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.store.address import find_each, find_runs, list_named
 from edgebench.host.store.annotations import Annotations, read_annotations
+from edgebench.host.store.index import RunFilter, RunSummary, list_runs
 from edgebench.host.store.layout import QUERIES_FILE, TELEMETRY_FILE, Store
 from edgebench.protocol.device import DeviceDescription
-from edgebench.protocol.errors import StoreError
+from edgebench.protocol.errors import NoSecondSide, StoreError
 from edgebench.protocol.record import ModelFacts
 
 if TYPE_CHECKING:
@@ -212,3 +216,55 @@ class StoredRun:
         ]
         columns = ["time_s", "channel", "power_w"]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=columns)
+
+
+def runs_frame(store: Store, names: Sequence[str], wanted: RunFilter) -> pd.DataFrame:
+    """Stored runs, one row each, oldest first; see `Lab.runs`.
+
+    Raises:
+        UsageError: no such run.
+    """
+    import pandas as pd
+
+    rows = list_named(store, names, wanted) if names else list_runs(store, wanted)
+    columns = list(RunSummary.__dataclass_fields__)
+    frame = pd.DataFrame([asdict(row) for row in rows], columns=columns)
+    frame["created"] = pd.to_datetime(frame["created_utc"], utc=True, errors="coerce")
+    return frame
+
+
+def compare_stored(
+    store: Store,
+    baseline: Sequence[str],
+    candidate: Sequence[str] | None,
+    *,
+    metrics: Sequence[str] | None,
+    margin_ratio: float | None,
+    allowed: Sequence[str],
+) -> list[RunComparison]:
+    """Compare stored runs; one result per metric. See `Lab.compare`.
+
+    Raises:
+        UsageError: no such run or metric, or the runs differ in more than the model.
+        MeasurementError: a run is invalid, or of pairs, all of them.
+    """
+    if candidate is None:
+        runs = [address.run() for address in find_each(store, baseline)]
+        if len(runs) == 1 and (pair := runs[0].pair) and pair.comparison_id not in baseline:
+            raise NoSecondSide(
+                f"a comparison needs a second side: {runs[0].run_id} is one run of a pair",
+                pair.comparison_id,
+            )
+        if any(run.pair is None for run in runs):
+            raise NoSecondSide(
+                f"a comparison needs a second side: {', '.join(baseline)} is not of pairs",
+                sides=tuple(baseline) if len(baseline) == 2 else (),
+            )
+        return compare_pairs(runs, metrics=metrics, margin_ratio=margin_ratio, allowed=allowed)
+    before, after = (
+        [address.run() for name in names for address in find_runs(store, name)]
+        for names in (baseline, candidate)
+    )
+    return compare_groups(
+        [(before, after)], metrics=metrics, margin_ratio=margin_ratio, allowed=allowed
+    )

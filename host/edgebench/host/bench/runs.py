@@ -6,11 +6,12 @@ journal leaves, and makes them again after failures of host, link and device. A 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from edgebench.host.analysis.compare.runs import RunComparison, compare_pairs
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import Notify, Place
@@ -23,7 +24,7 @@ from edgebench.host.bench.plan import (
     unmeasured_references,
 )
 from edgebench.host.bench.references import achieved_accuracy
-from edgebench.host.bench.request import BenchRequest
+from edgebench.host.bench.request import BenchRequest, ComparisonRequest
 from edgebench.host.bench.session import (
     DeviceSession,
     InProgress,
@@ -250,3 +251,24 @@ def local_runs(
         open=partial(device_session, host, target, plan.notify),
         outcomes=outcomes,
     )
+
+
+def compare_measured(against: ComparisonRequest, runs: Sequence[Run]) -> list[RunComparison]:
+    """Compare the runs that were made for a request.
+
+    Raises:
+        UsageError: the runs differ in more than the model.
+        MeasurementError: a comparison has no pair of valid runs.
+    """
+    if not runs:
+        raise MeasurementError("no pair of valid runs is left to compare")
+    compared = compare_pairs(
+        runs,
+        metrics=against.metrics,
+        margin_ratio=against.margin_ratio,
+        allowed=against.allowed,
+    )
+    return [
+        replace(one, left_out_count=against.pair_count - one.result.baseline_count)
+        for one in compared
+    ]

@@ -187,6 +187,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     """Measure; print the table and the next step."""
     from edgebench.host.analysis.run_set import find_sets
     from edgebench.host.bench.cancellation import Interrupted
+    from edgebench.host.bench.runs import compare_measured
     from edgebench.host.cli.bench_report import (
         conclude,
         failure_entry,
@@ -198,7 +199,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.compare import report as report_comparison
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.export.registry import format_of_file
-    from edgebench.host.lab import Lab, compare_measured
+    from edgebench.host.lab import Lab
     from edgebench.protocol.errors import UsageError
     from edgebench.system.unforeseen import named_error
 
@@ -216,7 +217,7 @@ def run(options: argparse.Namespace) -> ExitCode:
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher.notify)
             if request.against is not None:
-                compared = compare_measured(request.against, runs)
+                compared = compare_measured(request.against, [run.result for run in runs])
         except Interrupted:
             is_interrupted = True
         except BrokenPipeError:

@@ -17,6 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.history.history import History
 from edgebench.host.analysis.run_set import choose_sets, find_sets
 from edgebench.host.report.anonymous import Anonymizer
@@ -35,7 +36,7 @@ from edgebench.host.store.address import RunElsewhere, find_each
 from edgebench.host.store.history import histories_of
 from edgebench.host.store.layout import Store
 from edgebench.host.this_host import software
-from edgebench.protocol.errors import FileNotWritten, UsageError
+from edgebench.protocol.errors import FileNotWritten, RunDamaged, UsageError
 from edgebench.protocol.plain import to_plain
 from edgebench.system.whole_files import write_whole
 
@@ -194,6 +195,44 @@ def write_report(path: Path, page: str) -> None:
         write_whole(path, page)
     except OSError as exc:
         raise FileNotWritten(f"report not written: {exc.strerror or exc}: {path}") from exc
+
+
+def write_run_report(
+    store: Store,
+    names: Sequence[str],
+    path: Path | None,
+    *,
+    allowed: Collection[str],
+    is_anonymous: bool,
+) -> Path:
+    """Write the page of stored runs; see `Lab.report`.
+
+    Raises:
+        NoSuchRun: there is no such run.
+        UsageError: the file exists and is no report, or there is no such key.
+        RunDamaged: traces of a run are damaged; the file is written, without them.
+        FileNotWritten: the file cannot be written.
+    """
+    check_keys(allowed)
+    runs = find_reported(store, names)
+    content = run_page(runs, allowed=allowed, is_anonymous=is_anonymous)
+    path = (path or Path(f"edgebench-{name_of(runs)}.html")).absolute()
+    write_report(path, rendered(content))
+    if content.damages:
+        raise RunDamaged(f"the numbers in {path} cannot be checked: {content.damages[0]}")
+    return path
+
+
+def write_campaign_report(facts: CampaignFacts, path: Path | None, *, is_anonymous: bool) -> Path:
+    """Write the page of a campaign.
+
+    Raises:
+        UsageError: the file exists and is no report.
+        FileNotWritten: the file cannot be written.
+    """
+    path = (path or Path(f"edgebench-{facts.summary.id}.html")).absolute()
+    write_report(path, campaign_report(facts, is_anonymous=is_anonymous))
+    return path
 
 
 def _sets(runs: Sequence[ReportedRun]) -> list[RunSet]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from fnmatch import translate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 from zlib import crc32
 
 from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
@@ -102,6 +102,16 @@ class RunSummary:
         if self.scenario in _BY_INVOCATION:
             return [self.latency_ns_p50, self.latency_ns_p90, self.latency_ns_p99]
         return [self.end_to_end_ns_p50, self.end_to_end_ns_p90, self.end_to_end_ns_p99]
+
+
+class RunSelection(TypedDict, total=False):
+    """Fields of `RunFilter`, as keyword arguments."""
+
+    model: str | None
+    device: str | None
+    tag: str | None
+    since: datetime | None
+    last: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
