@@ -13,12 +13,14 @@ from edgebench.host.cli.options import (
     add_json,
     add_store,
     add_trust_model,
+    new_parser,
+)
+from edgebench.host.options.values import (
     capacity,
     celsius,
     hertz,
     input_shape,
     latency,
-    new_parser,
     numbers,
     real,
     seconds,

@@ -6,7 +6,8 @@ import argparse
 import shlex
 
 from edgebench.host.cli.failure import print_document
-from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
+from edgebench.host.cli.options import Add, add_json, add_store, new_parser
+from edgebench.host.options.values import percent
 from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
