@@ -94,6 +94,17 @@ def run(options: argparse.Namespace) -> ExitCode:
     return actions[options.action](options)
 
 
+def _say_new_names(file: str) -> None:
+    """Print which settings of a campaign file have a new name."""
+    from pathlib import Path
+
+    from edgebench.host.campaign.spec import renamed_settings
+
+    if renamed := renamed_settings(Path(file)):
+        names = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
+        say(f"note: old names in [settings] of {file}: {names}")
+
+
 def _plan(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
 
@@ -106,6 +117,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.units import format_duration
     from edgebench.protocol.text import printable
 
+    _say_new_names(options.file)
     with ProgressWatcher() as watcher:
         plan = Lab(options.store).plan_campaign(options.file, watcher, _cluster(options))
     lanes_s = expected_plan_s(plan)
@@ -155,6 +167,8 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
     lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
+    if options.action == "run":
+        _say_new_names(options.file)
     with ProgressWatcher(trusts_models=options.trust_model) as watcher:
         if options.action == "resume":
             campaign = lab.campaign(options.campaign)

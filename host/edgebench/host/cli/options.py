@@ -16,6 +16,8 @@ TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from edgebench.host.options.bench import BenchOption
+
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
 
@@ -167,6 +169,21 @@ class GivenOnce(argparse.Action):
 def new_parser(command: str, description: str) -> OneLineParser:
     """A parser for one command; the parsers of its actions are of the same class."""
     return OneLineParser(prog=f"edgebench {command}", description=description)
+
+
+def add_option(add: Add, option: BenchOption) -> None:
+    """An option of `bench`, as its row says."""
+    if option.constant is not None:
+        add(option.flag, action="store_const", const=option.constant, help=option.help_text)
+        return
+    once = GivenOnce if option.is_given_once else "store"
+    add(
+        option.flag,
+        action=once if option.join is None else "append",
+        type=option.kind.read,
+        metavar=option.metavar or option.kind.metavar,
+        help=option.help_text,
+    )
 
 
 def add_store(parser: argparse.ArgumentParser) -> None:
