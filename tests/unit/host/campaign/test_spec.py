@@ -15,6 +15,7 @@ from edgebench.host.campaign.spec import (
     load_spec,
     renamed_settings,
 )
+from edgebench.host.cli.campaign import _say_new_names
 from edgebench.protocol.errors import UsageError
 
 if sys.version_info >= (3, 11):
@@ -188,14 +189,19 @@ def test_files_with_old_names_are_read(tmp_path: Path) -> None:
     assert settings_of(tmp_path, OLD).given() == {**tomllib.loads(OLD), "cpus": (0, 1)}
 
 
-def test_old_names_are_reported_with_the_new_ones(tmp_path: Path) -> None:
-    """Otherwise nobody would learn the name that the documentation has."""
+def test_old_names_are_reported_with_the_new_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the documentation would not have a name that a file has."""
     renamed = renamed_settings(written(tmp_path, f"{LEAST}[settings]\n{OLD}"))
     assert renamed["cooldown_timeout_s"] == "cooldown"
     assert renamed["is_sustained"] == "sustained"
     assert renamed.keys() == tomllib.loads(OLD).keys() - SETTING_KEYS.keys()
     assert set(renamed.values()) <= SETTING_KEYS.keys()
-    assert renamed_settings(written(tmp_path, GOOD)) == {}
+    _say_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")))
+    assert capsys.readouterr().err.endswith("campaign.toml: duration_s is now duration\n")
+    _say_new_names(str(written(tmp_path, GOOD)))
+    assert capsys.readouterr().err == ""
 
 
 def test_documentation_lists_every_setting() -> None:
