@@ -15,14 +15,7 @@ from edgebench.host.cli.options import (
     add_trust_model,
     new_parser,
 )
-from edgebench.host.options.bench import (
-    GENERAL,
-    OPTIONS,
-    RUNTIME,
-    SECTIONS,
-    SETTINGS,
-    machine_defaults,
-)
+from edgebench.host.options.bench import GENERAL, OPTIONS, RUNTIME, SECTIONS, SETTINGS
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say, say_hint
 
@@ -223,12 +216,20 @@ def _take_defaults(options: argparse.Namespace) -> None:
     """Set options that were not given as the environment has them, and print which.
 
     Raises:
-        UsageError: a variable makes no sense.
+        UsageError: a value cannot be read.
     """
+    from edgebench.protocol.errors import UsageError
+
     taken: list[str] = []
-    for option, value in machine_defaults(os.environ):
-        if getattr(options, option.name) is None:
-            setattr(options, option.name, value)
-            taken.append(option.variable)
+    for option in SETTINGS:
+        text = os.environ.get(option.variable) if option.is_of_machine else None
+        if not text or getattr(options, option.name) is not None:
+            continue
+        try:
+            value = option.kind.read(text)
+        except argparse.ArgumentTypeError as exc:
+            raise UsageError(f"{option.variable}: {exc}") from None
+        setattr(options, option.name, value if option.join is None else [value])
+        taken.append(option.variable)
     if taken:
         say(f"from the environment: {', '.join(taken)}")

@@ -7,8 +7,7 @@ a number without a unit, the keyword has the unit: `cooldown_timeout_s=600.0`, t
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import Any, NamedTuple
@@ -289,24 +288,3 @@ def words_of(options: Mapping[str, object]) -> list[list[str]]:
             groups += words
             del left[option.field]  # of two options of a field, as --quick and --preset, the first
     return groups
-
-
-def excluded_by(flags: Iterable[str]) -> set[str]:
-    """Options that a command has to lose when these are added to it."""
-    added = set(flags)
-    return {flag for option in OPTIONS if option.flag in added for flag in option.excludes}
-
-
-def machine_defaults(variables: Mapping[str, str]) -> Iterator[tuple[BenchOption, Any]]:
-    """Options that the environment sets, each with its value; an empty variable sets none.
-
-    Raises:
-        UsageError: a value cannot be read.
-    """
-    for option in SETTINGS:
-        if option.is_of_machine and (text := variables.get(option.variable)):
-            try:
-                value = option.kind.read(text)
-            except ArgumentTypeError as exc:
-                raise UsageError(f"{option.variable}: {exc}") from None
-            yield option, value if option.join is None else [value]

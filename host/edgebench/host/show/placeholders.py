@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
-from edgebench.host.options.bench import excluded_by
+from edgebench.host.options.bench import OPTIONS
 
 Words = Sequence[Sequence[str]]
 """Arguments of a command: a model alone, or an option with its values."""
@@ -64,7 +64,9 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
     ]
     others = re.sub(template, "", "; ".join(own))
     mentioned = set(re.findall(r"--[a-z][a-z-]*", others)) - _ADDED
-    mentioned |= excluded_by(mentioned)
+    mentioned |= {
+        flag for option in OPTIONS if option.flag in mentioned for flag in option.excludes
+    }
     kept = [word for group in words if group[0] not in mentioned for word in group]
     line = f"{command} {shlex.join(kept)}".rstrip()
     return re.sub(template, lambda _: line, sentence)

@@ -17,6 +17,7 @@ from edgebench.host.campaign.spec import (
 )
 from edgebench.host.cli.campaign import _say_new_names
 from edgebench.protocol.errors import UsageError
+from edgebench.protocol.plain import from_outside, to_plain
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -138,7 +139,9 @@ def test_settings_are_written_as_on_the_command_line(tmp_path: Path) -> None:
         memory_limit = "1GiB"
         sustained = "20m"
     """
-    assert settings_of(tmp_path, lines).given() == {
+    settings = settings_of(tmp_path, lines)
+    assert from_outside(to_plain(settings), Settings) == settings
+    assert settings.given() == {
         "preset": "quick",
         "cooldown_timeout_s": 600.0,
         "target_latency_s": 0.05,

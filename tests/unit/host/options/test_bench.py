@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields
 from enum import Enum
 from inspect import signature
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -21,7 +20,6 @@ from edgebench.host.options.bench import (
     SECTIONS,
     SETTINGS,
     BenchOption,
-    machine_defaults,
     words_of,
 )
 from edgebench.protocol.errors import UsageError
@@ -118,30 +116,23 @@ def test_excluded_options_exist_and_no_default_of_a_machine_excludes_one() -> No
     assert not [option for option in of_machine if option.excludes or option.flag in excluded]
 
 
-def defaults(**variables: str) -> dict[str, Any]:
-    """Values that variables give, by name."""
-    return {option.name: value for option, value in machine_defaults(variables)}
-
-
-def test_machine_has_defaults_in_variables() -> None:
-    """Otherwise each command on a bench with one meter would have to name it."""
-    assert defaults(EDGEBENCH_COOLDOWN="10m", EDGEBENCH_ON="pi5", EDGEBENCH_SEED="3") == {
-        "on": ["pi5"],
-        "cooldown": 600.0,
-    }
-    assert defaults(EDGEBENCH_METER="") == {}
-    with pytest.raises(UsageError, match="EDGEBENCH_COOLDOWN: not a duration: 'x'; write 500ms"):
-        defaults(EDGEBENCH_COOLDOWN="x")
-
-
 def test_variables_are_below_the_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Otherwise a variable that was forgotten would change what the command says."""
-    monkeypatch.setattr(
-        os, "environ", {"EDGEBENCH_COOLDOWN": "10m", "EDGEBENCH_AMBIENT": "22", "HOME": "/"}
-    )
+    of_machine = {"COOLDOWN": "10m", "AMBIENT": "22C", "ON": "pi4,pi5", "METER": "", "SEED": "3"}
+    for name, text in of_machine.items():
+        monkeypatch.setenv(f"EDGEBENCH_{name}", text)
     options = bench.parser().parse_args(["--cooldown", "0s"])
     bench._take_defaults(options)
-    assert (options.cooldown, options.ambient, options.meter) == (0.0, 22.0, None)
-    assert capsys.readouterr().err == "from the environment: EDGEBENCH_AMBIENT\n"
+    taken = (options.cooldown, options.ambient, options.on, options.meter, options.seed)
+    assert taken == (0.0, 22.0, ["pi4,pi5"], None, None)
+    said = capsys.readouterr().err
+    assert said == "from the environment: EDGEBENCH_ON, EDGEBENCH_AMBIENT\n"
+
+
+def test_variable_that_makes_no_sense_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise an option would be refused that is not in the command."""
+    monkeypatch.setenv("EDGEBENCH_COOLDOWN", "x")
+    with pytest.raises(UsageError, match="EDGEBENCH_COOLDOWN: not a duration: 'x'; write 500ms"):
+        bench._take_defaults(bench.parser().parse_args([]))
