@@ -18,7 +18,7 @@ from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edgebench.host.campaign.campaign import Campaign
     from edgebench.host.campaign.cluster.address import ClusterAddress
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     return actions[options.action](options)
 
 
-def _say_new_names(file: str) -> None:
+def _say_new_names(file: str, say_line: Callable[[str], None]) -> None:
     """Print which settings of a campaign file have a new name."""
     from pathlib import Path
 
@@ -102,7 +102,7 @@ def _say_new_names(file: str) -> None:
 
     if renamed := renamed_settings(Path(file)):
         names = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
-        say(f"note: old names in [settings] of {file}: {names}")
+        say_line(f"note: old names in [settings] of {file}: {names}")
 
 
 def _plan(options: argparse.Namespace) -> ExitCode:
@@ -117,9 +117,9 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.show.units import format_duration
     from edgebench.protocol.text import printable
 
-    _say_new_names(options.file)
     with ProgressWatcher() as watcher:
         plan = Lab(options.store).plan_campaign(options.file, watcher, _cluster(options))
+    _say_new_names(options.file, say)
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -167,13 +167,12 @@ def _run(options: argparse.Namespace) -> ExitCode:
 
     lab, cluster = Lab(options.store), _cluster(options)
     is_interrupted = False
-    if options.action == "run":
-        _say_new_names(options.file)
     with ProgressWatcher(trusts_models=options.trust_model) as watcher:
         if options.action == "resume":
             campaign = lab.campaign(options.campaign)
         else:
             campaign = lab.begin_campaign(options.file, watcher, cluster)
+            _say_new_names(options.file, watcher.say)
         try:
             lab.resume_campaign(campaign.plan.id, watcher, cluster=cluster)
         except (Interrupted, KeyboardInterrupt):

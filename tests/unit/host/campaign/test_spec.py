@@ -18,6 +18,7 @@ from edgebench.host.campaign.spec import (
 from edgebench.host.cli.campaign import _say_new_names
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.terminal import say
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -201,9 +202,9 @@ def test_old_names_are_reported_with_the_new_ones(
     assert renamed["is_sustained"] == "sustained"
     assert renamed.keys() == tomllib.loads(OLD).keys() - SETTING_KEYS.keys()
     assert set(renamed.values()) <= SETTING_KEYS.keys()
-    _say_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")))
+    _say_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")), say)
     assert capsys.readouterr().err.endswith("campaign.toml: duration_s is now duration\n")
-    _say_new_names(str(written(tmp_path, GOOD)))
+    _say_new_names(str(written(tmp_path, GOOD)), say)
     assert capsys.readouterr().err == ""
 
 
