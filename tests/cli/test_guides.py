@@ -269,7 +269,7 @@ def shortened(campaign: str) -> str:
     for old, new in (
         ("repeats = 5", "repeats = 1"),
         ("threads = [1, 2]", "threads = [1]"),
-        ("duration_s = 10", "duration_s = 0.1\nmin_query_count = 50\ncooldown_timeout_s = 0"),
+        ('duration = "10s"', 'duration = "0.1s"\nmin_queries = 50\ncooldown = "0s"'),
     ):
         assert old in campaign
         campaign = campaign.replace(old, new)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.agents import Host
+from support.agents import AgentProcess, Host
 from support.tools import need_runtime
 
 from edgebench.host.bench.events import DeviceFailed, MeasurementEvent, RunFailed
@@ -34,6 +34,14 @@ REFUSED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "inputs": ({"inputs": "nowhere.npz"}, ("--inputs", "nowhere.npz")),
 }
 MODEL = "digits_int8.tflite"
+
+
+@pytest.fixture
+def other(agent: AgentProcess, tmp_path: Path) -> Host:
+    """Another host that is paired with the agent."""
+    made = Host(tmp_path / "other")
+    made.lab.pair(agent.pairing_string())
+    return made
 
 
 def campaign_file(path: Path, device: str, model: str, settings: dict[str, Any]) -> Path:

@@ -27,6 +27,7 @@ from edgebench.host.bench.lease import stop_run
 from edgebench.host.bench.live import publish_status
 from edgebench.host.bench.request import (
     DEFAULT_PAIRS,
+    BenchOptions,
     BenchRequest,
     ComparisonRequest,
     new_request,
@@ -64,7 +65,6 @@ from edgebench.protocol.errors import (
     NoSuchCampaign,
     NoSuchDevice,
 )
-from edgebench.protocol.spec import DEFAULT_PRESET, SpecChanges
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -367,74 +367,21 @@ class Lab:
     def bench(
         self,
         *models: str | Path,
-        on: str | Sequence[str] = (LOCAL_NAME,),
-        runtime: str | None = None,
-        preset: str = DEFAULT_PRESET,
-        runs: int | None = None,
-        inputs: str | Path | None = None,
-        accuracy: str | None = None,
-        reference: str | Path | None = None,
-        meter: str | None = None,
-        sync: str | None = None,
-        battery_capacity_j: float | None = None,
-        idle_duration_s: float | None = None,
-        trace_rate_hz: float | None = None,
-        ambient_c: float | None = None,
-        wait_s: float = 0.0,
         watcher: Notify | None = None,
-        **changes: Unpack[SpecChanges],
+        **options: Unpack[BenchOptions],
     ) -> list[StoredRun]:
         """Measure models on devices, one after another; the built-in models when none is named.
 
         Args:
             *models: Paths, or names of built-in models.
-            on: Name of a device, "all", or conditions as "label:pi,arch:aarch64"; or a list of
-                these. Several devices are measured at the same time.
-            runtime: Name of a runtime, "all", or None for the preferred one of each format.
-            preset: Where the settings start from.
-            runs: Runs of each model, among which duration and queries are divided; None: 5, or 1
-                where the request is about one run. `sets` says what they show together.
-            inputs: A .npz file of inputs by their names, first axis: samples; None: drawn by the
-                seed.
-            accuracy: A labelled data set, a .npz file or "digits", that every model is judged by.
-            reference: The unquantised model whose accuracy the others are held against; the
-                built-in models have theirs.
-            meter: Energy meter that records beside each run, on this machine, or, as
-                `agent:NAME`, one that the device's agent serves.
-            sync: How its clock is aligned with the device's; None: the best way that there is.
-                `coded_load` without a meter: the load code is played for an instrument that
-                edgebench does not drive.
-            battery_capacity_j: Capacity of a charge, for an estimate of how long it lasts.
-            idle_duration_s: Idle time before and after each run; None: as the meter needs it.
-            trace_rate_hz: Samples a second of an instrument that edgebench does not drive.
-            ambient_c: Temperature of the air around the devices; kept with the runs.
-            wait_s: Longest wait for a device on which another command measures; 0: none.
             watcher: Called with every event; failures are raised if there is none.
-            **changes: Fields of `RunSpec`: duration_s, min_query_count, threads, delegate, …
+            **options: What is measured on, how and with what: duration_s, threads, meter, …
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
             EdgebenchError: a measurement failed, and there is no watcher.
         """
-        request = new_request(
-            models,
-            on=on,
-            runtime=runtime,
-            preset=preset,
-            runs=runs,
-            inputs=inputs,
-            accuracy=accuracy,
-            reference=reference,
-            meter=meter,
-            sync=sync,
-            battery_capacity_j=battery_capacity_j,
-            idle_duration_s=idle_duration_s,
-            trace_rate_hz=trace_rate_hz,
-            ambient_c=ambient_c,
-            wait_s=wait_s,
-            **changes,
-        )
-        return self.measure(request, watcher)
+        return self.measure(new_request(models, **options), watcher)
 
     def bench_against(
         self,
@@ -445,18 +392,8 @@ class Lab:
         margin_ratio: float | None = None,
         metrics: str | Sequence[str] | None = None,
         allowed: str | Sequence[str] = (),
-        on: str | Sequence[str] = (LOCAL_NAME,),
-        runtime: str | None = None,
-        preset: str = DEFAULT_PRESET,
-        meter: str | None = None,
-        sync: str | None = None,
-        battery_capacity_j: float | None = None,
-        idle_duration_s: float | None = None,
-        trace_rate_hz: float | None = None,
-        ambient_c: float | None = None,
-        wait_s: float = 0.0,
         watcher: Notify | None = None,
-        **changes: Unpack[SpecChanges],
+        **options: Unpack[BenchOptions],
     ) -> tuple[list[RunComparison], list[StoredRun]]:
         """Measure two models in pairs, in random order within each pair, and compare them.
 
@@ -467,18 +404,8 @@ class Lab:
             margin_ratio: Changes smaller than this do not matter; None: 1 %.
             metrics: Numbers to compare, as `latency_ns.p50` or `energy_j`.
             allowed: Keys in which the sides may differ; see `comparability.KEYS`.
-            on: As for `bench`; each device is compared on its own.
-            runtime: As for `bench`.
-            preset: As for `bench`.
-            meter: As for `bench`.
-            sync: As for `bench`.
-            battery_capacity_j: As for `bench`.
-            idle_duration_s: As for `bench`.
-            trace_rate_hz: As for `bench`.
-            ambient_c: As for `bench`.
-            wait_s: As for `bench`.
             watcher: As for `bench`.
-            **changes: Fields of `RunSpec`.
+            **options: As for `bench`; each device is compared by itself.
 
         Raises:
             Interrupted: the user pressed Ctrl-C.
@@ -491,22 +418,7 @@ class Lab:
             margin_ratio=margin_ratio,
             allowed=tuple(_listed(allowed)),
         )
-        request = new_request(
-            [baseline],
-            on=on,
-            runtime=runtime,
-            preset=preset,
-            meter=meter,
-            sync=sync,
-            battery_capacity_j=battery_capacity_j,
-            idle_duration_s=idle_duration_s,
-            trace_rate_hz=trace_rate_hz,
-            ambient_c=ambient_c,
-            wait_s=wait_s,
-            against=against,
-            **changes,
-        )
-        runs = self.measure(request, watcher)
+        runs = self.measure(new_request([baseline], against=against, **options), watcher)
         return compare_measured(against, [run.result for run in runs]), runs
 
     def measure(

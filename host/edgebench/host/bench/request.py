@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from edgebench.host.analysis.compare.comparability import check_keys
 from edgebench.host.analysis.compare.comparison import ALPHA
@@ -29,11 +29,13 @@ from edgebench.host.power.metering import (
 )
 from edgebench.host.result.facts import EnergyRequest
 from edgebench.protocol.device import SystemDescription
-from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError
+from edgebench.protocol.errors import OwnModelOnly, RunsTooShort, UsageError, unknown_name
 from edgebench.protocol.spec import (
     DEFAULT_PRESET,
+    MAX_SUSTAINED_QUERIES,
     MLPERF_PRESET,
     Engine,
+    Limits,
     RunSpec,
     SpecChanges,
     from_preset,
@@ -205,38 +207,67 @@ class BenchRequest:
         )
 
 
+class BenchOptions(SpecChanges, total=False):
+    """Settings of a measurement; what is left out or None is as the preset or the device has it.
+
+    Most have an option of the command line, whose help is in `host/options/bench.py`.
+    """
+
+    on: str | Sequence[str]
+    """Name of a device, "all", or conditions as "label:pi,arch:aarch64"; or a list of these."""
+    wait_s: float | None
+    """Longest wait for a device on which another command measures; 0: none."""
+    runtime: str | None
+    """Name of a runtime, "all", or None for the preferred one of each format."""
+    load_timeout_s: float | None
+    memory_limit_bytes: int | None
+    """Limits on the worker, before those of `limits`."""
+    inputs: str | Path | None
+    """A .npz file of inputs by their names, first axis: samples; None: drawn by the seed."""
+    sustained_s: float | None
+    """Duration of a run that measures sustained performance."""
+    runs: int | None
+    """Runs of each model, among which duration and queries are divided; None: 5, or 1 where the
+    request is about one run. `StoredSet` has what they show together."""
+    preset: str | None
+    """Where the settings start from."""
+    accuracy: str | None
+    """A labelled data set, a .npz file or "digits", that every model is judged by."""
+    reference: str | Path | None
+    """The unquantised model whose accuracy the others are compared with."""
+    ambient_c: float | None
+    meter: str | None
+    """Energy meter of this machine, or, as `agent:NAME`, one that the device's agent serves."""
+    sync: str | None
+    """How its clock is aligned with the device's; None: the best way that there is."""
+    trace_rate_hz: float | None
+    """Samples a second of an instrument that edgebench does not drive."""
+    idle_duration_s: float | None
+    """Idle time before and after each run; None: as the meter needs it."""
+    battery_capacity_j: float | None
+
+
 def new_request(
     models: Sequence[str | Path],
     *,
-    on: Sequence[str] = (LOCAL_NAME,),
-    runtime: str | None = None,
-    preset: str = DEFAULT_PRESET,
-    runs: int | None = None,
-    inputs: str | Path | None = None,
-    accuracy: str | None = None,
-    reference: str | Path | None = None,
-    meter: str | None = None,
-    sync: str | None = None,
-    battery_capacity_j: float | None = None,
-    idle_duration_s: float | None = None,
-    trace_rate_hz: float | None = None,
-    ambient_c: float | None = None,
     against: ComparisonRequest | None = None,
-    wait_s: float = 0.0,
-    **changes: Unpack[SpecChanges],
+    **options: Unpack[BenchOptions],
 ) -> BenchRequest:
-    """The request that these words make; the built-in models when none is named.
+    """The request that these settings make; the built-in models when none is named.
 
     Duration and number of queries are those of all runs of a model together.
 
     Raises:
         UsageError: a file is not there, a value is out of bounds, or two of them contradict.
     """
+    changes = _changes(options)
+    accuracy, reference = options.get("accuracy"), options.get("reference")
     opened = [find_model(str(name)) for name in models] or builtin_models()
     if reference is not None and not accuracy:
         if against is not None:
             raise UsageError(_ONLY_LATENCIES)
         raise UsageError("a reference model needs a data set that both answer: --accuracy")
+    on = options.get("on", (LOCAL_NAME,))
     devices = (on,) if isinstance(on, str) else tuple(on)
     asked = None
     if accuracy:
@@ -251,40 +282,71 @@ def new_request(
         opened = with_references_first(opened, asked.references)
         changes["dataset_sha256"] = dataset.sha256
     own = None
-    if inputs is not None:
+    if (inputs := options.get("inputs")) is not None:
         own = open_inputs(Path(inputs), changes.get("input_shapes") or {})
         changes["inputs_sha256"] = own.sha256
         if changes.get("sample_count") is None:
             changes["sample_count"] = own.sample_count
-    spec = from_preset(preset, **changes)
+    spec = from_preset(options.get("preset") or DEFAULT_PRESET, **changes)
+    meter, sync = options.get("meter"), options.get("sync")
+    idle_duration_s = options.get("idle_duration_s")
     instrument = other_instrument(
-        meter, sync=sync, rate_hz=trace_rate_hz, idle_duration_s=idle_duration_s
+        meter, sync=sync, rate_hz=options.get("trace_rate_hz"), idle_duration_s=idle_duration_s
     )
     run_count = _run_count(
-        runs, spec, is_comparison=against is not None, is_for_trace=instrument is not None
+        options.get("runs"),
+        spec,
+        is_comparison=against is not None,
+        is_for_trace=instrument is not None,
     )
     return BenchRequest(
         inputs=own,
         models=tuple(opened),
         has_named_models=bool(models) and not all(model.is_on_device for model in opened),
         devices=devices,
-        runtime=runtime,
+        runtime=options.get("runtime"),
         spec=_share(spec, run_count),
         run_count=run_count,
         is_duration_fixed=changes.get("duration_s") is not None,
-        ambient_c=ambient_c,
+        ambient_c=options.get("ambient_c"),
         energy=new_energy_request(
             meter,
             devices,
             sync=sync,
-            battery_capacity_j=battery_capacity_j,
+            battery_capacity_j=options.get("battery_capacity_j"),
             idle_duration_s=idle_duration_s,
         ),
         instrument=instrument,
         accuracy=asked,
         against=against,
-        wait_s=wait_s,
+        wait_s=options.get("wait_s") or 0.0,
     )
+
+
+def _changes(options: BenchOptions) -> SpecChanges:
+    """What the settings change of the preset's specification.
+
+    Raises:
+        UsageError: there is no such setting, or two of them contradict.
+    """
+    if unknown := options.keys() - BenchOptions.__annotations__.keys():
+        raise unknown_name("setting", min(unknown), BenchOptions.__annotations__)
+    names = SpecChanges.__annotations__
+    of_spec = {name: value for name, value in options.items() if name in names}
+    changes = cast("SpecChanges", of_spec)
+    limits = options.get("limits") or Limits()
+    if (memory_bytes := options.get("memory_limit_bytes")) is not None:
+        limits = replace(limits, memory_bytes=memory_bytes)
+    if (timeout_s := options.get("load_timeout_s")) is not None:
+        limits = replace(limits, load_timeout_s=timeout_s)
+    changes["limits"] = limits
+    if (sustained_s := options.get("sustained_s")) is not None:
+        if options.get("duration_s") is not None:
+            raise UsageError("--sustained and --duration contradict each other")
+        changes["duration_s"] = sustained_s
+        changes["is_sustained"] = True
+        changes["max_query_count"] = MAX_SUSTAINED_QUERIES
+    return changes
 
 
 def _run_count(

@@ -6,13 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.bench.request import BenchRequest, new_request
+from edgebench.host.bench.request import BenchOptions, BenchRequest, new_request
 from edgebench.host.campaign.plan import CampaignPlan, Cell
 from edgebench.host.campaign.spec import Settings
 from edgebench.protocol.errors import FileChanged
-
-_PLACES = ("model", "device")
-"""Axes that are no settings."""
 
 
 class CellRequests:
@@ -47,8 +44,14 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     Raises:
         UsageError: a file cannot be read, or settings make no sense together.
     """
-    axes = {name: level for name, level in cell.factors.items() if name not in _PLACES}
-    levels: dict[str, Any] = {name: level for name, level in axes.items() if level is not None}
-    request = new_request([cell.model], runs=repeats, **(settings.given() | levels))
+    options: BenchOptions = {
+        **settings.given(),
+        "runs": repeats,
+        "runtime": cell.runtime,
+        "threads": cell.threads,
+        "delegate": cell.delegate,
+        "scenario": cell.scenario,
+    }
+    request = new_request([cell.model], **options)
     # The reference model of the accuracy, which comes first, is a cell of its own or none.
     return replace(request, models=request.models[-1:])

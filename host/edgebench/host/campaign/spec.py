@@ -12,8 +12,8 @@ A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
     device = ["pi4", "label:jetson"]                    # as `--on` takes them
     threads = [1, 4]
 
-    [settings]                      # of every run
-    duration_s = 10                 # of all runs of a cell together, as `--duration`
+    [settings]                      # of every run: options of `edgebench bench`
+    duration = "10s"                # of all runs of a cell together
     meter = "farm"
 
     [[exclude]]                     # cells to leave out: all that is named must match
@@ -30,16 +30,22 @@ A campaign of 2 models × 2 devices × 2 numbers of threads, five runs of each::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast, get_args, get_type_hints
 
+from edgebench.host.bench.request import BenchOptions
 from edgebench.host.devices.names import LOCAL_NAME
+from edgebench.host.options.bench import SETTINGS, TEXT, BenchOption
 from edgebench.protocol.errors import ErrorCode, UsageError
-from edgebench.protocol.spec import DEFAULT_PRESET, MAX_LENGTH_S
+from edgebench.protocol.spec import MAX_LENGTH_S
 from edgebench.protocol.text import printable
-from edgebench.protocol.toml_text import Complaint, TomlText, strict_converter
+from edgebench.protocol.toml_text import Complaint, Table, TomlText, strict_converter
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 SCHEMA_VERSION = 1
 MAX_SIZE_BYTES = 2**20
@@ -87,58 +93,48 @@ class Axes:
     scenario: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """Settings of every run, by the names of the Python interface; see `Lab.bench`."""
+_ELSEWHERE = frozenset({"on", "wait", "runs", *(axis.name for axis in fields(Axes))})
+"""Options that are axes, or keys of the file itself, in another form."""
+SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
+"""Keys of `[settings]`, each with its option."""
+_FILES = ("accuracy", "reference", "inputs")
 
-    preset: str = DEFAULT_PRESET
-    engine: str | None = None
-    duration_s: float | None = None
-    max_duration_s: float | None = None
-    min_query_count: int | None = None
-    warmup_query_count: int | None = None
-    samples_per_query: int | None = None
-    signature: str | None = None
-    target_qps: float | None = None
-    target_latency_s: float | None = None
-    seed: int | None = None
-    cpus: tuple[int, ...] | None = None
-    priority: str | None = None
-    governor: str | None = None
-    is_airplane_mode: bool | None = None
-    screen_brightness: int | None = None
-    is_checked: bool | None = None
-    is_sustained: bool | None = None
-    telemetry_rate_hz: float | None = None
-    cooldown_timeout_s: float | None = None
-    accuracy: str | None = None
-    reference: str | None = None
-    inputs: str | None = None
-    meter: str | None = None
-    sync: str | None = None
-    battery_capacity_j: float | None = None
-    idle_duration_s: float | None = None
-    ambient_c: float | None = None
 
-    def given(self) -> dict[str, Any]:
-        """What the file sets, as arguments of `new_request`."""
-        named = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {name: value for name, value in named.items() if value is not None}
+def _fields() -> Iterator[tuple[str, Any, Any]]:
+    """Names, types and defaults of the settings: a file has texts for enumerations and paths."""
+    types = get_type_hints(BenchOptions)
+    # Files of earlier versions have `is_sustained` with a duration, in place of `sustained`.
+    for name in (*dict.fromkeys(option.field for option in SETTING_KEYS.values()), "is_sustained"):
+        kind = str | None if str in get_args(types[name]) else types[name]
+        yield name, kind, field(default=None)
+
+
+if TYPE_CHECKING:
+
+    @dataclass
+    class _Fields:
+        meter: str | None
+
+        def __init__(self, **options: Unpack[BenchOptions]) -> None: ...
+else:
+    _Fields = make_dataclass("_Fields", _fields(), frozen=True, kw_only=True)
+
+
+class Settings(_Fields):
+    """Settings of every run, by the keywords of `Lab.bench`: one for each row of the options."""
+
+    def given(self) -> BenchOptions:
+        """What the file sets."""
+        named = {name: value for name, value in vars(self).items() if value is not None}
+        return cast("BenchOptions", named)
 
     def files(self) -> dict[str, str]:
         """What the file sets to the path of another one, or to the name of a built-in one."""
-        named = {"accuracy": self.accuracy, "reference": self.reference, "inputs": self.inputs}
-        return {name: value for name, value in named.items() if value is not None}
+        return {name: vars(self)[name] for name in _FILES if vars(self)[name] is not None}
 
     def with_files(self, place: Callable[[str], str]) -> Settings:
         """The settings with these files at other places."""
-        at = {name: place(path) for name, path in self.files().items()}
-        return replace(
-            self,
-            accuracy=at.get("accuracy"),
-            reference=at.get("reference"),
-            inputs=at.get("inputs"),
-        )
+        return replace(self, **{name: place(path) for name, path in self.files().items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +191,30 @@ def load_spec(path: Path) -> CampaignSpec:
     Raises:
         UsageError: it cannot be read, is not TOML, is against the schema, or out of bounds.
     """
+    source, table = _read(path)
+    if isinstance(settings := table.get("settings"), dict):
+        table["settings"] = _by_field(cast("Table", settings), source)
+    spec = source.structured(table, CampaignSpec, strict_converter())
+    for complaint in _complaints(spec):
+        raise source.error(complaint)
+    return spec
+
+
+def renamed_settings(path: Path) -> dict[str, str]:
+    """Settings of a campaign file that have a new name, each with that name.
+
+    Raises:
+        UsageError: the file cannot be read, or is not TOML.
+    """
+    _, table = _read(path)
+    settings = table.get("settings")
+    names = settings if isinstance(settings, dict) else ()
+    new_names = {option.field: key for key, option in SETTING_KEYS.items()}
+    new_names["is_sustained"] = "sustained"
+    return {key: new for key, new in new_names.items() if key in names and key not in SETTING_KEYS}
+
+
+def _read(path: Path) -> tuple[TomlText, Table]:
     try:
         with path.open("rb") as file:
             content = file.read(MAX_SIZE_BYTES + 1)
@@ -203,10 +223,44 @@ def load_spec(path: Path) -> CampaignSpec:
     if len(content) > MAX_SIZE_BYTES:
         raise UsageError(f"campaign file not readable: over {MAX_SIZE_BYTES} bytes: {path}")
     source = TomlText(content.decode("utf-8", "replace"), str(path))
-    spec = source.structured(source.table(SCHEMA_VERSION), CampaignSpec, strict_converter())
-    for complaint in _complaints(spec):
-        raise source.error(complaint)
-    return spec
+    return source, source.table(SCHEMA_VERSION)
+
+
+def _by_field(settings: Table, source: TomlText) -> Table:
+    """The settings by the names of their fields, read as the command line reads them.
+
+    Raises:
+        UsageError: there is no such setting, it is there twice, or its value cannot be read.
+    """
+    values: Table = {}
+    for key, value in settings.items():
+        option = SETTING_KEYS.get(key)
+        name = key if option is None else option.field  # those of earlier files are the fields
+        if name in values:
+            raise source.error(Complaint(("settings", key), "is set twice, by two names"))
+        if name not in Settings.__dataclass_fields__:
+            what = f"no such key; available: {', '.join(SETTING_KEYS)}"
+            raise source.error(Complaint(("settings", key), what))
+        try:
+            values[name] = value if option is None else _value(option, value)
+        except (ArgumentTypeError, UsageError) as exc:
+            raise source.error(Complaint(("settings", key), str(exc))) from None
+    return values
+
+
+def _value(option: BenchOption, value: Any) -> Any:
+    """A value of a file as the command line would read it; texts for numbers are not needed."""
+    if option.constant is not None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(f"expected true or false, got {value!r}")
+        return option.constant if value else None
+    if option.join is not None:
+        values = value if isinstance(value, list) else [value]
+        return option.join([option.kind.read(str(item)) for item in values])
+    if option.kind is TEXT:
+        return value  # its type is checked with those of the others
+    text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return option.kind.read(text)
 
 
 def _complaints(spec: CampaignSpec) -> list[Complaint]:

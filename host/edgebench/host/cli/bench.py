@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from pathlib import Path
 
-from edgebench.host.cli.compare import add_judgement
 from edgebench.host.cli.options import (
     Add,
-    GivenOnce,
     add_json,
+    add_option,
     add_store,
     add_trust_model,
-    capacity,
-    celsius,
-    hertz,
-    input_shape,
-    latency,
     new_parser,
-    numbers,
-    real,
-    seconds,
-    size_bytes,
-    whole,
 )
+from edgebench.host.options.bench import GENERAL, OPTIONS, RUNTIME, SECTIONS, SETTINGS
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say, say_hint
 
@@ -33,11 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from edgebench.host.analysis.compare.runs import RunComparison
-    from edgebench.host.bench.request import BenchRequest
+    from edgebench.host.bench.request import BenchOptions, BenchRequest
     from edgebench.host.export.registry import ExportFormat
     from edgebench.host.lab import Lab
     from edgebench.host.result.run import Run
-    from edgebench.protocol.spec import SpecChanges
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,139 +38,19 @@ def parser() -> argparse.ArgumentParser:
         "runs the one in its firmware (also: `firmware`)."
     )
     made.add_argument("models", nargs="*", metavar="MODEL", help=".tflite or .onnx file")
-    made.add_argument(
-        "--on",
-        action="append",
-        metavar="DEVICE",
-        help="paired device; several with commas or by repeating it; all; or conditions that must "
-        "all hold, as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
-        "measured at the same time (default: local)",
-    )
-    wait = "if another command measures on the device, wait for up to this long (default: 0s)"
-    made.add_argument("--wait", type=seconds, default=0.0, metavar="10m", help=wait)
-    export = "also write the runs to this file, invalid ones without numbers; the suffix selects "
-    export += "the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; repeatable"
-    made.add_argument("--export", action="append", default=[], metavar="FILE", help=export)
-    add_store(made)
-    add_json(made)
-    _add_runtime(made.add_argument_group("runtime and process").add_argument)
-    _add_inputs(made.add_argument_group("inputs").add_argument)
-    _add_length(made.add_argument_group("length of the run").add_argument)
-    _add_scenario(made.add_argument_group("scenario").add_argument)
-    _add_checks(made.add_argument_group("outputs, operators and temperature").add_argument)
-    _add_energy(made.add_argument_group("energy").add_argument)
-    _add_comparison(made.add_argument_group("comparison of two models").add_argument)
+    for section, options in SECTIONS.items():
+        add: Add = made.add_argument_group(section).add_argument if section else made.add_argument
+        for option in options:
+            add_option(add, option)
+        if section == GENERAL:
+            export = "also write the runs to this file, invalid ones without numbers; the suffix "
+            export += "selects the format: .csv, .parquet, .pftrace, .xml (JUnit), .md, .prom; "
+            add("--export", action="append", default=[], metavar="FILE", help=export + "repeatable")
+            add_store(made)
+            add_json(made)
+        elif section == RUNTIME:
+            add_trust_model(add)
     return made
-
-
-def _add_runtime(add: Add) -> None:
-    add(
-        "--runtime",
-        action=GivenOnce,
-        metavar="R",
-        help="runtime, as onnx, or all of them (default: by the model)",
-    )
-    add("--threads", type=whole, metavar="N", help="threads of the runtime (default: 1)")
-    add("--delegate", action=GivenOnce, metavar="D", help="delegate or execution provider")
-    signature = "signature to measure of a .tflite file that has several (default: its first graph)"
-    add("--signature", action=GivenOnce, metavar="NAME", help=signature)
-    add("--cpus", type=numbers, metavar="2,3", help="bind the model's process to these CPUs")
-    add("--priority", metavar="P", help="normal (default), or realtime: SCHED_FIFO")
-    add("--governor", metavar="G", help="CPU governor for the run, restored after it (needs root)")
-    airplane = "phones: airplane mode for the run, switched back after it (Android 11 and later)"
-    add("--airplane-mode", action="store_true", help=airplane)
-    brightness = "phones: brightness of the screen for the run, 0 to 255, set back after it"
-    add("--brightness", type=whole, metavar="N", help=brightness)
-    add("--timeout", type=seconds, metavar="60s", help="limit on loading and the first inference")
-    limit = "limit on the memory of the model's process"
-    add("--memory-limit", type=size_bytes, metavar="2GiB", help=limit)
-    add_trust_model(add)
-
-
-def _add_inputs(add: Add) -> None:
-    shape = "shape of an input whose model leaves dimensions open (default: 1 each); repeatable"
-    add("--shape", type=input_shape, action="append", metavar="NAME=1x128", help=shape)
-    inputs = "run on these inputs: a .npz file, arrays by input name, first axis: samples"
-    add("--inputs", action=GivenOnce, metavar="FILE", help=inputs)
-    add("--seed", type=whole, metavar="N", help="seed of the inputs, their order and the arrivals")
-
-
-def _add_length(add: Add) -> None:
-    length = "measure for at least this long in all; with --against, in each run"
-    add("--duration", type=seconds, metavar="60s", help=length)
-    longest = (
-        "end after this long in all, even with fewer queries than asked for (default: 30m, or "
-    )
-    longest += "30 times the duration; with --quick 1m, or 6 times; with --preset mlperf no limit)"
-    add("--max-duration", type=seconds, metavar="20m", help=longest)
-    sustained = "measure sustained performance for this long: start, onset of throttling, end"
-    add("--sustained", type=seconds, metavar="20m", help=sustained)
-    add("--min-queries", type=whole, metavar="N", help="measure at least this many queries in all")
-    add("--warmup", type=whole, metavar="N", help="queries before the timed ones")
-    runs = "runs of each model, each a process of its own, which share the duration and the queries"
-    add("--runs", type=whole, metavar="N", help=runs + " (default: 5; 1 where one run is judged)")
-    add("--quick", action="store_true", help="short for --preset quick")
-    add("--preset", metavar="P", help="default, quick or mlperf")
-
-
-def _add_scenario(add: Add) -> None:
-    names = "MLPerf scenario: single_stream (default), multi_stream, server or offline"
-    add("--scenario", metavar="S", help=names)
-    samples = "multi_stream: samples per query (default: 8)"
-    add("--samples-per-query", type=whole, metavar="N", help=samples)
-    arrivals = "server: mean arrivals per second of a Poisson process"
-    add("--qps", type=real, metavar="N", help=arrivals)
-    target = "server: limit on the p99 latency"
-    add("--target-latency", type=latency, metavar="50ms", help=target)
-    engine = "who issues the queries: native (default), or loadgen, MLPerf's own"
-    add("--engine", metavar="E", help=engine)
-
-
-def _add_checks(add: Add) -> None:
-    dataset = "run a labelled data set too: a .npz file, or digits"
-    add("--accuracy", metavar="DATASET", help=dataset)
-    samples = "run N samples of the data set, drawn at random by the seed (default: all)"
-    add("--accuracy-samples", type=whole, metavar="N", help=samples)
-    limit = "microcontrollers: refuse a data set that would take longer (default: 1h)"
-    add("--accuracy-limit", type=seconds, metavar="1h", help=limit)
-    reference = "unquantised model that the accuracy is compared with"
-    add("--reference", metavar="MODEL", help=reference)
-    unchecked = "do not compare the outputs with reference kernels"
-    add("--no-check", action="store_true", help=unchecked)
-    add("--profile", action="store_true", help="time every operator, in a run of its own")
-    ambient = "temperature of the air, °C; stored with the run"
-    add("--ambient", type=celsius, metavar="22", help=ambient)
-    cooldown = "longest wait for a cool device (default: from its profile); 0s: do not wait"
-    add("--cooldown", type=seconds, metavar="10m", help=cooldown)
-    rate = "telemetry samples per second (default: 10); 0: none, except for the temperature guard "
-    add("--telemetry-rate", type=hertz, metavar="HZ", help=rate + "that some profiles have")
-
-
-def _add_energy(add: Add) -> None:
-    meter = "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
-    meter += "device's agent serves, or farm for the one in farm.toml; edgebench meters lists the "
-    meter += "meters, edgebench meters --help "
-    add("--meter", metavar="METER", help=meter + "the options of each")
-    methods = (
-        "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
-    )
-    methods += "or shared_clock only (default: auto, the best); coded_load without a meter: play "
-    methods += "the load code for an instrument that records into a file; then edgebench energy"
-    add("--sync", metavar="METHOD", help=methods)
-    rate = "samples per second of that instrument (default: 1000); a slow one needs a long code"
-    add("--trace-rate", type=hertz, metavar="HZ", help=rate)
-    idle = "idle time before and after each run (default: as the meter needs it)"
-    add("--idle", type=seconds, metavar="2s", help=idle)
-    battery = "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"
-    add("--battery", type=capacity, metavar="CAPACITY", help=battery)
-
-
-def _add_comparison(add: Add) -> None:
-    against = "compare B, the candidate, with the model, the baseline: paired runs in random order"
-    add("--against", action=GivenOnce, metavar="B", help=against)
-    pairs = "pairs of runs (default: 10; times need at least 6, several comparisons more)"
-    add("--pairs", type=whole, metavar="N", help=pairs)
-    add_judgement(add)
 
 
 def run(options: argparse.Namespace) -> ExitCode:
@@ -213,6 +83,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     with ProgressWatcher(trusts_models=options.trust_model) as watcher:
         try:
             lab = Lab(options.store)
+            _take_defaults(options)
             request = _request(options)
             _warn_of_few_pairs(request)
             runs = lab.measure(request, watcher.notify)
@@ -302,9 +173,9 @@ def _request(options: argparse.Namespace) -> BenchRequest:
 
     against = None
     if options.against is None:
-        for name in ("pairs", "metric", "fail_on", "allow"):
-            if getattr(options, name) is not None:
-                raise UsageError(f"--{name.replace('_', '-')} needs --against B")
+        for option in OPTIONS:
+            if option not in SETTINGS and getattr(options, option.name) is not None:
+                raise UsageError(f"{option.flag} needs --against B")
     else:
         if len(options.models) != 1:
             count = len(options.models)
@@ -316,83 +187,50 @@ def _request(options: argparse.Namespace) -> BenchRequest:
             margin_ratio=options.fail_on,
             allowed=tuple(options.allow or ()),
         )
-    return new_request(
-        options.models,
-        on=options.on or ["local"],
-        runtime=options.runtime,
-        preset=_preset(options),
-        runs=options.runs,
-        inputs=options.inputs,
-        accuracy=options.accuracy,
-        reference=options.reference,
-        meter=options.meter,
-        sync=options.sync,
-        battery_capacity_j=options.battery,
-        idle_duration_s=options.idle,
-        trace_rate_hz=options.trace_rate,
-        ambient_c=options.ambient,
-        against=against,
-        wait_s=options.wait,
-        **_changes(options),
-    )
+    return new_request(options.models, against=against, **_settings(options))
 
 
-def _preset(options: argparse.Namespace) -> str:
-    from edgebench.protocol.errors import UsageError
-    from edgebench.protocol.spec import DEFAULT_PRESET
+def _settings(options: argparse.Namespace) -> BenchOptions:
+    """The settings that were given.
 
-    if options.quick and options.preset not in (None, "quick"):
-        raise UsageError(f"--quick and --preset {options.preset} contradict each other")
-    return "quick" if options.quick else options.preset or DEFAULT_PRESET
-
-
-def _changes(options: argparse.Namespace) -> SpecChanges:
-    """Changes of the preset; None leaves a field as it is."""
-    from dataclasses import replace
+    Raises:
+        UsageError: --quick is given with another preset, or an input with two shapes.
+    """
+    from typing import cast
 
     from edgebench.protocol.errors import UsageError
-    from edgebench.protocol.spec import MAX_SUSTAINED_QUERIES, Limits, SpecChanges
 
-    shapes = dict(options.shape or ())
-    if len(shapes) < len(options.shape or ()):
-        twice = [name for name, _ in options.shape]
-        name = next(name for name in twice if twice.count(name) > 1)
-        raise UsageError(f"--shape gives input {name!r} two shapes")
-    limits = Limits(memory_bytes=options.memory_limit)
-    if options.timeout is not None:
-        limits = replace(limits, load_timeout_s=options.timeout)
-    changes = SpecChanges(
-        scenario=options.scenario,
-        engine=options.engine,
-        priority=options.priority,
-        governor=options.governor,
-        is_airplane_mode=options.airplane_mode or None,
-        screen_brightness=options.brightness,
-        cpus=options.cpus,
-        target_qps=options.qps,
-        target_latency_s=options.target_latency,
-        samples_per_query=options.samples_per_query,
-        is_profiled=options.profile or None,
-        cooldown_timeout_s=options.cooldown,
-        telemetry_rate_hz=options.telemetry_rate,
-        is_checked=False if options.no_check else None,
-        dataset_sample_count=options.accuracy_samples,
-        dataset_limit_s=options.accuracy_limit,
-        duration_s=options.duration,
-        min_query_count=options.min_queries,
-        max_duration_s=options.max_duration,
-        warmup_query_count=options.warmup,
-        threads=options.threads,
-        delegate=options.delegate,
-        signature=options.signature,
-        seed=options.seed,
-        input_shapes=shapes,
-        limits=limits,
-    )
-    if options.sustained is not None:
-        if options.duration is not None:
-            raise UsageError("--sustained and --duration contradict each other")
-        changes["duration_s"] = options.sustained
-        changes["is_sustained"] = True
-        changes["max_query_count"] = MAX_SUSTAINED_QUERIES
-    return changes
+    settings: dict[str, object] = {}
+    for option in SETTINGS:
+        value = getattr(options, option.name)
+        if value is None:
+            continue
+        if option.join is not None:
+            value = option.join(value)
+        if option.field in settings and settings[option.field] != value:  # the only one of two
+            raise UsageError(f"--quick and --preset {value} contradict each other")
+        settings[option.field] = value
+    return cast("BenchOptions", settings)
+
+
+def _take_defaults(options: argparse.Namespace) -> None:
+    """Set options that were not given as the environment has them, and print which.
+
+    Raises:
+        UsageError: a value cannot be read.
+    """
+    from edgebench.protocol.errors import UsageError
+
+    taken: list[str] = []
+    for option in SETTINGS:
+        text = os.environ.get(option.variable) if option.is_of_machine else None
+        if not text or getattr(options, option.name) is not None:
+            continue
+        try:
+            value = option.kind.read(text)
+        except argparse.ArgumentTypeError as exc:
+            raise UsageError(f"{option.variable}: {exc}") from None
+        setattr(options, option.name, value if option.join is None else [value])
+        taken.append(option.variable)
+    if taken:
+        say(f"from the environment: {', '.join(taken)}")

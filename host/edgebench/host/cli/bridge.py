@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from edgebench.host.cli.options import add_json, new_parser, seconds, whole
+from edgebench.host.cli.options import add_json, new_parser
+from edgebench.host.options.values import seconds, whole
 from edgebench.protocol.bridge import BAUD_RATE
 from edgebench.system.exit_code import ExitCode
 

@@ -18,7 +18,7 @@ from edgebench.system.terminal import say
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from edgebench.host.campaign.campaign import Campaign
     from edgebench.host.campaign.cluster.address import ClusterAddress
@@ -104,6 +104,17 @@ def run(options: argparse.Namespace) -> ExitCode:
     return actions[options.action](options)
 
 
+def _say_new_names(file: str, say_line: Callable[[str], None]) -> None:
+    """Print which settings of a campaign file have a new name."""
+    from pathlib import Path
+
+    from edgebench.host.campaign.spec import renamed_settings
+
+    if renamed := renamed_settings(Path(file)):
+        names = ", ".join(f"{old} is now {new}" for old, new in renamed.items())
+        say_line(f"note: old names in [settings] of {file}: {names}")
+
+
 def _plan(options: argparse.Namespace) -> ExitCode:
     from dataclasses import asdict
 
@@ -118,6 +129,7 @@ def _plan(options: argparse.Namespace) -> ExitCode:
 
     with ProgressWatcher() as watcher:
         plan = Lab(options.store).plan_campaign(options.file, watcher.notify, _cluster(options))
+    _say_new_names(options.file, say)
     lanes_s = expected_plan_s(plan)
     rows, count = [asdict(cell) for cell in plan.cells], len(plan.planned)
     longest_s = max(lanes_s.values())
@@ -170,6 +182,7 @@ def _run(options: argparse.Namespace) -> ExitCode:
             campaign = lab.campaign(options.campaign)
         else:
             campaign = lab.begin_campaign(options.file, watcher.notify, cluster)
+            _say_new_names(options.file, watcher.say)
         try:
             lab.resume_campaign(
                 campaign.plan.id, watcher.notify, cluster=cluster, store_url=options.store_url

@@ -6,7 +6,8 @@ import argparse
 import shlex
 
 from edgebench.host.cli.failure import print_document
-from edgebench.host.cli.options import Add, add_json, add_store, new_parser, percent
+from edgebench.host.cli.options import add_json, add_option, add_store, new_parser
+from edgebench.host.options.bench import JUDGEMENT
 from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -26,24 +27,11 @@ def parser() -> argparse.ArgumentParser:
     pairs = "; or the pairs of edgebench bench --against, by id and without a candidate"
     made.add_argument("baseline", nargs="+", metavar="BASELINE", help=ids + pairs)
     made.add_argument("--against", nargs="+", default=[], metavar="CANDIDATE", help=ids)
-    add_judgement(made.add_argument)
+    for option in JUDGEMENT:
+        add_option(made.add_argument, option)
     add_store(made)
     add_json(made)
     return made
-
-
-def add_judgement(add: Add) -> None:
-    """--metric, --fail-on and --allow."""
-    metric = "metric to compare, as latency_ns.p50 or energy_j; may be repeated (default: "
-    add("--metric", action="append", metavar="M", help=metric + "the headline of the scenario)")
-    margin = "smallest change that matters (default: 1%%)"
-    add("--fail-on", type=percent, metavar="3%", help=margin)
-    add(
-        "--allow",
-        action="append",
-        metavar="KEY",
-        help="allow the sides to differ in this, as runtime_version; may be repeated",
-    )
 
 
 def run(options: argparse.Namespace) -> ExitCode:

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from edgebench.host.cli.options import new_parser
+from edgebench.host.options.bench import OPTIONS
 from edgebench.system.exit_code import ExitCode
 
 BASH = """\
@@ -204,21 +205,6 @@ def _models(store: Path) -> list[str]:
     return sorted(one.name for one in folder.iterdir() if one.name.endswith(MODEL_SUFFIXES))
 
 
-def _settings(name: str) -> Callable[[Path], list[str]]:
-    def names(store: Path) -> list[str]:
-        from edgebench.protocol import spec
-
-        del store
-        return {
-            "preset": list(spec.PRESETS),
-            "scenario": [one.value for one in spec.Scenario],
-            "engine": [spec.Engine.NATIVE.value, spec.Engine.LOADGEN.value],
-            "priority": [one.value for one in spec.Priority],
-        }[name]
-
-    return names
-
-
 def _metrics(store: Path) -> list[str]:
     from edgebench.host.result.metrics import BY_SHORT_NAME, METRICS
 
@@ -243,14 +229,8 @@ _NAMES: dict[str, Callable[[Path], list[str]]] = {
     "MODEL": _models,
     "B": _models,
     "DATASET": _fixed("digits"),
-    "--runtime": _fixed("litert", "onnx", "tflite", "all"),
-    "--delegate": _fixed("xnnpack", "none"),
     "--metric": _metrics,
-    "--preset": _settings("preset"),
-    "--scenario": _settings("scenario"),
-    "--engine": _settings("engine"),
-    "--priority": _settings("priority"),
-    "--governor": _fixed("performance", "powersave", "schedutil", "ondemand"),
+    **{option.flag: _fixed(*option.completions) for option in OPTIONS if option.completions},
 }
 """Completions by option, or else by placeholder."""
 _PATHS_TOO = {"RUN", "BASELINE", "CANDIDATE", "MODEL", "B"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from edgebench.host.cli.options import add_json, new_parser, seconds
+from edgebench.host.cli.options import add_json, new_parser
 from edgebench.host.cli.watch import add_watch, run_watch
+from edgebench.host.options.values import seconds
 from edgebench.protocol.errors import EdgebenchError, UsageError
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say

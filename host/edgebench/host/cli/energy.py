@@ -6,15 +6,8 @@ import argparse
 import json
 import shlex
 
-from edgebench.host.cli.options import (
-    add_columns,
-    add_json,
-    add_store,
-    capacity,
-    new_parser,
-    offset,
-    percent,
-)
+from edgebench.host.cli.options import add_columns, add_json, add_store, new_parser
+from edgebench.host.options.values import capacity, offset, percent
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 

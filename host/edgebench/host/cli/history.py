@@ -6,7 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from edgebench.host.cli.options import add_json, add_store, moment, new_parser, percent, whole
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.options.values import moment, percent, whole
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 

@@ -9,14 +9,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING
 
-from edgebench.host.cli.options import (
-    add_columns,
-    add_json,
-    add_store,
-    new_parser,
-    seconds,
-    volts,
-)
+from edgebench.host.cli.options import add_columns, add_json, add_store, new_parser
+from edgebench.host.options.values import seconds, volts
 from edgebench.protocol.errors import UsageError
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
+from edgebench.host.cli.options import add_json, add_store, new_parser
 from edgebench.host.cli.rm import add_yes
+from edgebench.host.options.values import moment, whole
 from edgebench.system.exit_code import ExitCode
 
 

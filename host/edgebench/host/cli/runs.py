@@ -8,7 +8,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from edgebench.host.cli.options import add_json, add_store, moment, new_parser, whole
+from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.options.values import moment, whole
 from edgebench.protocol.text import printable
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say, say_hint

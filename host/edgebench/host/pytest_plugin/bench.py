@@ -13,9 +13,9 @@ from edgebench.host.analysis.compare.comparability import fingerprint
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, find_metric
 from edgebench.host.analysis.run_set import find_sets
-from edgebench.host.cli.options import percent
 from edgebench.host.export.exported import label
 from edgebench.host.lab import Lab
+from edgebench.host.options.values import percent
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet

@@ -45,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.edgebench_fail_on is not None:
         from argparse import ArgumentTypeError
 
-        from edgebench.host.cli.options import percent
+        from edgebench.host.options.values import percent
 
         try:
             percent(config.option.edgebench_fail_on)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
+from edgebench.host.options.bench import words_of
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
     CHANGED,
@@ -19,42 +18,13 @@ from edgebench.protocol.spec import (
     SCENARIO_PRESETS,
     Engine,
     RunSpec,
+    SpecChanges,
     from_preset,
-    shape_text,
     with_all_runs,
 )
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Runtime of each format of models that need not be named."""
-
-
-def _seconds(value: float) -> str:
-    return f"{value:g}s"
-
-
-_OPTIONS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
-    "threads": ("--threads", str),
-    "delegate": ("--delegate", str),
-    "signature": ("--signature", str),
-    "cpus": ("--cpus", lambda cpus: ",".join(map(str, cpus))),
-    "priority": ("--priority", lambda priority: priority.value),
-    "governor": ("--governor", str),
-    "screen_brightness": ("--brightness", str),
-    "scenario": ("--scenario", lambda scenario: scenario.value),
-    "samples_per_query": ("--samples-per-query", str),
-    "engine": ("--engine", lambda engine: engine.value),
-    "target_qps": ("--qps", "{:g}".format),
-    "target_latency_s": ("--target-latency", lambda value: f"{value * 1e3:g}ms"),
-    "min_query_count": ("--min-queries", str),
-    "max_duration_s": ("--max-duration", _seconds),
-    "warmup_query_count": ("--warmup", str),
-    "seed": ("--seed", str),
-    "dataset_sample_count": ("--accuracy-samples", str),
-    "dataset_limit_s": ("--accuracy-limit", _seconds),
-    "cooldown_timeout_s": ("--cooldown", _seconds),
-    "telemetry_rate_hz": ("--telemetry-rate", "{:g}".format),
-}
-"""Option for each field of a specification that one option sets, and its value as text."""
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:
@@ -72,35 +42,37 @@ def bench_words(run: Run, run_count: int) -> list[list[str]]:
     usual = _usual(spec)
     if 0 <= spec.min_query_count - usual.min_query_count < run_count:  # each run's were rounded up
         spec = replace(spec, min_query_count=usual.min_query_count)
-    words = [[run.model.name]]
+    before = _by_field(usual)
+    settings = {
+        name: value for name, value in _by_field(spec).items() if not _is_same(value, before[name])
+    }
     if (address := device_address(run)) is not None:
-        words.append(["--on", address])
+        settings["on"] = [address]
     if _USUAL_RUNTIMES.get(run.model.format, run.runtime.name) != run.runtime.name:
-        words.append(["--runtime", run.runtime.name])
+        settings["runtime"] = run.runtime.name
     if usual.preset != DEFAULT_PRESET:
-        words.append(["--quick"] if usual.preset == "quick" else ["--preset", usual.preset])
+        settings["preset"] = usual.preset
     if spec.is_sustained:
-        words.append(["--sustained", _seconds(spec.duration_s)])
-    elif not _is_same(spec.duration_s, usual.duration_s):
-        words.append(["--duration", _seconds(spec.duration_s)])
-    for name, (option, as_text) in _OPTIONS.items():
-        value = getattr(spec, name)
-        if value is not None and not _is_same(value, getattr(usual, name)):
-            words.append([option, as_text(value)])
-    for name, shape in sorted(spec.input_shapes.items()):
-        words.append(["--shape", f"{name}={shape_text(shape)}"])
+        settings |= {"sustained_s": spec.duration_s, "duration_s": None}
     # A target repeats windows, not runs, and of some kinds there is only one run.
     is_one = run.spec.engine is Engine.TARGET or spec.is_sustained or spec.is_profiled
-    optional = {
-        "--inputs": run.conditions.inputs_file,
-        "--accuracy": accuracy.dataset if (accuracy := run.metrics.accuracy) else None,
-        "--meter": "METER" if run.metrics.energy is not None else None,
-        "--runs": None if run_count == MIN_RUNS or is_one else str(run_count),
+    if run_count != MIN_RUNS and not is_one:
+        settings["runs"] = run_count
+    settings["inputs"] = run.conditions.inputs_file
+    if run.metrics.accuracy is not None:
+        settings["accuracy"] = run.metrics.accuracy.dataset
+    if run.metrics.energy is not None:
+        settings["meter"] = "METER"
+    return [[run.model.name], *words_of(settings)]
+
+
+def _by_field(spec: RunSpec) -> dict[str, object]:
+    """What can be chosen of a specification, by the fields of the options."""
+    return {
+        **{name: getattr(spec, name) for name in SpecChanges.__annotations__},
+        "load_timeout_s": spec.limits.load_timeout_s,
+        "memory_limit_bytes": spec.limits.memory_bytes,
     }
-    words += [[option, value] for option, value in optional.items() if value is not None]
-    words += [["--airplane-mode"]] * spec.is_airplane_mode
-    words += [["--profile"]] * spec.is_profiled + [["--no-check"]] * (not spec.is_checked)
-    return words
 
 
 def _as_asked(run: Run) -> RunSpec:

@@ -6,21 +6,10 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from edgebench.host.options.bench import OPTIONS
+
 Words = Sequence[Sequence[str]]
 """Arguments of a command: a model alone, or an option with its values."""
-_INSTEAD = {
-    "--duration": ("--sustained", "--max-duration"),
-    "--sustained": ("--duration", "--max-duration", "--runs"),
-    "--profile": (
-        *("--runs", "--sustained", "--engine", "--scenario"),
-        *("--samples-per-query", "--qps", "--target-latency"),
-    ),
-    "--runs": ("--profile", "--sustained"),
-    "--scenario": ("--profile",),
-    "--quick": ("--preset",),
-    "--pairs": ("--runs",),
-}
-"""Options that contradict another one, by that one."""
 _ADDED = {"--allow"}
 """Options that are given once more, and leave the others of their name as they are."""
 _TEMPLATES = {"bench": "MODEL", "compare": "RUNS", "collect": "--on DEVICE"}
@@ -75,8 +64,9 @@ def rerun(sentence: str, words: Words, command: str = "bench") -> str:
     ]
     others = re.sub(template, "", "; ".join(own))
     mentioned = set(re.findall(r"--[a-z][a-z-]*", others)) - _ADDED
-    for one in mentioned & _INSTEAD.keys():
-        mentioned.update(_INSTEAD[one])
+    mentioned |= {
+        flag for option in OPTIONS if option.flag in mentioned for flag in option.excludes
+    }
     kept = [word for group in words if group[0] not in mentioned for word in group]
     line = f"{command} {shlex.join(kept)}".rstrip()
     return re.sub(template, lambda _: line, sentence)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from inspect import signature
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from edgebench.host.bench.request import new_request
-from edgebench.host.campaign.spec import DEFAULT_RETRY, Settings, load_spec
+from edgebench.host.campaign.spec import (
+    DEFAULT_RETRY,
+    SETTING_KEYS,
+    Settings,
+    load_spec,
+    renamed_settings,
+)
+from edgebench.host.cli.campaign import _say_new_names
 from edgebench.protocol.errors import UsageError
-from edgebench.protocol.spec import SpecChanges
+from edgebench.protocol.plain import from_outside, to_plain
+from edgebench.system.terminal import say
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 GOOD = """\
 schema = 1
@@ -23,7 +36,7 @@ model = ["digits_fp32.tflite", "digits_int8.tflite"]
 threads = [1, 2]
 
 [settings]
-duration_s = 10
+duration = "10s"
 meter = "farm"
 
 [[exclude]]
@@ -38,6 +51,9 @@ worker_died = 2
 invalid = 1
 """
 
+LEAST = 'schema = 1\nname = "a"\n[axes]\nmodel = ["m"]\n'
+"""The shortest file."""
+
 
 def written(folder: Path, text: str) -> Path:
     """A campaign file."""
@@ -51,11 +67,11 @@ def test_file_is_read(tmp_path: Path) -> None:
     spec = load_spec(written(tmp_path, GOOD))
     assert spec.axes.threads == (1, 2)
     assert spec.axes.device == ("local",)
-    assert spec.settings.given() == {"preset": "default", "duration_s": 10.0, "meter": "farm"}
+    assert spec.settings.given() == {"duration_s": 10.0, "meter": "farm"}
     assert (spec.exclude[0].model, spec.exclude[0].threads) == ("*fp32*", 2)
     assert spec.include[0].model == "digits_int8.onnx"
     assert spec.retry == {"worker_died": 2, "invalid": 1}
-    least = load_spec(written(tmp_path, 'schema = 1\nname = "a"\n[axes]\nmodel = ["m"]\n'))
+    least = load_spec(written(tmp_path, LEAST))
     assert least.retry == DEFAULT_RETRY
 
 
@@ -72,7 +88,18 @@ def test_file_is_read(tmp_path: Path) -> None:
         ("threads = [1, 2]", 'threads = ["1"]', ":8: axes.threads[0]: expected int, got str"),
         ("threads = [1, 2]", "device = []", ":8: axes.device: must name a device"),
         ("threads = [1, 2]", 'runtime = ["all"]', ":8: axes.runtime: must name the runtimes"),
-        ("duration_s = 10", "duration = 10", ":11: settings.duration: no such key"),
+        (
+            'duration = "10s"',
+            'length = "10s"',
+            ":11: settings.length: no such key; available: signature",
+        ),
+        ('duration = "10s"', 'duration = "10d"', ":11: settings.duration: not a duration: '10d'"),
+        ('duration = "10s"', "target_latency = 5", ":11: settings.target_latency: a latency needs"),
+        ('duration = "10s"', "no_check = 1", ":11: settings.no_check: expected true or false, got"),
+        ('duration = "10s"', "duration_s = '9'", ":11: settings.duration_s: expected a number"),
+        ('"farm"', '"farm"\nduration_s = 10', ":13: settings.duration_s: is set twice, by two"),
+        ('"farm"', "5", ":12: settings.meter: expected str, got int"),
+        ('"farm"', '"farm"\nthreads = 4', ":13: settings.threads: no such key"),
         ("worker_died = 2", "died = 2", ":22: retry.died: no such kind of error; available: "),
         ("invalid = 1", "invalid = 10", ":23: retry.invalid: must be 0..9, got 10"),
     ],
@@ -94,10 +121,98 @@ def test_file_of_the_documentation_is_one(tmp_path: Path) -> None:
     assert spec.axes.device == ("pi4", "label:jetson")
 
 
-def test_every_setting_is_one_of_bench() -> None:
-    """A setting is read, and nothing takes it."""
-    taken = signature(new_request).parameters.keys() | SpecChanges.__annotations__.keys()
-    assert Settings.__dataclass_fields__.keys() <= taken
+def settings_of(folder: Path, lines: str) -> Settings:
+    """Settings of a campaign file with these lines."""
+    return load_spec(written(folder, f"{LEAST}[settings]\n{lines}")).settings
+
+
+def test_settings_are_written_as_on_the_command_line(tmp_path: Path) -> None:
+    """Otherwise a setting would have another name, or another unit, in a file."""
+    lines = """\
+        quick = true
+        cooldown = "10m"
+        target_latency = "50ms"
+        idle = 2
+        cpus = [2, 3]
+        shape = ["ids=1x8"]
+        no_check = true
+        profile = false
+        memory_limit = "1GiB"
+        sustained = "20m"
+    """
+    settings = settings_of(tmp_path, lines)
+    assert from_outside(to_plain(settings), Settings) == settings
+    assert settings.given() == {
+        "preset": "quick",
+        "cooldown_timeout_s": 600.0,
+        "target_latency_s": 0.05,
+        "idle_duration_s": 2.0,
+        "cpus": (2, 3),
+        "input_shapes": {"ids": (1, 8)},
+        "is_checked": False,
+        "memory_limit_bytes": 2**30,
+        "sustained_s": 1200.0,
+    }
+
+
+OLD = """\
+preset = "quick"
+engine = "native"
+duration_s = 10
+max_duration_s = 100
+min_query_count = 10
+warmup_query_count = 5
+samples_per_query = 4
+signature = "x"
+target_qps = 5
+target_latency_s = 0.05
+seed = 1
+cpus = [0, 1]
+priority = "realtime"
+governor = "performance"
+is_airplane_mode = true
+screen_brightness = 9
+is_checked = false
+is_sustained = true
+telemetry_rate_hz = 1
+cooldown_timeout_s = 0
+accuracy = "digits"
+reference = "digits_fp32.tflite"
+inputs = "x.npz"
+meter = "farm"
+sync = "edge"
+battery_capacity_j = 100
+idle_duration_s = 2
+ambient_c = 22
+"""
+"""Every setting that files had before settings were named as on the command line."""
+
+
+def test_files_with_old_names_are_read(tmp_path: Path) -> None:
+    """Otherwise a campaign of last week could not be made again."""
+    assert settings_of(tmp_path, OLD).given() == {**tomllib.loads(OLD), "cpus": (0, 1)}
+
+
+def test_old_names_are_reported_with_the_new_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the documentation would not have a name that a file has."""
+    renamed = renamed_settings(written(tmp_path, f"{LEAST}[settings]\n{OLD}"))
+    assert renamed["cooldown_timeout_s"] == "cooldown"
+    assert renamed["is_sustained"] == "sustained"
+    assert renamed.keys() == tomllib.loads(OLD).keys() - SETTING_KEYS.keys()
+    assert set(renamed.values()) <= SETTING_KEYS.keys()
+    _say_new_names(str(written(tmp_path, f"{LEAST}[settings]\nduration_s = 1\nseed = 2\n")), say)
+    assert capsys.readouterr().err.endswith("campaign.toml: duration_s is now duration\n")
+    _say_new_names(str(written(tmp_path, GOOD)), say)
+    assert capsys.readouterr().err == ""
+
+
+def test_documentation_lists_every_setting() -> None:
+    """Otherwise a setting could be found in error messages only."""
+    page = Path(__file__).parents[4] / "docs" / "campaigns.md"
+    [row] = re.findall(r"^\| `settings` \| ([^|]*) \|", page.read_text(), re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == list(SETTING_KEYS)
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:

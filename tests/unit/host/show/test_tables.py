@@ -458,7 +458,7 @@ def named(advice: str) -> str:
     ("threads", "cpus", "advised"),
     [
         (1, (), f"{GIVEN} {SHORT} {QUERIES} --runs 1 --cpus 3"),
-        (2, (), f"{GIVEN} {SHORT} --threads 2 {QUERIES} --runs 1 --cpus 2,3"),
+        (2, (), f"{GIVEN} --threads 2 {SHORT} {QUERIES} --runs 1 --cpus 2,3"),
         (4, (), f"{ALONE}: top lists them"),
         (1, (0,), f"{ALONE}: top lists them"),
     ],

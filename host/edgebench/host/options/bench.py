@@ -1,0 +1,290 @@
+"""The options of `edgebench bench`: one row says everything about an option.
+
+It has one name: `--cooldown 10m` on the command line, `cooldown = "10m"` in a campaign file and
+`EDGEBENCH_COOLDOWN=10m` in the environment, read by the same function. In Python, where a value is
+a number without a unit, the keyword has the unit: `cooldown_timeout_s=600.0`, the row's `field`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Any, NamedTuple
+
+from edgebench.host.options.values import (
+    capacity,
+    celsius,
+    hertz,
+    input_shape,
+    latency,
+    numbers,
+    percent,
+    real,
+    seconds,
+    size_bytes,
+    whole,
+)
+from edgebench.protocol.errors import UsageError
+
+GENERAL = ""
+RUNTIME = "runtime and process"
+COMPARISON = "comparison of two models"
+
+
+class ValueKind(NamedTuple):
+    """How the values of an option are read, and printed so that they are read again."""
+
+    read: Callable[[str], Any]
+    text: Callable[[Any], str] = str
+    metavar: str | None = None
+    """Placeholder of options that have no better one."""
+
+
+TEXT = ValueKind(str, lambda value: str(value.value if isinstance(value, Enum) else value))
+FLAG = ValueKind(bool)
+WHOLE = ValueKind(whole, str, "N")
+REAL = ValueKind(real, "{:g}".format, "N")
+SECONDS = ValueKind(seconds, "{:g}s".format)
+LATENCY = ValueKind(latency, lambda value_s: f"{value_s * 1e3:g}ms", "50ms")
+HERTZ = ValueKind(hertz, "{:g}".format, "HZ")
+CELSIUS = ValueKind(celsius, "{:g}".format, "22")
+CAPACITY = ValueKind(capacity, "{:g}J".format, "CAPACITY")
+SIZE = ValueKind(size_bytes, str, "2GiB")
+PERCENT = ValueKind(percent, lambda ratio: f"{ratio * 100:g}%", "3%")
+NUMBERS = ValueKind(numbers, lambda values: ",".join(map(str, values)), "2,3")
+SHAPE = ValueKind(
+    input_shape, lambda named: f"{named[0]}={'x'.join(map(str, named[1]))}", "NAME=1x128"
+)
+
+
+def _shapes(named: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, tuple[int, ...]]:
+    names = [name for name, _ in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--shape gives input {name!r} two shapes")
+    return dict(named)
+
+
+class BenchOption(NamedTuple):
+    """An option of `edgebench bench`."""
+
+    name: str
+    """`max_duration`: of `--max-duration`, in campaign files, and in EDGEBENCH_MAX_DURATION."""
+    field: str
+    """Keyword of `Lab.bench`, or, of a comparison, of `Lab.bench_against`."""
+    kind: ValueKind
+    help: str
+    metavar: str | None = None
+    default: str = ""
+    """The default in words, where `help` does not have it."""
+    constant: object = None
+    """What a flag stands for."""
+    join: Callable[[Sequence[Any]], Any] | None = None
+    """The value of all that was given, of an option that may be given several times."""
+    is_given_once: bool = False
+    """A second value is refused; else the last one counts."""
+    excludes: tuple[str, ...] = ()
+    """Options that a command has to lose when this one is added to it."""
+    completions: tuple[str, ...] = ()
+    is_of_machine: bool = False
+    """A machine may have a default of its own, in an environment variable."""
+
+    @property
+    def flag(self) -> str:
+        """The option on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """Environment variable with the default of a machine."""
+        return f"EDGEBENCH_{self.name.upper()}"
+
+    @property
+    def help_text(self) -> str:
+        """The help with the default."""
+        return f"{self.help} (default: {self.default})" if self.default else self.help
+
+    def words(self, value: Any) -> list[list[str]]:
+        """Arguments that give this value; none where the option stands for another one."""
+        if self.constant is not None:
+            return [[self.flag]] if value == self.constant else []
+        if self.join is None:
+            return [[self.flag, self.kind.text(value)]]
+        items: Iterable[Any] = sorted(value.items()) if isinstance(value, Mapping) else value
+        return [[self.flag, self.kind.text(item)] for item in items]
+
+
+# fmt: off
+SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
+    GENERAL: (
+        BenchOption("on", "on", TEXT,
+            "paired device; several with commas or by repeating it; all; or conditions that must "
+            "all hold, as label:pi,arch:aarch64 (keys: label, arch, name); several devices are "
+            "measured at the same time", metavar="DEVICE", join=tuple, is_of_machine=True,
+            default="local"),
+        BenchOption("wait", "wait_s", SECONDS,
+            "if another command measures on the device, wait for up to this long", metavar="10m",
+            is_of_machine=True, default="0s"),
+    ),
+    RUNTIME: (
+        BenchOption("runtime", "runtime", TEXT,
+            "runtime, as onnx, or all of them", metavar="R", is_given_once=True,
+            default="by the model", completions=("litert", "onnx", "tflite", "all")),
+        BenchOption("threads", "threads", WHOLE, "threads of the runtime", default="1"),
+        BenchOption("delegate", "delegate", TEXT,
+            "delegate or execution provider", metavar="D", is_given_once=True,
+            completions=("xnnpack", "none")),
+        BenchOption("signature", "signature", TEXT,
+            "signature to measure of a .tflite file that has several", metavar="NAME",
+            is_given_once=True, default="its first graph"),
+        BenchOption("cpus", "cpus", NUMBERS,
+            "bind the model's process to these CPUs", is_of_machine=True),
+        BenchOption("priority", "priority", TEXT,
+            "normal (default), or realtime: SCHED_FIFO", metavar="P", is_of_machine=True,
+            completions=("normal", "realtime")),
+        BenchOption("governor", "governor", TEXT,
+            "CPU governor for the run, restored after it (needs root)", metavar="G",
+            is_of_machine=True, completions=("performance", "powersave", "schedutil", "ondemand")),
+        BenchOption("airplane_mode", "is_airplane_mode", FLAG,
+            "phones: airplane mode for the run, switched back after it (Android 11 and later)",
+            constant=True),
+        BenchOption("brightness", "screen_brightness", WHOLE,
+            "phones: brightness of the screen for the run, 0 to 255, set back after it"),
+        BenchOption("timeout", "load_timeout_s", SECONDS,
+            "limit on loading and the first inference", metavar="60s", is_of_machine=True),
+        BenchOption("memory_limit", "memory_limit_bytes", SIZE,
+            "limit on the memory of the model's process", is_of_machine=True),
+    ),
+    "inputs": (
+        BenchOption("shape", "input_shapes", SHAPE,
+            "shape of an input whose model leaves dimensions open (default: 1 each); repeatable",
+            join=_shapes),
+        BenchOption("inputs", "inputs", TEXT,
+            "run on these inputs: a .npz file, arrays by input name, first axis: samples",
+            metavar="FILE", is_given_once=True),
+        BenchOption("seed", "seed", WHOLE, "seed of the inputs, their order and the arrivals"),
+    ),
+    "length of the run": (
+        BenchOption("duration", "duration_s", SECONDS,
+            "measure for at least this long in all; with --against, in each run", metavar="60s",
+            excludes=("--sustained", "--max-duration")),
+        BenchOption("max_duration", "max_duration_s", SECONDS,
+            "end after this long in all, even with fewer queries than asked for", metavar="20m",
+            default="30m, or 30 times the duration; with --quick 1m, or 6 times; with --preset "
+            "mlperf no limit"),
+        BenchOption("sustained", "sustained_s", SECONDS,
+            "measure sustained performance for this long: start, onset of throttling, end",
+            metavar="20m", excludes=("--duration", "--max-duration", "--runs")),
+        BenchOption("min_queries", "min_query_count", WHOLE,
+            "measure at least this many queries in all"),
+        BenchOption("warmup", "warmup_query_count", WHOLE, "queries before the timed ones"),
+        BenchOption("runs", "runs", WHOLE,
+            "runs of each model, each a process of its own, which share the duration and the "
+            "queries", default="5; 1 where one run is judged",
+            excludes=("--profile", "--sustained")),
+        BenchOption("quick", "preset", FLAG,
+            "short for --preset quick", constant="quick", excludes=("--preset",)),
+        BenchOption("preset", "preset", TEXT,
+            "default, quick or mlperf", metavar="P", completions=("default", "quick", "mlperf")),
+    ),
+    "scenario": (
+        BenchOption("scenario", "scenario", TEXT,
+            "MLPerf scenario: single_stream (default), multi_stream, server or offline",
+            metavar="S", completions=("single_stream", "multi_stream", "server", "offline"),
+            excludes=("--profile",)),
+        BenchOption("samples_per_query", "samples_per_query", WHOLE,
+            "multi_stream: samples per query", default="8"),
+        BenchOption("qps", "target_qps", REAL,
+            "server: mean arrivals per second of a Poisson process"),
+        BenchOption("target_latency", "target_latency_s", LATENCY,
+            "server: limit on the p99 latency"),
+        BenchOption("engine", "engine", TEXT,
+            "who issues the queries: native (default), or loadgen, MLPerf's own", metavar="E",
+            completions=("native", "loadgen")),
+    ),
+    "outputs, operators and temperature": (
+        BenchOption("accuracy", "accuracy", TEXT,
+            "run a labelled data set too: a .npz file, or digits", metavar="DATASET"),
+        BenchOption("accuracy_samples", "dataset_sample_count", WHOLE,
+            "run N samples of the data set, drawn at random by the seed", default="all"),
+        BenchOption("accuracy_limit", "dataset_limit_s", SECONDS,
+            "microcontrollers: refuse a data set that would take longer", metavar="1h",
+            default="1h"),
+        BenchOption("reference", "reference", TEXT,
+            "unquantised model that the accuracy is compared with", metavar="MODEL"),
+        BenchOption("no_check", "is_checked", FLAG,
+            "do not compare the outputs with reference kernels", constant=False),
+        BenchOption("profile", "is_profiled", FLAG,
+            "time every operator, in a run of its own", constant=True,
+            excludes=("--runs", "--sustained", "--engine", "--scenario", "--samples-per-query",
+                      "--qps", "--target-latency")),
+        BenchOption("ambient", "ambient_c", CELSIUS,
+            "temperature of the air, °C; stored with the run", is_of_machine=True),
+        BenchOption("cooldown", "cooldown_timeout_s", SECONDS,
+            "longest wait for a cool device (default: from its profile); 0s: do not wait",
+            metavar="10m", is_of_machine=True),
+        BenchOption("telemetry_rate", "telemetry_rate_hz", HERTZ,
+            "telemetry samples per second (default: 10); 0: none, except for the temperature "
+            "guard that some profiles have", is_of_machine=True),
+    ),
+    "energy": (
+        BenchOption("meter", "meter", TEXT,
+            "energy meter, as in ppk2:/dev/ttyACM0,supply=3.3, or agent:METER for one that the "
+            "device's agent serves, or farm for the one in farm.toml; edgebench meters lists the "
+            "meters, edgebench meters --help the options of each", metavar="METER",
+            is_of_machine=True),
+        BenchOption("sync", "sync", TEXT,
+            "align the meter's clock with the device's by edge, coded_load, loop, probes, arrival "
+            "or shared_clock only (default: auto, the best); coded_load without a meter: play "
+            "the load code for an instrument that records into a file; then edgebench energy",
+            metavar="METHOD"),
+        BenchOption("trace_rate", "trace_rate_hz", HERTZ,
+            "samples per second of that instrument (default: 1000); a slow one needs a long code"),
+        BenchOption("idle", "idle_duration_s", SECONDS,
+            "idle time before and after each run", metavar="2s", default="as the meter needs it"),
+        BenchOption("battery", "battery_capacity_j", CAPACITY,
+            "capacity of a battery, to estimate its life: 18.5Wh, 5000mAh@3.85V"),
+    ),
+    COMPARISON: (
+        BenchOption("against", "candidate", TEXT,
+            "compare B, the candidate, with the model, the baseline: paired runs in random order",
+            metavar="B", is_given_once=True),
+        BenchOption("pairs", "pairs", WHOLE,
+            "pairs of runs", default="10; times need at least 6, several comparisons more",
+            excludes=("--runs",)),
+        BenchOption("metric", "metrics", TEXT,
+            "metric to compare, as latency_ns.p50 or energy_j; may be repeated", metavar="M",
+            join=tuple, default="the headline of the scenario"),
+        BenchOption("fail_on", "margin_ratio", PERCENT,
+            "smallest change that matters", default="1%%"),  # as argparse formats it
+        BenchOption("allow", "allowed", TEXT,
+            "allow the sides to differ in this, as runtime_version; may be repeated", metavar="KEY",
+            join=tuple),
+    ),
+}
+# fmt: on
+"""Every option that sets how is measured, by section of the help; also the order of commands."""
+OPTIONS = tuple(chain(*SECTIONS.values()))
+SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
+"""Options with a field of `BenchOptions`."""
+JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))
+"""Options of whatever compares runs."""
+
+
+def words_of(options: Mapping[str, object]) -> list[list[str]]:
+    """Arguments of `edgebench bench` that ask for these settings, in the order of the table.
+
+    Args:
+        options: Values by field; those that are None are left out.
+
+    >>> words_of({"preset": "quick", "cooldown_timeout_s": 600.0, "is_checked": True})
+    [['--quick'], ['--cooldown', '600s']]
+    """
+    left = {field: value for field, value in options.items() if value is not None}
+    groups: list[list[str]] = []
+    for option in OPTIONS:
+        if option.field in left and (words := option.words(left[option.field])):
+            groups += words
+            del left[option.field]  # of two options of a field, as --quick and --preset, the first
+    return groups
