@@ -467,8 +467,12 @@ class Lab:
             DeviceNotOffered: it names one that no lab host offers.
             LabHostsUnreachable: no scheduler answers, or no lab host is there.
         """
-        address = None if cluster is None else _address(cluster)
-        return plan_campaign(self._host, Path(file), watcher or raise_failures, address)
+        offered = None
+        if cluster is not None:
+            from edgebench.host.campaign.cluster.lanes import offered_devices
+
+            offered = offered_devices(_address(cluster))
+        return plan_campaign(self._host, Path(file), watcher or raise_failures, offered)
 
     def work_for(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from edgebench.host.bench import events
 from edgebench.host.bench.cancellation import Cancellation
@@ -19,20 +19,19 @@ from edgebench.host.bench.lanes import measure_side_by_side
 from edgebench.host.bench.runs import DeviceRuns, local_runs
 from edgebench.host.bench.session import MeasuringHost, Target
 from edgebench.host.campaign.journal import Journal
+from edgebench.host.campaign.meters import refuse_own_meter
 from edgebench.host.campaign.plan import CampaignPlan, new_plan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignRuns, CampaignWork
 from edgebench.host.campaign.spec import load_spec
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
+from edgebench.host.devices.farm import Farm
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import check_wiring
 from edgebench.host.store import index
 from edgebench.host.store.layout import Store
 from edgebench.protocol.errors import DeviceNotOffered, NoSuchDevice
-
-if TYPE_CHECKING:
-    from edgebench.host.campaign.cluster.address import ClusterAddress
 
 
 class LaneFactory(Protocol):
@@ -152,7 +151,10 @@ def paired_lanes(host: BenchHost) -> OpenLanes:
 
 
 def plan_campaign(
-    host: BenchHost, file: Path, notify: Notify, cluster: ClusterAddress | None
+    host: BenchHost,
+    file: Path,
+    notify: Notify,
+    offered: tuple[list[KnownDevice], Farm] | None = None,
 ) -> CampaignPlan:
     """What a campaign file would do with the devices of now; nothing is begun.
 
@@ -160,27 +162,21 @@ def plan_campaign(
         host: This host.
         file: The campaign file.
         notify: Consumer of the events.
-        cluster: The scheduler whose lab hosts offer the devices; None: this host's devices.
+        offered: The devices that lab hosts offer, and their farm; None: this host's devices.
 
     Raises:
         UsageError: the file, or a model or setting in it, makes no sense.
         NoSuchDevice: it names a device that is not paired.
         DeviceNotOffered: it names a device that no lab host offers.
-        LabHostsUnreachable: no scheduler answers, or no lab host is there.
     """
-    farm, _ = host.merged_farm(notify)
-    offered: list[KnownDevice] = []
-    if cluster is not None:
-        from edgebench.host.campaign.cluster.lanes import ClusterConnection, offered_devices
-
-        with ClusterConnection(cluster) as connection:
-            offered, farm = offered_devices(connection.labs())
-    known = [device.name for device in offered]
+    own_farm, _ = host.merged_farm(notify)
 
     def choose(word: str) -> list[str]:
-        if cluster is None:
-            return [device.name for device in host.choose([word], farm, notify)]
-        names = [device.name for device in select([word], offered, farm)]
+        if offered is None:
+            return [device.name for device in host.choose([word], own_farm, notify)]
+        devices, farm = offered
+        known = [device.name for device in devices]
+        names = [device.name for device in select([word], devices, farm)]
         if missing := [name for name in names if name not in known]:
             raise DeviceNotOffered(
                 f"no lab host offers {missing[0]}; offered: {', '.join(known)}",
@@ -190,10 +186,8 @@ def plan_campaign(
 
     plan = new_plan(load_spec(file), file, choose)
     meter = plan.spec.settings.meter
-    if cluster is not None:
-        from edgebench.host.campaign.cluster.lanes import check_meter
-
-        check_meter(meter)
+    if offered is not None:
+        refuse_own_meter(meter)
     elif meter:
         check_wiring(meter, plan.devices)
     CellRequests(plan)

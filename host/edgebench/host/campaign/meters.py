@@ -1,4 +1,4 @@
-"""Whether the agents of a campaign's devices serve the meter that it asks for."""
+"""The meter that a campaign asks for: whether its devices, or their agents, have it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from edgebench.host.bench.host import BenchHost
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
-from edgebench.host.power.metering import OpenMeter, is_of_host
-from edgebench.protocol.errors import EdgebenchError, MeterNotServed
+from edgebench.host.power.metering import FARM_METER, OpenMeter, is_of_host
+from edgebench.protocol.errors import EdgebenchError, MeterNotServed, UsageError
 
 MAX_ASKED = 8
 """Devices that are asked at the same time; most of them answer within milliseconds."""
@@ -53,3 +53,16 @@ def refuse_unserved(plan: CampaignPlan, requests: CellRequests, host: BenchHost)
         return
     others = f"; the same holds for {', '.join(names[1:])}" if names[1:] else ""
     raise MeterNotServed(f"{first}{others}", first.meter, meant=first.meant)
+
+
+def refuse_own_meter(meter: str | None) -> None:
+    """Refuse a meter of the coordinator's host: the devices are elsewhere.
+
+    Raises:
+        UsageError: the meter is named by itself.
+    """
+    if meter is not None and meter != FARM_METER and is_of_host(meter):
+        raise UsageError(
+            "campaign over several lab hosts takes the meters of their farm files, "
+            f'meter = "{FARM_METER}", got {meter!r}'
+        )

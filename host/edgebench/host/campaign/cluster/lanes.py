@@ -39,6 +39,7 @@ from edgebench.host.campaign.cluster.lab import (
 from edgebench.host.campaign.cluster.remote_files import get_file
 from edgebench.host.campaign.journal import NO_LAB, DeviceAtLab, Journal
 from edgebench.host.campaign.lanes import OpenLanes
+from edgebench.host.campaign.meters import refuse_own_meter
 from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.run import CampaignRuns, CampaignWork, CellOrder
@@ -212,13 +213,15 @@ class ClusterConnection:
             raise LinkLost(f"lab host at {address} does not answer: {one_line(exc)}") from exc
 
 
-def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], Farm]:
-    """The devices that lab hosts offer, and what their farm files say of them.
+def offered_devices(cluster: ClusterAddress) -> tuple[list[KnownDevice], Farm]:
+    """The devices that lab hosts offer, and what their farm files have about them.
 
     Raises:
         UsageError: two lab hosts call different devices by one name.
-        LabHostsUnreachable: none offers any.
+        LabHostsUnreachable: no scheduler answers, or no lab host offers any.
     """
+    with ClusterConnection(cluster) as connection:
+        labs = connection.labs()
     offers: dict[str, tuple[str, DeviceOffer]] = {}
     for lab in labs:
         for offer in lab.devices:
@@ -239,19 +242,6 @@ def offered_devices(labs: Sequence[LabDescription]) -> tuple[list[KnownDevice], 
             }
         ),
     )
-
-
-def check_meter(meter: str | None) -> None:
-    """Refuse a meter of the coordinator's host: the devices are elsewhere.
-
-    Raises:
-        UsageError: the meter is named by itself.
-    """
-    if meter is not None and meter != FARM_METER and is_of_host(meter):
-        raise UsageError(
-            "campaign over several lab hosts takes the meters of their farm files, "
-            f'meter = "{FARM_METER}", got {meter!r}'
-        )
 
 
 def _known_device(name: str, offer: DeviceOffer | None) -> KnownDevice:
@@ -624,7 +614,7 @@ def cluster_lanes(
         plan: CampaignPlan, requests: CellRequests, count: int
     ) -> Iterator[ClusterLanes]:
         del count
-        check_meter(plan.spec.settings.meter)
+        refuse_own_meter(plan.spec.settings.meter)
         with ClusterConnection(cluster, plan.id, notify) as connection:
             yield ClusterLanes(
                 connection=connection,
