@@ -241,6 +241,20 @@ def test_model_that_fails_at_a_lab_host_is_refused_here(site: Site, tmp_path: Pa
     assert row["attempt_count"] == 1
 
 
+def test_two_campaigns_take_turns_on_a_device(site: Site, tmp_path: Path) -> None:
+    """Otherwise the second would count its runs as lost, five times, and give them up."""
+    host = Host(tmp_path / "host")
+    files = [written(tmp_path / name, repeats=3, duration_s=1) for name in ("first", "second")]
+    campaigns = [host.lab.begin_campaign(file, cluster=site.address) for file in files]
+    joins = [in_background(host, one, site.address, events.ignore_events) for one in campaigns]
+    for join in joins:
+        join()
+    for campaign in campaigns:
+        assert [row["state"] for row in campaign.rows()] == ["measured"] * 3
+        assert len(intents(campaign)) == 3
+        assert campaign.journal.read().gone == set()
+
+
 def test_lane_of_a_killed_lab_moves_to_another_one(site: Site, tmp_path: Path) -> None:
     """A lab host loses power at ten, and its devices are idle until morning."""
     host, phases = Host(tmp_path / "host"), Phases()

@@ -64,6 +64,7 @@ from edgebench.protocol.errors import (
     NoSuchDevice,
     NoSuchRun,
 )
+from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
 
 LAB_DIRECTORY = "lab"
@@ -226,19 +227,19 @@ class LabDevice:
         self._open = ExitStack()
         self._session: DeviceSession | None = None
         self._cancellation = Cancellation()
-        self._used_s = 0.0
+        self._timer = threading.Timer(IDLE_S, self._let_go)
+        self._started_id: str | None = None
+        """Id of the run that was started last, or was about to be."""
 
     def stop(self) -> None:
         """Stop the run in progress."""
         self._cancellation.request()
 
-    def let_go(self, *, if_idle: bool = False) -> None:
-        """Close the device; only if no job came for a while, where that is asked for."""
-        if not self._lock.acquire(blocking=not if_idle):
-            return
-        with ExitStack() as stack:
-            stack.callback(self._lock.release)
-            if not if_idle or time.monotonic() - self._used_s >= IDLE_S:
+    def _let_go(self) -> None:
+        """Close the device, as no job came for a while; not under one that has just come."""
+        if self._lock.acquire(blocking=False):
+            with ExitStack() as stack:
+                stack.callback(self._lock.release)
                 self._close()
 
     def _close(self) -> None:
@@ -253,6 +254,7 @@ class LabDevice:
         """
         if self._campaign not in (None, job.campaign):
             busy = LeaseHeld(f"{job.device} is in use by the campaign {self._campaign}")
+            busy.is_unstarted = True
             return JobOutcome(lab=self._host.name, error=busy)
         with self._lock:
             self._cancellation = Cancellation()
@@ -262,13 +264,18 @@ class LabDevice:
             except Interrupted:
                 outcome = replace(outcome, is_interrupted=True)
             except EdgebenchError as exc:
+                exc.is_unstarted = exc.is_unstarted or self._started_id != job.run_id
                 outcome = replace(outcome, error=exc)
                 if may_pass(exc):
                     self._close()  # a link that is gone is opened anew
+            except Exception as exc:  # a defect of ours: the coordinator shows it
+                outcome = replace(outcome, error=named_error(exc, "lab host"))
             if job.is_last:
                 self._close()
-            self._used_s = time.monotonic()
-            threading.Timer(IDLE_S, self.let_go, kwargs={"if_idle": True}).start()
+            self._timer.cancel()
+            self._timer = threading.Timer(IDLE_S, self._let_go)
+            self._timer.daemon = True
+            self._timer.start()
             ids = dict.fromkeys([*plan.fetched_ids, *job.begun, *filter(None, [job.run_id])])
             stored = [run_id for run_id in ids if self._host.store.has(run_id)]
             runs = {run_id: self._bundled(run_id, job.store_url) for run_id in stored}
@@ -313,14 +320,19 @@ class LabDevice:
         if job.run_id is None or store.has(job.run_id):
             return
 
-        outcomes, given_id = host.host.outcomes(device), job.run_id
+        run_id, outcomes = job.run_id, host.host.outcomes(device)
+
+        def new_id() -> str:
+            self._started_id = run_id
+            return run_id
+
         order = RunOrder(
             request=request,
             place=job.place or Place(1, 1),
             device_name=job.cell.device,
             member=job.member,
             references=job.references,
-            new_id=lambda: given_id,
+            new_id=new_id,
         )
         try:
             session.make(order)

@@ -276,6 +276,8 @@ class LabSession:
         self._device = device
         self._notify = notify
         self._cancellation = cancellation
+        self._taken: list[str] = []
+        """Runs that were taken over by the last job."""
 
     def settle(self, plan: RunPlan) -> None:
         """Take over what the lab host finds on the device, and what it has of this campaign."""
@@ -295,11 +297,10 @@ class LabSession:
         assert isinstance(order, CellOrder), "lab hosts make the runs of campaigns"
         assert order.new_id is not None, "a campaign gives its runs their ids"
         run_id = order.new_id()
-        stored, _ = self._lanes.known_runs(self._device)
         outcome = self._do(
             self._job(
                 cell=order.cell,
-                stored=tuple(stored),
+                stored=tuple(self._taken),
                 run_id=run_id,
                 place=order.place,
                 member=order.member,
@@ -418,6 +419,7 @@ class LabSession:
         """
         store = self._lanes.store
         new = [run_id for run_id in outcome.runs if not store.has(run_id)]
+        self._taken = list(outcome.runs)
         for run_id in new:
             path = store.root / FILES_DIRECTORY / f"{store.directory(run_id).name}.zip"
             try:
@@ -425,9 +427,9 @@ class LabSession:
                 self._receive(path, run_id, outcome)
                 merged = merge_store(store, open_bundle(path))
                 path.unlink()
-            except RunDamaged:
+            except (RunDamaged, UsageError) as exc:
                 path.unlink(missing_ok=True)
-                raise
+                raise RunDamaged(f"run {run_id} arrived damaged: {exc}") from exc
             except (StoreError, OSError) as exc:
                 raise RunNotStored(f"run {run_id} stays on the device: {one_line(exc)}") from exc
             if run_id not in merged.added:
