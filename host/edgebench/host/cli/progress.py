@@ -266,7 +266,8 @@ class ProgressWatcher:
                 self.unmeasured.append(device)
                 self.say(f"warning: {device}: {error}; the other devices go on")
             case _:
-                self._devices[event.device].notify(event)
+                if event.device in self._devices:  # else it is late, of a lane before this command
+                    self._devices[event.device].notify(event)
 
     def failure(self, error: EdgebenchError) -> RunFailure:
         """An error that ended the command, with the run that it ended, if one was in progress."""
