@@ -12,13 +12,8 @@ from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
-from edgebench.host.bench.collect import analyse_set_aside
 from edgebench.host.bench.events import (
-    DeviceSelected,
-    EarlierRunRejected,
-    FetchBegan,
     Notify,
-    RunFetched,
     ignore_events,
     raise_failures,
 )
@@ -41,16 +36,14 @@ from edgebench.host.campaign.plan import CampaignPlan
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.client import Client
 from edgebench.host.devices.discovery import (
-    THIS_MACHINE,
     DiscoveredDevice,
-    find_devices,
     named,
 )
 from edgebench.host.devices.farm import farm_path
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import HealthCheck, HealthFiles
 from edgebench.host.devices.names import LOCAL_NAME
-from edgebench.host.devices.roster import forget, label, recorder, rename, take_over
+from edgebench.host.devices.roster import forget, label, rename, take_over
 from edgebench.host.devices.selection import ALL
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
@@ -59,11 +52,9 @@ from edgebench.host.store.bundle import default_name, write_bundle
 from edgebench.host.store.bundle_file import BundleStore, open_store
 from edgebench.host.store.incomplete import follow_agent
 from edgebench.host.stored_run import StoredRun, StoredSet, compare_stored, runs_frame
-from edgebench.host.transports import local as local_transport
 from edgebench.protocol.errors import (
     EdgebenchError,
     NoSuchCampaign,
-    NoSuchDevice,
 )
 
 if TYPE_CHECKING:
@@ -228,14 +219,7 @@ class Lab:
             timeout_s: Longest time to listen.
             on_doubt: Called with sources that cannot be read; the others are listed all the same.
         """
-        farm, places = self._host.merged_farm()
-        if on_doubt is not None:
-            for doubt in places.doubts:
-                on_doubt(doubt)
-        record = recorder(farm, self._host.health, places)
-        return find_devices(
-            self._host.files, timeout_s=timeout_s, state=self._host.agent_state, record=record
-        )
+        return self._host.devices(timeout_s, on_doubt or (lambda _: None))
 
     def watch(self, *names: str) -> AsyncGenerator[Update, None]:
         """How devices are, for as long as it is iterated: `async for update in lab.watch()`.
@@ -249,14 +233,7 @@ class Lab:
         """
         from edgebench.host.watch import watch
 
-        paired = self._host.files.devices()
-        if names:
-            devices = [named(paired, name) for name in names]
-        else:
-            is_running = local_transport.is_running(self._host.agent_state)
-            devices = [*([THIS_MACHINE] if is_running else []), *paired]
-        if not devices:
-            raise NoSuchDevice("no device is paired with this host")
+        devices = self._host.watched(names)
         return watch(devices, self._host.files, state=self._host.agent_state)
 
     def check(
@@ -679,16 +656,7 @@ class Lab:
         Raises:
             StoreError: the store cannot be read or written.
         """
-        name, notify = "this machine", watcher or raise_failures
-        notify(DeviceSelected(name, 1))
-        runs = analyse_set_aside(
-            self.store,
-            on_doubt=lambda run_id, error: notify(EarlierRunRejected(name, run_id, error)),
-        )
-        for run in runs:
-            notify(FetchBegan(name, run.run_id))
-            notify(RunFetched(name, run))
-        return [StoredRun(self.store, run.run_id) for run in runs]
+        return self._stored(self._host.analyse_set_aside(watcher or raise_failures))
 
     def compare(
         self,

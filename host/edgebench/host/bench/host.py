@@ -10,12 +10,17 @@ from functools import partial
 from pathlib import Path
 
 from edgebench.host.bench.cancellation import Cancellation
+from edgebench.host.bench.collect import analyse_set_aside
 from edgebench.host.bench.events import (
+    DeviceSelected,
     DeviceSkipped,
+    EarlierRunRejected,
     FarmSourceFailed,
+    FetchBegan,
     LabgridPlaceTaken,
     MeterMissing,
     Notify,
+    RunFetched,
     ignore_events,
 )
 from edgebench.host.bench.finish import FinishingProcess, finish
@@ -26,17 +31,25 @@ from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.runs import BenchRuns, CollectRuns, DeviceRuns, local_runs
 from edgebench.host.bench.session import MeasuringHost, Target
 from edgebench.host.client import Client
-from edgebench.host.devices.discovery import THIS_MACHINE, named, open_known
+from edgebench.host.devices.discovery import (
+    THIS_MACHINE,
+    DiscoveredDevice,
+    find_devices,
+    named,
+    open_known,
+)
 from edgebench.host.devices.farm import DEFAULT_PARALLEL, Farm, load_farm
 from edgebench.host.devices.files import HostFiles, KnownDevice
 from edgebench.host.devices.health import CheckState, HealthCheck, HealthFiles, Outcomes
 from edgebench.host.devices.labgrid import LabgridPlaces, places_of, with_places
+from edgebench.host.devices.roster import recorder
 from edgebench.host.devices.selection import select
 from edgebench.host.power.metering import check_wiring
 from edgebench.host.result.run import Run
 from edgebench.host.store import index
 from edgebench.host.store.layout import Store
-from edgebench.protocol.errors import EdgebenchError
+from edgebench.host.transports import local as local_transport
+from edgebench.protocol.errors import EdgebenchError, NoSuchDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +74,31 @@ class BenchHost:
         for doubt in places.doubts:
             notify(FarmSourceFailed(doubt))
         return with_places(farm, places, paired), places
+
+    def devices(
+        self, timeout_s: float, on_doubt: Callable[[EdgebenchError], None]
+    ) -> list[DiscoveredDevice]:
+        """This machine, the paired devices and the ones on the network; see `Lab.devices`."""
+        farm, places = self.merged_farm()
+        for doubt in places.doubts:
+            on_doubt(doubt)
+        record = recorder(farm, self.health, places)
+        return find_devices(self.files, timeout_s=timeout_s, state=self.agent_state, record=record)
+
+    def watched(self, names: Sequence[str]) -> list[KnownDevice]:
+        """Devices by name; none: every paired one, and this machine if an agent runs on it.
+
+        Raises:
+            NoSuchDevice: no paired device has that name, or none is paired.
+        """
+        paired = self.files.devices()
+        if names:
+            return [named(paired, name) for name in names]
+        is_running = local_transport.is_running(self.agent_state)
+        devices = [*([THIS_MACHINE] if is_running else []), *paired]
+        if not devices:
+            raise NoSuchDevice("no device is paired with this host")
+        return devices
 
     def choose(
         self, words: Sequence[str], farm: Farm, notify: Notify = ignore_events
@@ -190,6 +228,23 @@ class BenchHost:
             ]
             measure_side_by_side(works, publish, cancellation, parallel=farm.parallel)
         return [run for plan in plans for run in plan.runs]
+
+    def analyse_set_aside(self, notify: Notify) -> list[Run]:
+        """Analyse the runs again that were set aside; those that are stored now.
+
+        Raises:
+            StoreError: the store cannot be read or written.
+        """
+        name = "this machine"
+        notify(DeviceSelected(name, 1))
+        runs = analyse_set_aside(
+            self.store,
+            on_doubt=lambda run_id, error: notify(EarlierRunRejected(name, run_id, error)),
+        )
+        for run in runs:
+            notify(FetchBegan(name, run.run_id))
+            notify(RunFetched(name, run))
+        return runs
 
     def check(
         self, names: Sequence[str], on_checked: Callable[[HealthCheck], None]
