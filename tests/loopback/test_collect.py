@@ -48,7 +48,7 @@ def test_run_that_has_ended_is_stored_in_spite_of_ctrl_c(
         signal.raise_signal(signal.SIGINT)
         return finish(*words, **named)
 
-    monkeypatch.setattr("edgebench.host.lab.finish", finish_interrupted)
+    monkeypatch.setattr("edgebench.host.bench.host.finish", finish_interrupted)
     try:
         with pytest.raises(Interrupted) as interrupted:
             paired.lab.bench(
