@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from edgebench.host.store.annotations import MAX_TAGS, Annotations, annotate, read_annotations
@@ -75,7 +76,7 @@ def merge_store(
     for run_id in other.run_ids():
         if not store.has(run_id):
             try:
-                _copy(store, other, run_id)
+                copy_whole(store, run_id, partial(other.copy_run, run_id))
             except BundleDamaged:
                 raise  # the whole bundle is not what its sender made
             except RunDamaged as exc:
@@ -100,16 +101,22 @@ def merge_store(
     )
 
 
-def _copy(store: Store, other: Store, run_id: str) -> None:
+def copy_whole(store: Store, run_id: str, copy_to: Callable[[Path], None]) -> None:
     """Copy a run, whole or not at all: a part of a copy would look like a run on a device.
+
+    Args:
+        store: The store that gets it.
+        run_id: The run.
+        copy_to: Copies its files into a directory.
 
     Raises:
         RunDamaged: a trace of it is damaged.
+        StoreError: the store cannot be written.
     """
     part = store.unfinished / run_id
     try:
         with store.incoming(run_id) as directory, claimed(directory):
-            other.copy_run(run_id, directory)
+            copy_to(directory)
             check_traces(directory)
     except BaseException:
         if not (part / EXPECTED_FILE).exists():  # else it is a run of a device, not yet fetched

@@ -1,9 +1,9 @@
 """A lab host: a Dask worker whose resources are devices, and whose tasks are jobs on them.
 
 Theory of operation. A job is idempotent: what was begun on its device is settled, then its run is
-made under the id that the coordinator has given it, unless the run is here by then. So Dask may
-begin a job again, here or at another lab host that offers the device. The agent's lease is the
-only lock. A run is stored here, and its device keeps it, until the coordinator has it.
+made under the id that the coordinator has given it, unless it was started before. So Dask may begin
+a job again, and the coordinator may give it to another lab host that offers the device. The agent's
+lease is the only lock. A run is stored here, and its device keeps it, until the coordinator has it.
 
 A device stays open between the jobs of a campaign; another campaign is refused meanwhile. A job
 whose scheduler died goes on, and the job that follows it on the device waits for its end.
@@ -315,9 +315,11 @@ class LabDevice:
             remove_runs(store, [run_id for run_id in job.stored if store.has(run_id)])
             for run_id in job.stored:
                 host.bundle(run_id).unlink(missing_ok=True)
+        # Begun before, here: it is on the device or lost, and its id is not used again.
+        is_again = job.run_id is not None and (store.unfinished / job.run_id).exists()
         if is_new or job.run_id is None:
             session.settle(plan)
-        if job.run_id is None or store.has(job.run_id):
+        if job.run_id is None or is_again or store.has(job.run_id):
             return
 
         run_id, outcomes = job.run_id, host.host.outcomes(device)

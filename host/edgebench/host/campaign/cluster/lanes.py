@@ -48,9 +48,10 @@ from edgebench.host.devices.farm import Farm, FarmDevice
 from edgebench.host.devices.files import KnownDevice
 from edgebench.host.power.metering import FARM_METER, is_of_host
 from edgebench.host.result.run import Run
-from edgebench.host.store.bundle_file import open_bundle
+from edgebench.host.store.bundle_file import SUFFIX, Bundle
+from edgebench.host.store.index import note_run
 from edgebench.host.store.layout import Store
-from edgebench.host.store.merge import merge_store
+from edgebench.host.store.merge import copy_whole
 from edgebench.host.this_host import software
 from edgebench.protocol.errors import (
     EdgebenchError,
@@ -309,6 +310,9 @@ class LabSession:
         )
         self._fetch(outcome)
         store = self._lanes.store
+        is_over = run_id in outcome.runs or outcome.is_interrupted or outcome.error is not None
+        if not is_over:
+            raise LinkLost(f"run {run_id} was lost with its lab host")
         run = store.run(run_id) if run_id in outcome.runs else None
         if outcome.is_interrupted:
             raise Interrupted(run if run is not None and run.failure is None else None)
@@ -373,10 +377,14 @@ class LabSession:
         lab: LabDescription | None = None
         future: Any = None
         is_stopping = False
+        run_id = job.run_id
         while True:
             try:
                 found = lanes.lab_of(self._device, self._notify)
                 if found is not None and (lab is None or found.name != lab.name):
+                    if lab is not None and run_id is not None:
+                        # It may have been started: what is on the device is taken, no other made.
+                        job = replace(job, run_id=None, begun=(run_id,))
                     lab = found
                     future = lanes.connection.client().submit(
                         tasks.do_job,
@@ -421,19 +429,19 @@ class LabSession:
         new = [run_id for run_id in outcome.runs if not store.has(run_id)]
         self._taken = list(outcome.runs)
         for run_id in new:
-            path = store.root / FILES_DIRECTORY / f"{store.directory(run_id).name}.zip"
+            path = store.root / FILES_DIRECTORY / f"{store.directory(run_id).name}{SUFFIX}"
             try:
                 make_directory(path.parent)
                 self._receive(path, run_id, outcome)
-                merged = merge_store(store, open_bundle(path))
+                bundle = Bundle(path)
+                copy_whole(store, run_id, partial(_unpack, bundle, run_id))
+                note_run(store, run_id)
                 path.unlink()
             except (RunDamaged, UsageError) as exc:
                 path.unlink(missing_ok=True)
                 raise RunDamaged(f"run {run_id} arrived damaged: {exc}") from exc
             except (StoreError, OSError) as exc:
                 raise RunNotStored(f"run {run_id} stays on the device: {one_line(exc)}") from exc
-            if run_id not in merged.added:
-                raise RunDamaged(f"run {run_id} arrived damaged: {merged.damaged.get(run_id)}")
         return new
 
     def _receive(self, path: Path, run_id: str, outcome: JobOutcome) -> None:
@@ -455,6 +463,13 @@ class LabSession:
             with part.open("ab") as file:
                 file.write(got)
         part.replace(path)
+
+
+def _unpack(bundle: Bundle, run_id: str, directory: Path) -> None:
+    if run_id not in bundle.files:
+        raise RunDamaged(f"bundle has no run {run_id}")
+    for name in bundle.files[run_id]:
+        bundle.unpack(run_id, name, directory)
 
 
 def _content(path: str) -> bytes:
@@ -617,6 +632,10 @@ def cluster_lanes(
     ) -> Iterator[ClusterLanes]:
         del count
         refuse_own_meter(plan.spec.settings.meter)
+        # What a coordinator that was killed has stored already.
+        for path in (store.root / FILES_DIRECTORY).glob(f"*-{plan.id}-*"):
+            if path.suffix == SUFFIX or store.has(path.stem):
+                path.unlink()
         with ClusterConnection(cluster, plan.id, notify) as connection:
             yield ClusterLanes(
                 connection=connection,
