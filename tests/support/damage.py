@@ -117,10 +117,10 @@ def mutated_words(data: bytes, chance: random.Random) -> bytes:
 
 
 class Budget:
-    """Time for as many damaged runs as fit into it: 5 s of CPU, of 60 s where others run, too."""
+    """Time for as many damaged runs as fit into it: 2.5 s of CPU, of 30 s where others run, too."""
 
-    CPU_S = 5.0
-    WALL_S = 60.0
+    CPU_S = 2.5
+    WALL_S = 30.0
 
     def __init__(self) -> None:
         self._cpu_s, self._wall_s = time.process_time(), time.monotonic()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from support.analysed_once import analysed_once
 from support.metered import store_metered_run
 from support.records import RUN_ID, store_run
 
+from edgebench.host.bench import verify as verification
 from edgebench.host.bench.verify import verify
 from edgebench.host.show.hints import hint_for
 from edgebench.host.show.sentences import sentence
@@ -37,6 +38,24 @@ def _latencies_once() -> Iterator[None]:
     """Nearly all tests here change what is said of the same latencies."""
     with analysed_once():
         yield
+
+
+@pytest.fixture
+def _computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same raw files are computed once, for tests that change the document alone."""
+    known: dict[object, object] = {}
+
+    def remembering(compute: Callable[..., object]) -> Callable[..., object]:
+        def once(directory: Path, record: object, claimed: object) -> object:
+            key = compute, directory, json.dumps(file_digests(directory)), claimed
+            if key not in known:
+                known[key] = compute(directory, record, claimed)
+            return known[key]
+
+        return once
+
+    for name in ("_trace_differences", "_recomputed"):
+        monkeypatch.setattr(verification, name, remembering(getattr(verification, name)))
 
 
 @pytest.fixture
@@ -140,6 +159,7 @@ def test_good_run_is_verified(store: Store) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_in_the_document_is_noticed(store: Store, directory: Path) -> None:
     """A number in run.json is edited by hand and still verified."""
     path = directory / RUN_FILE
@@ -324,6 +344,7 @@ def test_judged_run_is_verified(judged: Store) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_of_a_judged_document_is_noticed(judged: Store) -> None:
     """An accuracy, its interval or its reference is edited by hand."""
     path = judged.directory(RUN_ID) / RUN_FILE
@@ -521,6 +542,7 @@ def test_metered_run_is_verified(metered: Store) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_computed_once")
 def test_every_changed_value_of_an_energy_is_noticed(metered: Store) -> None:
     """Joules are made less by hand, or their uncertainty is."""
     path = metered.directory(RUN_ID) / RUN_FILE
