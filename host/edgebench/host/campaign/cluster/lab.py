@@ -184,6 +184,10 @@ class LabHost:
         """Where the bundle of a run is, or will be."""
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
+    def started(self, run_id: str) -> Path:
+        """File that is there once a run has been started here."""
+        return self.bundle(run_id).with_suffix(".started")
+
 
 class LabRuns(RunPlan):
     """The runs of a campaign on a device of this lab host."""
@@ -228,8 +232,6 @@ class LabDevice:
         self._session: DeviceSession | None = None
         self._cancellation = Cancellation()
         self._timer = threading.Timer(IDLE_S, self._let_go)
-        self._started_id: str | None = None
-        """Id of the run that was started last, or was about to be."""
 
     def stop(self) -> None:
         """Stop the run in progress."""
@@ -264,7 +266,7 @@ class LabDevice:
             except Interrupted:
                 outcome = replace(outcome, is_interrupted=True)
             except EdgebenchError as exc:
-                exc.is_unstarted = exc.is_unstarted or self._started_id != job.run_id
+                exc.is_unstarted |= not self._was_started(job.run_id)
                 outcome = replace(outcome, error=exc)
                 if may_pass(exc):
                     self._close()  # a link that is gone is opened anew
@@ -315,8 +317,9 @@ class LabDevice:
             remove_runs(store, [run_id for run_id in job.stored if store.has(run_id)])
             for run_id in job.stored:
                 host.bundle(run_id).unlink(missing_ok=True)
-        # Begun before, here: it is on the device or lost, and its id is not used again.
-        is_again = job.run_id is not None and (store.unfinished / job.run_id).exists()
+                host.started(run_id).unlink(missing_ok=True)
+        # A run that was started here before is on the device, or lost: its id is not used again.
+        is_again = self._was_started(job.run_id)
         if is_new or job.run_id is None:
             session.settle(plan)
         if job.run_id is None or is_again or store.has(job.run_id):
@@ -325,7 +328,8 @@ class LabDevice:
         run_id, outcomes = job.run_id, host.host.outcomes(device)
 
         def new_id() -> str:
-            self._started_id = run_id
+            make_directory(host.started(run_id).parent)
+            write_whole(host.started(run_id), run_id)
             return run_id
 
         order = RunOrder(
@@ -343,6 +347,10 @@ class LabDevice:
                 outcomes.failed(exc, job.cell.model)
             raise
         outcomes.succeeded()
+
+    def _was_started(self, run_id: str | None) -> bool:
+        """Whether this lab host has started a run, or was about to."""
+        return run_id is not None and self._host.started(run_id).exists()
 
     def _bundled(self, run_id: str, store_url: str | None) -> int:
         """Write the bundle of a run, where the coordinator gets it; its size in bytes.
@@ -460,9 +468,12 @@ def work_for(
     store = Store(bench.store.root / LAB_DIRECTORY)
     host = LabHost(name=name, host=bench, store=store, offers=tuple(offers))
     with suppress(OSError):
-        for folder in list((host.store.root / FILES_DIRECTORY).iterdir()):
-            if folder.is_dir() and time.time() - folder.stat().st_mtime > UNUSED_S:
-                shutil.rmtree(folder, ignore_errors=True)
+        for kept in list((host.store.root / FILES_DIRECTORY).iterdir()):
+            if time.time() - kept.stat().st_mtime > UNUSED_S:
+                if kept.is_dir():
+                    shutil.rmtree(kept, ignore_errors=True)
+                else:
+                    kept.unlink()
     with FinishingProcess() as finishing:
         devices = {offer.name: LabDevice(host, finishing) for offer in host.offers}
         _here[:] = [(host, devices)]
