@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from functools import partial
 
 from edgebench.host.bench import events
@@ -123,6 +123,8 @@ class CampaignRuns(RunPlan):
         self._pause = Pause(work.plan.spec.wait_s)
         self._intended: str | None = None
         """Id of the attempt in progress, once it is in the journal."""
+        self._used: set[str] = set()
+        """Ids that were given: they have whole seconds."""
 
     def opened(self) -> None:
         """Note that the device is measured."""
@@ -186,7 +188,10 @@ class CampaignRuns(RunPlan):
 
     def _intend(self, attempt: AttemptName) -> str:
         """The id of an attempt that is about to start, once the journal has it."""
-        run_id = attempt.run_id(datetime.now(timezone.utc))
+        now = datetime.now(timezone.utc)
+        while (run_id := attempt.run_id(now)) in self._used:  # an attempt that was withdrawn
+            now += timedelta(seconds=1)
+        self._used.add(run_id)
         self._work.journal.intend(run_id)
         self._intended = run_id
         return run_id

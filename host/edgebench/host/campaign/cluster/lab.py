@@ -184,10 +184,6 @@ class LabHost:
         """Where the bundle of a run is, or will be."""
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
-    def started(self, run_id: str) -> Path:
-        """File that is there once a run has been started here."""
-        return self.bundle(run_id).with_suffix(".started")
-
 
 class LabRuns(RunPlan):
     """The runs of a campaign on a device of this lab host."""
@@ -232,6 +228,8 @@ class LabDevice:
         self._session: DeviceSession | None = None
         self._cancellation = Cancellation()
         self._timer = threading.Timer(IDLE_S, self._let_go)
+        self._started: set[str] = set()
+        """Ids of runs that were started here, or were about to be."""
 
     def stop(self) -> None:
         """Stop the run in progress."""
@@ -266,10 +264,14 @@ class LabDevice:
             except Interrupted:
                 outcome = replace(outcome, is_interrupted=True)
             except EdgebenchError as exc:
-                exc.is_unstarted |= not self._was_started(job.run_id)
+                exc.is_unstarted |= job.run_id not in self._started
                 outcome = replace(outcome, error=exc)
                 if may_pass(exc):
                     self._close()  # a link that is gone is opened anew
+            except OSError as exc:
+                error = StoreError(f"store not writable: {exc.strerror}: {self._host.store.root}")
+                error.is_unstarted = job.run_id not in self._started
+                outcome = replace(outcome, error=error)
             except Exception as exc:  # a defect of ours: the coordinator shows it
                 outcome = replace(outcome, error=named_error(exc, "lab host"))
             if job.is_last:
@@ -285,6 +287,10 @@ class LabDevice:
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
         host, store = self._host, self._host.store
+        # A run that was started before is on the device, or lost: its id is not used again.
+        if job.run_id is not None and (store.unfinished / job.run_id).exists():
+            self._started.add(job.run_id)  # by this lab host, before it was killed
+        is_again = job.run_id in self._started
         device, wired = host.host.find(job.device)
 
         def local(path: str) -> str:
@@ -317,9 +323,6 @@ class LabDevice:
             remove_runs(store, [run_id for run_id in job.stored if store.has(run_id)])
             for run_id in job.stored:
                 host.bundle(run_id).unlink(missing_ok=True)
-                host.started(run_id).unlink(missing_ok=True)
-        # A run that was started here before is on the device, or lost: its id is not used again.
-        is_again = self._was_started(job.run_id)
         if is_new or job.run_id is None:
             session.settle(plan)
         if job.run_id is None or is_again or store.has(job.run_id):
@@ -328,8 +331,7 @@ class LabDevice:
         run_id, outcomes = job.run_id, host.host.outcomes(device)
 
         def new_id() -> str:
-            make_directory(host.started(run_id).parent)
-            write_whole(host.started(run_id), run_id)
+            self._started.add(run_id)
             return run_id
 
         order = RunOrder(
@@ -347,10 +349,6 @@ class LabDevice:
                 outcomes.failed(exc, job.cell.model)
             raise
         outcomes.succeeded()
-
-    def _was_started(self, run_id: str | None) -> bool:
-        """Whether this lab host has started a run, or was about to."""
-        return run_id is not None and self._host.started(run_id).exists()
 
     def _bundled(self, run_id: str, store_url: str | None) -> int:
         """Write the bundle of a run, where the coordinator gets it; its size in bytes.
