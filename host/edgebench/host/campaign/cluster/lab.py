@@ -63,6 +63,7 @@ from edgebench.protocol.errors import (
     LeaseHeld,
     NoSuchDevice,
     NoSuchRun,
+    StoreError,
 )
 from edgebench.system.unforeseen import named_error
 from edgebench.system.whole_files import make_directory, write_whole
@@ -287,7 +288,9 @@ class LabDevice:
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
         host, store = self._host, self._host.store
-        # A run that was started before is on the device, or lost: its id is not used again.
+        # A run that was started before is on the device, or lost: its id is not used again. Nor is
+        # one that was settled: Dask may begin a job late whose coordinator has given it up.
+        self._started.update(job.begun)
         if job.run_id is not None and (store.unfinished / job.run_id).exists():
             self._started.add(job.run_id)  # by this lab host, before it was killed
         is_again = job.run_id in self._started

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -376,46 +376,49 @@ class LabSession:
         lanes, cancellation = self._lanes, self._cancellation
         lab: LabDescription | None = None
         future: Any = None
-        is_stopping = False
-        run_id = job.run_id
-        while True:
-            try:
-                found = lanes.lab_of(self._device, self._notify)
-                if found is not None and (lab is None or found.name != lab.name):
-                    if lab is not None and run_id is not None:
-                        # It may have been started: what is on the device is taken, no other made.
-                        job = replace(job, run_id=None, begun=(run_id,))
-                    lab = found
-                    future = lanes.connection.client().submit(
-                        tasks.do_job,
-                        job,
-                        contents,
-                        key=f"{job.campaign}-{job.device}-{job.run_id}-{secrets.token_hex(4)}",
-                        resources={
-                            f"{DEVICE_RESOURCE}{job.device}": 1,
-                            f"{LAB_RESOURCE}{lab.name}": 1,
-                        },
-                    )
-                if future is None:
-                    cancellation.wait(LOOK_S)
-                    continue
-                with suppress(asyncio.TimeoutError, TimeoutError), future.client.as_current():
-                    wait([future], timeout=LOOK_S)
-                if future.done():
-                    outcome: JobOutcome = future.result()
-                    return outcome
-                if cancellation.is_requested and lab is not None:
-                    if found is None:
+        is_stopping, run_id = False, job.run_id
+        with ExitStack() as given:  # a job that has not begun must not begin later
+            while True:
+                try:
+                    found = lanes.lab_of(self._device, self._notify)
+                    if found is not None and (lab is None or found.name != lab.name):
+                        if lab is not None and run_id is not None:
+                            # It may have been started there: what is on the device is taken.
+                            job = replace(job, run_id=None, begun=(run_id,))
+                        given.close()
+                        lab, future = found, self._submitted(job, contents, found)
+                        given.callback(future.release)
+                    if future is None or lab is None:
+                        cancellation.wait(LOOK_S)
+                        continue
+                    with suppress(asyncio.TimeoutError, TimeoutError), future.client.as_current():
+                        wait([future], timeout=LOOK_S)
+                    if future.done():
+                        outcome: JobOutcome = future.result()
+                        return outcome
+                    if cancellation.is_requested and found is None:
                         raise Interrupted(None)
-                    if not is_stopping:
+                    if cancellation.is_requested and found is not None and not is_stopping:
                         is_stopping = True
                         lanes.connection.task(found.address, tasks.stop_job, job.device)
-            except KeyboardInterrupt:  # a lane alone is in the main thread
-                if is_stopping:
-                    raise
-                cancellation.request()
-            except _BROKEN as exc:
-                raise LinkLost(f"no scheduler answers: {one_line(exc)}") from exc
+                except KeyboardInterrupt:  # a lane alone is in the main thread
+                    if is_stopping:
+                        raise
+                    cancellation.request()
+                except _BROKEN as exc:
+                    raise LinkLost(f"no scheduler answers: {one_line(exc)}") from exc
+
+    def _submitted(
+        self, job: DeviceJob, contents: Mapping[FileRef, bytes], lab: LabDescription
+    ) -> Any:
+        """The job, as a task that needs the device and the lab host."""
+        return self._lanes.connection.client().submit(
+            tasks.do_job,
+            job,
+            contents,
+            key=f"{job.campaign}-{job.device}-{job.run_id}-{secrets.token_hex(4)}",
+            resources={f"{DEVICE_RESOURCE}{job.device}": 1, f"{LAB_RESOURCE}{lab.name}": 1},
+        )
 
     def _fetch(self, outcome: JobOutcome) -> list[str]:
         """Store the runs that wait at a lab host; those that were not here.
