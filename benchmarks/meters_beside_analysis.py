@@ -90,7 +90,7 @@ def make_run(store: Path, fetched: Path, run_s: float) -> int:
         shutil.copytree(directory, fetched)
         return finish(directory, trouble)
 
-    with patch("edgebench.host.lab.finish", keeping):
+    with patch("edgebench.host.bench.host.finish", keeping):
         [run] = Lab(store).bench("digits_int8.tflite", runs=1, duration_s=run_s, is_checked=False)
     return len(run.queries)
 
