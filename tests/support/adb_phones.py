@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ from support.trees import make_tree
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ADB_TIMEOUT_S = 60.0
+CONNECT_TRIES = 10
+"""Times half a second for which a connection is tried."""
 APP_UID = 10123
 """User of an app. Source: android_filesystem_config.h, AID_APP_START."""
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -270,10 +273,15 @@ class EmulatedPhone:
 
     def connect(self) -> None:
         """Let the adb server connect to it, and wait until that has an outcome."""
-        # It tries a lost one again by itself, but only every ten seconds.
-        with suppress(AssertionError):
-            self.adb.run("disconnect", self.serial)
-        self.adb.run("connect", self.serial)
+        # It tries a lost one again by itself, but only every ten seconds. On a busy machine the
+        # end of the connection before may come after the new one, and take that with it.
+        for _ in range(CONNECT_TRIES):
+            with suppress(AssertionError):
+                self.adb.run("disconnect", self.serial)
+            self.adb.run("connect", self.serial)
+            if self.state() not in ("absent", "offline"):
+                return
+            time.sleep(0.5)
 
     def state(self) -> str:
         """Its state, as the adb server lists it."""
