@@ -179,6 +179,7 @@ class BenchRuns(RunPlan):
     ) -> tuple[BenchRequest, list[Step]]:
         """The request for this device, and its runs, all of which the device is able to make."""
         request, name = self._request.on_system(system), session.client.device.name
+        session.with_meter(request)  # a load code or an idle time that no run takes
         refuse_impossible(name, request, system, session.meter)
         steps = plan_steps(request, system)
         refuse_unseen_edges(request, steps, session.meter)
