@@ -185,6 +185,10 @@ class LabHost:
         """Where the bundle of a run is, or will be."""
         return self.store.root / FILES_DIRECTORY / f"{self.store.directory(run_id).name}{SUFFIX}"
 
+    def not_writable(self, exc: OSError) -> StoreError:
+        """The error for a store that cannot be written: a disk may have room again."""
+        return StoreError(f"store not writable: {exc.strerror}: {self.store.root}")
+
 
 class LabRuns(RunPlan):
     """The runs of a campaign on a device of this lab host."""
@@ -270,7 +274,7 @@ class LabDevice:
                 if may_pass(exc):
                     self._close()  # a link that is gone is opened anew
             except OSError as exc:
-                error = StoreError(f"store not writable: {exc.strerror}: {self._host.store.root}")
+                error = self._host.not_writable(exc)
                 error.is_unstarted = job.run_id not in self._started
                 outcome = replace(outcome, error=error)
             except Exception as exc:  # a defect of ours: the coordinator shows it
@@ -391,9 +395,12 @@ def do_job(job: DeviceJob, contents: Mapping[FileRef, bytes]) -> JobOutcome:
     from distributed import get_worker
 
     [(host, devices)], worker = _here, get_worker()
-    for file, content in contents.items():
-        make_directory(host.path(file).parent)
-        write_whole(host.path(file), content)
+    try:
+        for file, content in contents.items():
+            make_directory(host.path(file).parent)
+            write_whole(host.path(file), content)
+    except OSError as exc:
+        raise host.not_writable(exc) from exc
     missing = tuple(file for file in job.files.values() if not host.path(file).exists())
     if missing:
         return JobOutcome(lab=host.name, missing=missing)

@@ -277,17 +277,16 @@ class LabSession:
         self._device = device
         self._notify = notify
         self._cancellation = cancellation
+        self._plan: RunPlan | None = None
         self._taken: list[str] = []
-        """Runs that were taken over by the last job."""
+        """Runs of the last job that are stored here: the lab host may forget them."""
 
     def settle(self, plan: RunPlan) -> None:
         """Take over what the lab host finds on the device, and what it has of this campaign."""
+        self._plan = plan
         stored, begun = self._lanes.known_runs(self._device)
         outcome = self._do(self._job(stored=tuple(stored), begun=tuple(begun)))
-        for run_id in self._fetch(outcome):
-            plan.fetched(self._lanes.store.run(run_id))
-        for run_id, error in outcome.refused:
-            plan.refused(run_id, error)
+        self._take_over(outcome)
         if outcome.is_interrupted:
             raise Interrupted(None)
         if outcome.error is not None:
@@ -308,17 +307,15 @@ class LabSession:
                 references=order.references,
             )
         )
-        self._fetch(outcome)
-        store = self._lanes.store
-        is_over = run_id in outcome.runs or outcome.is_interrupted or outcome.error is not None
-        if not is_over:
-            raise LinkLost(f"run {run_id} was lost with its lab host")
-        run = store.run(run_id) if run_id in outcome.runs else None
+        self._take_over(outcome, made=run_id)
+        run = self._lanes.store.run(run_id) if run_id in outcome.runs else None
         if outcome.is_interrupted:
             raise Interrupted(run if run is not None and run.failure is None else None)
-        if (error := outcome.error or (failure_of(run) if run else None)) is not None:
+        refusal = dict(outcome.refused).get(run_id)
+        if (error := outcome.error or refusal or (failure_of(run) if run else None)) is not None:
             raise error
-        assert run is not None, "a job without an error has its run"
+        if run is None:  # a job that was begun again found no trace of it
+            raise LinkLost(f"run {run_id} was lost with its lab host")
         return run
 
     def finish(self) -> None:
@@ -371,7 +368,7 @@ class LabSession:
 
         After `lab_wait_s`, it is given to another one that offers the device.
         """
-        from distributed import wait
+        from distributed import KilledWorker, wait
 
         lanes, cancellation = self._lanes, self._cancellation
         lab: LabDescription | None = None
@@ -398,13 +395,15 @@ class LabSession:
                         return outcome
                     if cancellation.is_requested and found is None:
                         raise Interrupted(None)
-                    if cancellation.is_requested and found is not None and not is_stopping:
-                        is_stopping = True
+                    if cancellation.is_requested and found is not None:
+                        is_stopping = True  # again until it ends: the job may not have begun
                         lanes.connection.task(found.address, tasks.stop_job, job.device)
                 except KeyboardInterrupt:  # a lane alone is in the main thread
                     if is_stopping:
                         raise
                     cancellation.request()
+                except KilledWorker as exc:  # Dask begins no job again that ended so many workers
+                    raise LinkLost(f"lab host ended again and again: {one_line(exc)}") from exc
                 except _BROKEN as exc:
                     raise LinkLost(f"no scheduler answers: {one_line(exc)}") from exc
 
@@ -420,8 +419,8 @@ class LabSession:
             resources={f"{DEVICE_RESOURCE}{job.device}": 1, f"{LAB_RESOURCE}{lab.name}": 1},
         )
 
-    def _fetch(self, outcome: JobOutcome) -> list[str]:
-        """Store the runs that wait at a lab host; those that were not here.
+    def _take_over(self, outcome: JobOutcome, made: str | None = None) -> None:
+        """Store the runs that wait at a lab host; the plan gets those but the one that was made.
 
         Raises:
             LinkLost: the lab host is gone; what has come is kept, and the rest fetched later.
@@ -429,9 +428,12 @@ class LabSession:
             RunNotStored: the store cannot be written; lab host and device keep the run.
         """
         store = self._lanes.store
-        new = [run_id for run_id in outcome.runs if not store.has(run_id)]
-        self._taken = list(outcome.runs)
-        for run_id in new:
+        assert self._plan is not None, "a device is settled first"
+        self._taken = []
+        for run_id in outcome.runs:
+            if store.has(run_id):
+                self._taken.append(run_id)
+                continue
             path = store.root / FILES_DIRECTORY / f"{store.directory(run_id).name}{SUFFIX}"
             try:
                 make_directory(path.parent)
@@ -445,7 +447,12 @@ class LabSession:
                 raise RunDamaged(f"run {run_id} arrived damaged: {exc}") from exc
             except (StoreError, OSError) as exc:
                 raise RunNotStored(f"run {run_id} stays on the device: {one_line(exc)}") from exc
-        return new
+            self._taken.append(run_id)
+            if run_id != made:
+                self._plan.fetched(store.run(run_id))
+        for run_id, error in outcome.refused:
+            if run_id != made:
+                self._plan.refused(run_id, error)
 
     def _receive(self, path: Path, run_id: str, outcome: JobOutcome) -> None:
         """Receive the bundle of a run; what has come of it before is kept."""
