@@ -162,7 +162,7 @@ class BenchHost:
             host = MeasuringHost(
                 store=self.store,
                 connect=partial(self.connect, any_environment=command == "collect"),
-                finish=other.finish if other else finish,
+                analyse=other.finish if other else finish,
                 wait_s=wait_s,
             )
             yield host, publisher

@@ -269,18 +269,10 @@ def new_request(
         raise UsageError("a reference model needs a data set that both answer: --accuracy")
     on = options.get("on", (LOCAL_NAME,))
     devices = (on,) if isinstance(on, str) else tuple(on)
-    asked = None
-    if accuracy:
-        dataset = open_dataset(accuracy)
-        references = find_references(opened, reference)
-        added = tuple(
-            model
-            for model in dict.fromkeys(references.values())
-            if not any(map(model.is_same_as, opened))
-        )
-        asked = AccuracyRequest(dataset=dataset, references=references, added=added)
+    asked = _accuracy_request(opened, accuracy, reference) if accuracy else None
+    if asked is not None:
         opened = with_references_first(opened, asked.references)
-        changes["dataset_sha256"] = dataset.sha256
+        changes["dataset_sha256"] = asked.dataset.sha256
     own = None
     if (inputs := options.get("inputs")) is not None:
         own = open_inputs(Path(inputs), changes.get("input_shapes") or {})
@@ -321,6 +313,19 @@ def new_request(
         against=against,
         wait_s=options.get("wait_s") or 0.0,
     )
+
+
+def _accuracy_request(
+    models: Sequence[Model], dataset: str, reference: str | Path | None
+) -> AccuracyRequest:
+    """A data set for these models, with the references that they are compared with."""
+    opened, references = open_dataset(dataset), find_references(models, reference)
+    added = tuple(
+        model
+        for model in dict.fromkeys(references.values())
+        if not any(map(model.is_same_as, models))
+    )
+    return AccuracyRequest(dataset=opened, references=references, added=added)
 
 
 def _changes(options: BenchOptions) -> SpecChanges:

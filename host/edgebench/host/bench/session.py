@@ -208,7 +208,7 @@ class MeasuringHost:
 
     store: Store
     connect: Callable[[KnownDevice], Client]
-    finish: Finish = finish
+    analyse: Finish = finish
     wait_s: float = 0.0
     """Longest wait for the lease of a device; 0: none."""
     is_for_another: bool = False
@@ -237,13 +237,13 @@ class DeviceSession(OpenDevice):
 
     def settle(self, plan: RunPlan) -> None:
         """Follow what is in progress, take the lease, and store what waits on the device."""
-        running, done = self.client.list_runs().running, InProgress.WAIT
+        running, action = self.client.list_runs().running, InProgress.WAIT
         if running is not None:
-            done = plan.on_progress(running)
-        if running is not None and done is InProgress.LEAVE:
+            action = plan.on_progress(running)
+        if running is not None and action is InProgress.LEAVE:
             self.notify(events.BusyDeviceSkipped(self.name, running))
             return
-        if running is not None and done is InProgress.FOLLOW:
+        if running is not None and action is InProgress.FOLLOW:
             self._fetch(running, plan)
 
         # The lease first: another process of ours may be fetching its run just now.
@@ -256,7 +256,7 @@ class DeviceSession(OpenDevice):
                 raise
         except LeaseHeld:  # the command whose run was followed makes another one
             is_ours = False
-            if plan.is_measuring or done is not InProgress.FOLLOW:
+            if plan.is_measuring or action is not InProgress.FOLLOW:
                 raise
 
         tried = {running}
@@ -351,7 +351,7 @@ def device_session(
                 store=host.store,
                 notify=notify,
                 cancellation=cancellation,
-                analyse=host.finish,
+                analyse=host.analyse,
                 is_kept=host.is_for_another,
                 wait_s=host.wait_s,
                 meter=meter,

@@ -142,7 +142,7 @@ def paired_lanes(host: BenchHost) -> OpenLanes:
             measuring = MeasuringHost(
                 store=host.store,
                 connect=host.connect,
-                finish=other.finish if other else finish,
+                analyse=other.finish if other else finish,
                 wait_s=plan.spec.wait_s,
             )
             yield PairedLanes(host=host, measuring=measuring)

@@ -96,6 +96,12 @@ def attempt_name(run_id: str) -> AttemptName | None:
     return AttemptName(campaign, PlannedRun(int(cell), int(repeat)), int(attempt))
 
 
+def is_of_campaign(run_id: str, campaign: str) -> bool:
+    """Whether a run is one of this campaign, by its id."""
+    name = attempt_name(run_id)
+    return name is not None and name.campaign == campaign
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignPlan:
     """Everything that a campaign is going to do."""

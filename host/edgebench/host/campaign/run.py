@@ -22,6 +22,7 @@ from edgebench.host.campaign.plan import (
     Cell,
     PlannedRun,
     attempt_name,
+    is_of_campaign,
 )
 from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.spec import METER_LOST, STOPPED
@@ -130,14 +131,9 @@ class CampaignRuns(RunPlan):
         """Note that the device is measured."""
         self._work.journal.note_lane(self.device, "measuring", at=self._at())
 
-    def is_ours(self, run_id: str) -> bool:
-        """Whether a run is one of this campaign's."""
-        name = attempt_name(run_id)
-        return name is not None and name.campaign == self._work.plan.id
-
     def on_progress(self, run_id: str) -> InProgress:
         """Follow a run that a host before this one has started."""
-        return InProgress.FOLLOW if self.is_ours(run_id) else InProgress.WAIT
+        return InProgress.FOLLOW if is_of_campaign(run_id, self._work.plan.id) else InProgress.WAIT
 
     def fetched(self, run: Run) -> None:
         """Count a run that was left on the device; the journal's state has a failed one."""

@@ -30,6 +30,7 @@ from edgebench.host.bench.cancellation import Cancellation, Interrupted
 from edgebench.host.bench.events import Place
 from edgebench.host.bench.finish import FinishingProcess
 from edgebench.host.bench.host import BenchHost
+from edgebench.host.bench.request import BenchRequest
 from edgebench.host.bench.session import (
     DeviceSession,
     InProgress,
@@ -45,10 +46,11 @@ from edgebench.host.campaign.cluster.address import (
     configure_dask,
 )
 from edgebench.host.campaign.cluster.remote_files import put_file
-from edgebench.host.campaign.plan import Cell, attempt_name
+from edgebench.host.campaign.plan import Cell, is_of_campaign
 from edgebench.host.campaign.requests import cell_request
 from edgebench.host.campaign.run import may_pass
 from edgebench.host.campaign.spec import Settings
+from edgebench.host.devices.files import KnownDevice
 from edgebench.host.result.facts import SetMember
 from edgebench.host.result.outputs import ReferenceAccuracy
 from edgebench.host.result.run import Run
@@ -201,8 +203,7 @@ class LabRuns(RunPlan):
 
     def is_wanted(self, run_id: str) -> bool:
         """Whether the run is the campaign's; those of others are left alone."""
-        name = attempt_name(run_id)
-        return name is not None and name.campaign == self._campaign
+        return is_of_campaign(run_id, self._campaign)
 
     def on_progress(self, run_id: str) -> InProgress:
         """Follow a run of the campaign that another lab host has started."""
@@ -291,56 +292,36 @@ class LabDevice:
             return replace(outcome, runs=runs, refused=tuple(plan.refusals))
 
     def _do(self, job: DeviceJob, plan: LabRuns, notify: events.Notify) -> None:
-        host, store = self._host, self._host.store
+        """Settle, and make the run of a job unless it was started before.
+
+        Raises:
+            Interrupted: the command was cancelled.
+            EdgebenchError: the device cannot be measured, or its run failed.
+            OSError: the store cannot be written.
+        """
+        store, run_id = self._host.store, job.run_id
         # A run that was started before is on the device, or lost: its id is not used again. Nor is
         # one that was settled: Dask may begin a job late whose coordinator has given it up.
         self._started.update(job.begun)
-        if job.run_id is not None and (store.unfinished / job.run_id).exists():
-            self._started.add(job.run_id)  # by this lab host, before it was killed
-        is_again = job.run_id in self._started
-        device, wired = host.host.find(job.device)
+        if run_id is not None and (store.unfinished / run_id).exists():
+            self._started.add(run_id)  # by this lab host, before it was killed
+        is_again = run_id in self._started
 
-        def local(path: str) -> str:
-            file = job.files.get(path)
-            return path if file is None else str(host.path(file))
-
-        cell = replace(job.cell, model=local(job.cell.model))
-        request = cell_request(job.settings.with_files(local), job.repeats, cell)
-        request = request.on_device(job.device, wired)
-        is_new = self._session is None
-        if self._session is None:
-            measuring = MeasuringHost(
-                store=store,
-                connect=host.host.connect,
-                finish=self._finishing.finish,
-                wait_s=job.wait_s,
-                is_for_another=True,
-            )
-            target = Target(device, request.energy)
-            opened = device_session(measuring, target, notify, self._cancellation)
-            self._session = self._open.enter_context(opened)
-            self._campaign = job.campaign
-        session = self._session
+        device, wired = self._host.host.find(job.device)
+        request = self._request(job).on_device(job.device, wired)
+        is_new, session = self._session is None, self._opened(job, device, request, notify)
         session.cancellation = self._cancellation
-
-        listing = session.client.list_runs()
-        if listing.running is None:  # else the device is left alone
-            for run_id in set(job.stored) & set(listing.finished):
-                session.client.acknowledge(run_id)
-            remove_runs(store, [run_id for run_id in job.stored if store.has(run_id)])
-            for run_id in job.stored:
-                host.bundle(run_id).unlink(missing_ok=True)
-        if is_new or job.run_id is None:
+        self._forget(session, job.stored)
+        if is_new or run_id is None:
             session.settle(plan)
-        if job.run_id is None or is_again or store.has(job.run_id):
+        if run_id is None or is_again or store.has(run_id):
             return
-
-        run_id, outcomes = job.run_id, host.host.outcomes(device)
 
         def new_id() -> str:
             self._started.add(run_id)
             return run_id
 
+        outcomes = self._host.host.outcomes(device)
         order = RunOrder(
             request=request,
             place=job.place or Place(1, 1),
@@ -356,6 +337,45 @@ class LabDevice:
                 outcomes.failed(exc, job.cell.model)
             raise
         outcomes.succeeded()
+
+    def _request(self, job: DeviceJob) -> BenchRequest:
+        """The request of a job's cell, with the files of the coordinator where they are here."""
+
+        def local(path: str) -> str:
+            file = job.files.get(path)
+            return path if file is None else str(self._host.path(file))
+
+        cell = replace(job.cell, model=local(job.cell.model))
+        return cell_request(job.settings.with_files(local), job.repeats, cell)
+
+    def _opened(
+        self, job: DeviceJob, device: KnownDevice, request: BenchRequest, notify: events.Notify
+    ) -> DeviceSession:
+        """The session of the device, which stays open between the jobs of a campaign."""
+        if self._session is None:
+            measuring = MeasuringHost(
+                store=self._host.store,
+                connect=self._host.host.connect,
+                analyse=self._finishing.finish,
+                wait_s=job.wait_s,
+                is_for_another=True,
+            )
+            target = Target(device, request.energy)
+            opened = device_session(measuring, target, notify, self._cancellation)
+            self._session = self._open.enter_context(opened)
+            self._campaign = job.campaign
+        return self._session
+
+    def _forget(self, session: DeviceSession, stored: Sequence[str]) -> None:
+        """Let device and store forget runs that the coordinator has."""
+        listing, store = session.client.list_runs(), self._host.store
+        if listing.running is not None:
+            return  # a device that measures is left alone
+        for run_id in set(stored) & set(listing.finished):
+            session.client.acknowledge(run_id)
+        remove_runs(store, [run_id for run_id in stored if store.has(run_id)])
+        for run_id in stored:
+            self._host.bundle(run_id).unlink(missing_ok=True)
 
     def _bundled(self, run_id: str, store_url: str | None) -> int:
         """Write the bundle of a run, where the coordinator gets it; its size in bytes.
