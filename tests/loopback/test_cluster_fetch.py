@@ -13,7 +13,9 @@ from support.cluster import LabProcess, SchedulerProcess
 from support.relay import TcpRelay
 from support.tools import need_runtime
 
+from edgebench.host.bench.events import MeasurementEvent, PhaseReport
 from edgebench.host.campaign.cluster.lanes import PART_BYTES
+from edgebench.protocol.record import Phase
 
 CUT_AFTER_PARTS = 3
 FILE = """\
@@ -41,6 +43,7 @@ class Lab:
 
     scheduler: SchedulerProcess
     relay: TcpRelay
+    process: LabProcess
 
 
 @pytest.fixture
@@ -51,14 +54,14 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     agent = AgentProcess(tmp_path / "agent", options=["--name", "large"]).start()
-    scheduler = SchedulerProcess(tmp_path / "scheduler", port).start()
+    scheduler = SchedulerProcess(tmp_path / "scheduler", port, allowed_failures=0).start()
     host = Host(tmp_path / "lab")
     host.lab.pair(agent.pairing_string())
     process = LabProcess(host, "a", scheduler.address)
     try:
         process.start()
         with TcpRelay(port) as relay:
-            yield Lab(scheduler, relay)
+            yield Lab(scheduler, relay, process)
     finally:
         process.kill()
         scheduler.kill()
@@ -83,3 +86,22 @@ def test_run_that_was_cut_off_comes_over_the_link_once(lab: Lab, tmp_path: Path)
     assert lab.relay.cut_after_bytes is None, "the link was cut"
     assert size_bytes >= (CUT_AFTER_PARTS + 1) * PART_BYTES, "in the middle"
     assert size_bytes <= crossed_bytes <= size_bytes + 2 * PART_BYTES
+
+
+def test_job_that_dask_begins_no_more_is_settled(lab: Lab, tmp_path: Path) -> None:
+    """Otherwise a lab host that dies often in one long run would end the whole campaign."""
+    host, phases = Host(tmp_path / "host"), list[Phase]()
+    file = tmp_path / "campaign.toml"
+    file.write_text(FILE.replace("duration_s = 1\n", "duration_s = 4\n").replace("900000", "5"))
+    campaign = host.lab.begin_campaign(file, cluster=lab.scheduler.address)
+
+    def keep(event: MeasurementEvent) -> None:
+        if isinstance(event, PhaseReport):
+            phases.append(event.progress.phase)
+            if phases.count(Phase.MEASURING) == 1 and phases[-1] is Phase.MEASURING:
+                lab.process.kill()
+                lab.process.start()
+
+    host.lab.resume_campaign(campaign.plan.id, keep, cluster=lab.scheduler.address)
+    [row] = campaign.rows()
+    assert (row["state"], row["attempt_count"]) == ("measured", 1), campaign.lanes()

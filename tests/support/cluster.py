@@ -38,6 +38,8 @@ class SchedulerProcess(ClusterProcess):
     folder: Path
     port: int
     host: str = "127.0.0.1"
+    allowed_failures: int = 3
+    """Workers that may die with one task before Dask begins it no more; 3 is Dask's default."""
 
     @property
     def address(self) -> str:
@@ -55,6 +57,8 @@ class SchedulerProcess(ClusterProcess):
                 stderr=errors,
                 text=True,
                 start_new_session=True,
+                env=os.environ
+                | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures)},
             )
         return self
 
