@@ -13,9 +13,12 @@ LEVEL = 0.95
 MIN_RUNS = 5
 """Fewest runs with an interval: the median lies between the lowest and the highest of five with
 93.75 %, of four with 87.5 %."""
+PRECISION_SUSPECT_RATIO = 0.05
+"""Half-width of the interval of the median that still passes, over the median, of a run and of a
+set. Source: Hoefler & Belli, Scientific benchmarking of parallel computing systems (2015), 4.2.2,
+measure until the interval is within 5 %; nanobench warns of the same error."""
 PRECISION_INVALID_RATIO = 0.25
-"""Half-width of the interval above which a set is invalid, over the median. It is that of a single
-run's median: `verdict.run`."""
+"""Half-width above which a median is no number: the next run may show half or twice as much."""
 
 
 def median_interval(values: Iterable[float]) -> tuple[float, float] | None:

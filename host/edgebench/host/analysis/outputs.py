@@ -181,7 +181,11 @@ def accuracy(
         raise MeasurementError(f"unknown metric {metric[:40]!r}: there are {', '.join(METRICS)}")
     real = to_real(outputs["dataset.0"], specs[0])
     if (index := outputs.get(DATASET_INDEX)) is not None:
-        labels = labels[_checked_index(index, len(labels))]
+        count = len(labels)
+        is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
+        if not is_each_once or not np.isin(index, np.arange(count)).all():
+            raise MeasurementError(f"outputs are not of {count} different samples of the data set")
+        labels = labels[index]
         inputs = None if inputs is None else inputs[index]
     if len(real) != len(labels) or not len(labels):
         raise MeasurementError(f"{len(real)} outputs for {len(labels)} labels")
@@ -189,13 +193,6 @@ def accuracy(
         raise MeasurementError("outputs for the data set hold NaN or infinity")
     value, interval = METRICS[metric](real.reshape(len(real), -1), np.asarray(labels), inputs)
     return Accuracy(metric, value, interval, len(labels))
-
-
-def _checked_index(index: NDArray[Any], count: int) -> NDArray[Any]:
-    is_each_once = index.ndim == 1 and len(np.unique(index)) == len(index)
-    if not is_each_once or not np.isin(index, np.arange(count)).all():
-        raise MeasurementError(f"outputs are not of {count} different samples of the data set")
-    return index
 
 
 def to_real(values: NDArray[Any], spec: TensorSpec) -> Values:

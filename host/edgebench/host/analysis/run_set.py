@@ -19,7 +19,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgebench.host.analysis.median import MIN_RUNS, PRECISION_INVALID_RATIO, median_interval
+from edgebench.host.analysis.median import (
+    MIN_RUNS,
+    PRECISION_INVALID_RATIO,
+    PRECISION_SUSPECT_RATIO,
+    median_interval,
+)
+from edgebench.host.analysis.verdict.judge import verdict_of
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import METRICS, Metric
@@ -28,9 +34,6 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 
-PRECISION_SUSPECT_RATIO = 0.05
-"""Half-width of the interval above which a set is suspect, over the median. It is that of a single
-run's median: `verdict.run`."""
 INCLUDES_OF_SETS = {"between_runs_floor": "between_runs"}
 """Rule of a set, and the one with a milder limit on the same number."""
 SHORTEST_LOOP_S = 0.5
@@ -119,7 +122,10 @@ def over_runs(metric: Metric, runs: Sequence[Run]) -> SetMetric | None:
     interval = metric.interval(having[0]) if is_of_one else median_interval(values)
     median = float(np.median(values))
     if metric.budget is not None and interval is not None:
-        interval = _with_meter(interval, median, _meter_ratio(runs))
+        # Interval between runs with the error of the meter; source: GUM, 5.1.2.
+        meter = abs(median) * _meter_ratio(runs)
+        low, high = median - interval[0], interval[1] - median
+        interval = (median - math.hypot(low, meter), median + math.hypot(high, meter))
     return SetMetric(
         count=values.size,
         median=median,
@@ -134,15 +140,6 @@ def _meter_ratio(runs: Sequence[Run]) -> float:
     energies = [run.metrics.energy for run in runs if run.metrics.energy is not None]
     known_j = ((one.gross_j_per_inference, one.u95_absolute_j) for one in energies)
     return max((abs(u95 / value) for value, u95 in known_j if value and u95), default=0.0)
-
-
-def _with_meter(
-    interval: tuple[float, float], median: float, meter_ratio: float
-) -> tuple[float, float]:
-    """Interval between runs with the error of the meter; source: GUM, 5.1.2."""
-    meter = abs(median) * meter_ratio
-    low, high = median - interval[0], interval[1] - median
-    return median - math.hypot(low, meter), median + math.hypot(high, meter)
 
 
 def _headline(first: Run, metrics: dict[str, SetMetric], run_count: int) -> str:
@@ -216,10 +213,8 @@ def _verdict(
     if runs[0].set_id is None:
         return runs[0].verdict
     findings = [*_own_findings(runs, counted, headline, metrics), *_broken_by_runs(runs, counted)]
-    failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
-    worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
     unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
-    return Verdict(state=worst or State.VALID, rules=tuple(findings), unwatched=tuple(unwatched))
+    return verdict_of(findings, unwatched)
 
 
 def _own_findings(

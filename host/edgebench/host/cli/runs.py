@@ -90,7 +90,13 @@ def run(options: argparse.Namespace) -> ExitCode:
             words += ["--store", str(options.store)] if options.store else []
             say_hint(f"list all of them: {shlex.join(words)}")
     if wanted is None:
-        _print_incomplete(incomplete)
+        from edgebench.host.show.incomplete import incomplete_line
+        from edgebench.host.store.incomplete import IncompleteState
+
+        for one in incomplete:
+            print(printable(incomplete_line(one)))
+        if lost := [one for one in incomplete if one.state is IncompleteState.LOST]:
+            print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
         _print_set_aside(aside)
     return ExitCode.DONE
 
@@ -110,16 +116,6 @@ def _wanted(options: argparse.Namespace) -> RunFilter | None:
         last=options.last,
     )
     return None if wanted == RunFilter() else wanted
-
-
-def _print_incomplete(incomplete: Sequence[IncompleteRun]) -> None:
-    from edgebench.host.show.incomplete import incomplete_line
-    from edgebench.host.store.incomplete import IncompleteState
-
-    for one in incomplete:
-        print(printable(incomplete_line(one)))
-    if lost := [one for one in incomplete if one.state is IncompleteState.LOST]:
-        print(f"in {lost[0].directory.parent}; to remove: edgebench runs --remove-lost")
 
 
 def _print_set_aside(aside: Sequence[SetAsideRun]) -> None:

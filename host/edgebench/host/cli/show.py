@@ -12,7 +12,6 @@ from edgebench.system.exit_code import ExitCode
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from rich.console import Console, RenderableType
 
@@ -45,20 +44,16 @@ def run(options: argparse.Namespace) -> ExitCode:
     store = Store(options.store)
     names: list[str] = options.run
     if len(names) == 1 and (directory := find_session(store, names[0])) is not None:
-        return _session(options, directory)
+        from edgebench.host.power.stored import stored_session
+        from edgebench.host.show.meters import print_session
+
+        with stored_session(directory) as session:
+            print_session(session, as_json=options.json)
+            return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
     addresses = find_each(store, names)
     if len(names) == 1 and names_set(store, names[0]):
         return _set(options, addresses)
     return _run(options, addresses[0]) if len(addresses) == 1 else _table(options, addresses)
-
-
-def _session(options: argparse.Namespace, directory: Path) -> ExitCode:
-    from edgebench.host.power.stored import stored_session
-    from edgebench.host.show.meters import print_session
-
-    with stored_session(directory) as session:
-        print_session(session, as_json=options.json)
-        return ExitCode.INVALID if session.is_trusted is False else ExitCode.DONE
 
 
 def _run(options: argparse.Namespace, address: Address) -> ExitCode:

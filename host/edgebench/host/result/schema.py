@@ -46,7 +46,12 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if origin in (Union, UnionType):
-        return _union([_schema_of(one, parts) for one in arguments])
+        schemas = [_schema_of(one, parts) for one in arguments]
+        # Plain types share one `type`.
+        if all(schema.keys() == {"type"} for schema in schemas):
+            names = dict.fromkeys(schema["type"] for schema in schemas)
+            return {"type": list(names)}
+        return {"anyOf": schemas}
     if origin is Literal:
         return {"enum": list(arguments)}
     if origin is tuple:
@@ -65,14 +70,6 @@ def _schema_of(kind: Any, parts: dict[str, Schema]) -> Schema:
             parts[kind.__name__] = _dataclass(kind, parts)
         return {"$ref": f"#/$defs/{kind.__name__}"}
     raise TypeError(f"no schema for {kind!r}")
-
-
-def _union(schemas: list[Schema]) -> Schema:
-    """Plain types share one `type`."""
-    if all(schema.keys() == {"type"} for schema in schemas):
-        names = dict.fromkeys(schema["type"] for schema in schemas)
-        return {"type": list(names)}
-    return {"anyOf": schemas}
 
 
 def _dataclass(kind: Any, parts: dict[str, Schema]) -> Schema:

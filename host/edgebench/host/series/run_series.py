@@ -17,9 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.energy.outline import PowerOutline
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
-from edgebench.host.analysis.thermal.telemetry import TelemetryTrace
 from edgebench.host.analysis.windows import inference_times_ns
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
@@ -234,7 +232,10 @@ def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) ->
         latency=times.latency(),
         queries=times.queries(run),
         windows=times.windows(),
-        sensors=_sensors(read_telemetry(directory, record.telemetry), times.zero_ns),
+        sensors={
+            name: Points((series.time_ns - times.zero_ns) / 1e9, series.value)
+            for name, series in read_telemetry(directory, record.telemetry).series.items()
+        },
         spans=(*_phases(record.events, times.zero_ns), *times.window_spans(), *_throttled(run)),
         power=power,
         power_apart=apart,
@@ -363,13 +364,6 @@ def _target_latency(target: TargetRecord, zero_ns: int) -> LatencySeries | None:
     return LatencySeries(start_s, latency_ns[: len(start_s)].astype(np.float64), 0)
 
 
-def _sensors(telemetry: TelemetryTrace, zero_ns: int) -> dict[str, Points]:
-    return {
-        name: Points((series.time_ns - zero_ns) / 1e9, series.value)
-        for name, series in telemetry.series.items()
-    }
-
-
 def _phases(events: Iterable[Event], zero_ns: int) -> list[Span]:
     ends = [event for event in events if event.kind in _ENDS]
     return [
@@ -472,7 +466,18 @@ def _power(
     outlines = [
         (name, read_outline(file, name, _finest(file, name, detail))) for name in axis.channels
     ]
-    channels = (_power_series(name, one, axis, file.gaps_ns(name)) for name, one in outlines)
+    channels = (
+        PowerSeries(
+            name,
+            axis.seconds(one.begin_ns),
+            axis.seconds(one.end_ns),
+            one.low_w,
+            one.mean_w,
+            one.high_w,
+            axis.seconds(file.gaps_ns(name)),
+        )
+        for name, one in outlines
+    )
     return tuple(channels), axis.apart
 
 
@@ -482,17 +487,3 @@ def _finest(file: PowerFile, channel: str, detail: PowerDetail | None) -> int | 
         return None
     begin_ns, end_ns = file.span_ns(channel)
     return max(1, min(detail.count, int((end_ns - begin_ns) / 1e9 * detail.rate_hz)))
-
-
-def _power_series(
-    name: str, outline: PowerOutline, axis: MeterAxis, gaps_ns: NDArray[np.int64]
-) -> PowerSeries:
-    return PowerSeries(
-        name,
-        axis.seconds(outline.begin_ns),
-        axis.seconds(outline.end_ns),
-        outline.low_w,
-        outline.mean_w,
-        outline.high_w,
-        axis.seconds(gaps_ns),
-    )

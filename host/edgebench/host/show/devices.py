@@ -71,10 +71,21 @@ def devices_table(
         profile = [system.device.profile] if system else []
         runtimes = "\n".join([*profile, *(f"{r.name} {r.version}" for r in usable)]) or ABSENT
         remark = "\n".join(_remarks(device, now))
+        temp_c = device.seat.temp_c if device.seat else None
+        # Whether it can be used, and whether it is left out of the farm.
+        shown = Text(device.access.value, style=_ACCESS_STYLES[device.access])
+        health = device.health
+        is_held = device.seat is not None and device.seat.held_by is not None
+        if is_held or (device.place is not None and device.place.acquired_by is not None):
+            shown.append("\nin use", style="yellow")
+        if health is not None and health.is_quarantined:
+            shown.append("\nquarantined", style="red")
+        elif health is not None and health.failure_count:
+            shown.append(f"\n{_count(health.failure_count, 'failure')}", style="yellow")
         cells = {
             "device": Text.assemble(text(device.name), "\n", (text(device.address).plain, "dim")),
-            "access": _access(device),
-            "temp": text(_temperature(device)),
+            "access": shown,
+            "temp": text(ABSENT if temp_c is None else f"{temp_c:.0f} °C"),
             "seen": text(_seen(device, now)),
             "profile, runtimes": text(runtimes),
             "remark": text(remark),
@@ -87,25 +98,6 @@ def devices_table(
 def _total(widths: Mapping[str, int]) -> int:
     """Columns of the terminal that columns of these widths take, with those between them."""
     return sum(widths.values()) + 2 * len(widths)
-
-
-def _access(device: DiscoveredDevice) -> Text:
-    """Whether it can be used, and whether it is left out of the farm."""
-    shown = Text(device.access.value, style=_ACCESS_STYLES[device.access])
-    health = device.health
-    is_held = device.seat is not None and device.seat.held_by is not None
-    if is_held or (device.place is not None and device.place.acquired_by is not None):
-        shown.append("\nin use", style="yellow")
-    if health is not None and health.is_quarantined:
-        shown.append("\nquarantined", style="red")
-    elif health is not None and health.failure_count:
-        shown.append(f"\n{_count(health.failure_count, 'failure')}", style="yellow")
-    return shown
-
-
-def _temperature(device: DiscoveredDevice) -> str:
-    temp_c = device.seat.temp_c if device.seat else None
-    return ABSENT if temp_c is None else f"{temp_c:.0f} °C"
 
 
 def _seen(device: DiscoveredDevice, now: datetime) -> str:
@@ -144,7 +136,10 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
             yield f"last failure: {health.events[-1].text}"
     if device.system is not None and device.system.open_files is not None:
         yield f"models are not kept from files: {device.system.open_files}"
-    yield from _missing_runtimes(device)
+    for report in device.system.runtimes if device.system else ():
+        if not report.is_usable:
+            install = f" ({report.install})" if report.install else ""
+            yield f"{report.name}: {report.reason}{install}"
 
 
 def _ago(then_utc: str, now: datetime) -> str:
@@ -168,13 +163,6 @@ def _passed(passed_s: float) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'s' if number != 1 else ''}"
-
-
-def _missing_runtimes(device: DiscoveredDevice) -> Iterator[str]:
-    for report in device.system.runtimes if device.system else ():
-        if not report.is_usable:
-            install = f" ({report.install})" if report.install else ""
-            yield f"{report.name}: {report.reason}{install}"
 
 
 def check_line(check: HealthCheck) -> str:

@@ -8,7 +8,6 @@ from edgebench.host.result.energy import (
     ASSUMED_GAIN,
     BatteryLife,
     EnergyResult,
-    EnergySync,
     PhaseEnergy,
     QueryEnergy,
     TraceAssumption,
@@ -43,11 +42,19 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
         return []
     if energy.refused is not None or energy.gross_j_per_inference is None:
         return [("energy", f"refused: {energy.refused}"), ("meter", energy.meter)]
+    parts = []
+    for name, power_w, u95_w in (
+        ("mean", energy.power_w_mean, energy.power_w_mean_u95_absolute),
+        ("idle", energy.power_w_idle, energy.power_w_idle_u95_absolute),
+        ("highest sample", energy.power_w_peak, energy.power_w_peak_u95_absolute),
+    ):
+        if power_w is not None:
+            parts.append(f"{name} {format_watts_within(power_w, u95_w)}")
     lines = [
         ("energy", _gross(energy, energy.gross_j_per_inference)),
         *([("", _edges(energy))] if energy.edge_windows else []),
         ("", _net(energy)),
-        ("power", _power(energy)),
+        ("power", ", ".join(parts)),
         ("uncertainty", _uncertainty(energy)),
     ]
     if energy.per_query is not None:
@@ -59,7 +66,16 @@ def energy_lines(energy: EnergyResult | None) -> list[tuple[str, str]]:
     supply = "" if energy.supply_v is None else f", {energy.supply_v:g} V as stated or set"
     lines.append(("meter", f"{energy.meter}{supply}; boundary: {energy.boundary}"))
     if energy.sync is not None:
-        lines.append(("clocks", _sync(energy.sync)))
+        others = [
+            f"{one.method.value} {format_ns(one.error_ns)}"
+            if one.error_ns is not None
+            else f"{one.method.value}: {one.reason}"
+            for one in energy.sync.tried
+            if one.method is not energy.sync.method
+        ]
+        rest = f"; other methods: {'; '.join(others)}" if others else ""
+        method = energy.sync.method.value if energy.sync.method else "none"
+        lines.append(("clocks", f"{method}, within {format_ns(energy.sync.error_ns)}{rest}"))
     if energy.trace is not None:
         lines.append(("trace", _trace(energy.trace)))
         lines += [("assumed", _ASSUMED[one]) for one in energy.trace.assumed]
@@ -92,18 +108,6 @@ def _net(energy: EnergyResult) -> str:
         return f"net: none, {energy.net_refused}"
     value = format_joules_within(energy.net_j_per_inference, energy.net_u95_absolute_j)
     return f"{value} per inference, net of idle power"
-
-
-def _power(energy: EnergyResult) -> str:
-    parts = []
-    for name, power_w, u95_w in (
-        ("mean", energy.power_w_mean, energy.power_w_mean_u95_absolute),
-        ("idle", energy.power_w_idle, energy.power_w_idle_u95_absolute),
-        ("highest sample", energy.power_w_peak, energy.power_w_peak_u95_absolute),
-    ):
-        if power_w is not None:
-            parts.append(f"{name} {format_watts_within(power_w, u95_w)}")
-    return ", ".join(parts)
 
 
 def _uncertainty(energy: EnergyResult) -> str:
@@ -155,16 +159,3 @@ def _trace(trace: TraceFile) -> str:
         f", changes smeared over {format_ns(1e9 * trace.smoothing_s)}" if trace.smoothing_s else ""
     )
     return f"{trace.name}, {trace.format}, SHA-256 {trace.sha256[:12]}…; samples are {kind}{smear}"
-
-
-def _sync(sync: EnergySync) -> str:
-    others = [
-        f"{one.method.value} {format_ns(one.error_ns)}"
-        if one.error_ns is not None
-        else f"{one.method.value}: {one.reason}"
-        for one in sync.tried
-        if one.method is not sync.method
-    ]
-    rest = f"; other methods: {'; '.join(others)}" if others else ""
-    method = sync.method.value if sync.method else "none"
-    return f"{method}, within {format_ns(sync.error_ns)}{rest}"

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.energy.windows import shortest_window_s
-from edgebench.host.power.stored import ChannelEnergy, StoredSession
+from edgebench.host.power.stored import StoredSession
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import REFUSED_RECORDING
 from edgebench.host.show.tables import console, text
@@ -116,7 +116,19 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
     out = console()
     out.print(_checks_table(session))
     if channels:
-        out.print(_energy_table(channels))
+        table = DataTable("channel", "boundary")
+        table.add_numbers("time", "energy (k = 2)", "mean (k = 2)", "peak")
+        table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
+        for channel in channels:
+            table.add_row(
+                channel.name,
+                channel.boundary,
+                f"{channel.duration_s:.3f} s",
+                format_joules_within(channel.energy_j, channel.u95_absolute_j),
+                format_watts_within(channel.power_w_mean, channel.power_w_mean_u95_absolute),
+                format_watts(channel.power_w_peak),
+            )
+        out.print(table)
     elif session.is_trusted is False:
         _say_why(session, "no energy, as the recording cannot be trusted")
     else:
@@ -130,22 +142,6 @@ def _say_why(session: StoredSession, what: str) -> None:
     for line in f"error: {what}: {failed.id}: {failed.detail}".split("\n"):
         say(line)
     say_hint(REFUSED_RECORDING)
-
-
-def _energy_table(channels: list[ChannelEnergy]) -> Table:
-    table = DataTable("channel", "boundary")
-    table.add_numbers("time", "energy (k = 2)", "mean (k = 2)", "peak")
-    table.padding = (0, 1, 0, 0)  # no number is broken on a terminal of 80 columns
-    for channel in channels:
-        table.add_row(
-            channel.name,
-            channel.boundary,
-            f"{channel.duration_s:.3f} s",
-            format_joules_within(channel.energy_j, channel.u95_absolute_j),
-            format_watts_within(channel.power_w_mean, channel.power_w_mean_u95_absolute),
-            format_watts(channel.power_w_peak),
-        )
-    return table
 
 
 def _checks_table(session: StoredSession) -> Table:

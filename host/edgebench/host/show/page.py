@@ -15,7 +15,6 @@ from edgebench.host.analysis.cpu_quota import tightest_quota
 from edgebench.host.analysis.run_set import alone
 from edgebench.host.result.latency import PERCENTILES, LoadgenResult, Stability
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
 from edgebench.host.result.settings import SettingState
 from edgebench.host.result.thermal import ThermalResult
@@ -44,8 +43,8 @@ from edgebench.host.show.units import (
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations
-from edgebench.protocol.device import AndroidSystem, Environment
-from edgebench.protocol.record import Confinement, ModelFacts, Scheduling
+from edgebench.protocol.device import Environment
+from edgebench.protocol.record import Confinement, ModelFacts
 from edgebench.protocol.spec import RunSpec
 from edgebench.protocol.text import printable, wrap
 
@@ -83,7 +82,23 @@ def run_results(run: Run, width: int = PIPE_WIDTH, prefix: str = "") -> list[Ren
     if run.metrics.profile is not None:
         parts.append(operators_table(run.metrics.profile))
     elif run.metrics.latency_ns is not None:
-        parts.append(_percentiles_table(run, width))
+        # Every percentile of both spans with its interval; without an interval, no number.
+        gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
+        table = DataTable("latency")
+        table.add_numbers(*(name.replace("_", ".") for name in PERCENTILES))
+        for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
+            metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
+            if metrics[0].value(run) is None:
+                continue
+            cells = [
+                format_interval_ns(one.value(run), one.interval(run)).replace(" (", f"{gap}(")
+                for one in metrics
+            ]
+            if metrics[0].interval(run) is None:
+                # The headline stands without an interval in the table above, so it does here.
+                cells[0] = f"{format_ns(metrics[0].value(run))}{gap}(no interval)"
+            table.add_row(label, *cells)
+        parts.append(table)
     return parts
 
 
@@ -98,7 +113,11 @@ def run_details(
         is_all: List every rule, also those that passed.
     """
     rules = rules_parts(run.verdict, is_all=is_all)
-    facts = facts_table([*_facts(run), *_added(added or Annotations())])
+    annotations = added or Annotations()
+    # What a person has added to the run.
+    tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
+    note = annotations.fault or annotations.note
+    facts = facts_table([*_facts(run), *([*tags, ("note", note)] if note else tags)])
     has_numbers = run.failure is None and not run.verdict.is_refused
     parts: list[RenderableType] = []
     if has_numbers:
@@ -128,7 +147,15 @@ class FactsTable:
             if isinstance(value, Text):
                 table.add_row(Text(name, style="bold"), value)
                 continue
-            for number, part in enumerate(_parts(value, width)):
+            # A sentence in parts: between the commands that do not fit into so many columns.
+            parts: list[_Part] = []
+            for line in wrap(printable(value, keep_lines=True), width).split("\n"):
+                is_long = cell_len(line) > width and line.startswith("edgebench")
+                if is_long or not parts or parts[-1].is_long_command:
+                    parts.append(_Part(line, is_long))
+                else:
+                    parts[-1] = _Part(f"{parts[-1].words}\n{line}", is_long_command=False)
+            for number, part in enumerate(parts):
                 if part.is_long_command:
                     if not number:
                         table.add_row(Text(name, style="bold"))
@@ -144,18 +171,6 @@ class FactsTable:
 class _Part:
     words: str
     is_long_command: bool
-
-
-def _parts(value: str, width: int) -> list[_Part]:
-    """A sentence in parts: between the commands that do not fit into so many columns."""
-    parts: list[_Part] = []
-    for line in wrap(printable(value, keep_lines=True), width).split("\n"):
-        is_long = cell_len(line) > width and line.startswith("edgebench")
-        if is_long or not parts or parts[-1].is_long_command:
-            parts.append(_Part(line, is_long))
-        else:
-            parts[-1] = _Part(f"{parts[-1].words}\n{line}", is_long_command=False)
-    return parts
 
 
 def _facts_grid(name_width: int) -> Table:
@@ -179,26 +194,6 @@ def operators_table(profile: ProfileResult) -> Table:
         one = line.operator
         names = (text(one.operator), text(one.place))
         table.add_row(str(one.index), *names, line.time, line.share, text(one.name))
-    return table
-
-
-def _percentiles_table(run: Run, width: int) -> Table:
-    """Every percentile of both spans with its interval; without an interval, no number."""
-    gap = " " if width >= WIDE_ONLY else "\n"  # between a number and its interval
-    table = DataTable("latency")
-    table.add_numbers(*(name.replace("_", ".") for name in PERCENTILES))
-    for label, span in (("invocation", "latency_ns"), ("query", "end_to_end_ns")):
-        metrics = [METRICS[f"{span}.{name}"] for name in PERCENTILES]
-        if metrics[0].value(run) is None:
-            continue
-        cells = [
-            format_interval_ns(one.value(run), one.interval(run)).replace(" (", f"{gap}(")
-            for one in metrics
-        ]
-        if metrics[0].interval(run) is None:
-            # The headline stands without an interval in the table above, so it does here.
-            cells[0] = f"{format_ns(metrics[0].value(run))}{gap}(no interval)"
-        table.add_row(label, *cells)
     return table
 
 
@@ -268,19 +263,15 @@ def _machine(run: Run) -> list[tuple[str, str]]:
     governor = environment.cpu.governor or "not reported by the kernel"
     facts = [("virtual", virtual), ("governor", governor), ("load average", load)]
     if environment.android is not None:
-        facts.insert(0, ("android", _android(environment.android, run.conditions.scheduling)))
+        # Build of a phone's system, and how its process differs from that of an app.
+        parts = [f"security patch {environment.android.security_patch or 'unknown'}"]
+        if environment.android.is_shell:
+            parts.append("with the rights of adb's shell, which are more than an app's")
+        groups = run.conditions.scheduling.android if run.conditions.scheduling else None
+        if groups is not None and groups.cpuset is not None:
+            parts.append(f"in control group {groups.cpuset}, not in that of an app in front")
+        facts.insert(0, ("android", "; ".join(parts)))
     return facts
-
-
-def _android(system: AndroidSystem, scheduling: Scheduling | None) -> str:
-    """Build of a phone's system, and how its process differs from that of an app."""
-    parts = [f"security patch {system.security_patch or 'unknown'}"]
-    if system.is_shell:
-        parts.append("with the rights of adb's shell, which are more than an app's")
-    groups = scheduling.android if scheduling else None
-    if groups is not None and groups.cpuset is not None:
-        parts.append(f"in control group {groups.cpuset}, not in that of an app in front")
-    return "; ".join(parts)
 
 
 def _virtual(environment: Environment) -> str:
@@ -316,13 +307,6 @@ def _failure(run: Run, failure: Failure) -> list[tuple[str, str]]:
         ("failed", f"{failure.message} ({failure.code}{where})"),
         ("to improve", failure_advice(run)),
     ]
-
-
-def _added(annotations: Annotations) -> list[tuple[str, str]]:
-    """What a person has added to the run."""
-    tags = [("tags", ", ".join(annotations.tags))] if annotations.tags else []
-    note = annotations.fault or annotations.note
-    return [*tags, ("note", note)] if note else tags
 
 
 def _set(run: Run, prefix: str) -> list[tuple[str, str]]:
@@ -433,7 +417,16 @@ def _numbers(metrics: Metrics) -> list[tuple[str, str]]:
     if metrics.loadgen is not None:
         facts.append(("LoadGen", _loadgen(metrics.loadgen)))
     if metrics.accuracy is not None:
-        facts.append(("accuracy", _accuracy(metrics.accuracy)))
+        half_width = half_width_of(metrics.accuracy.ci95, metrics.accuracy.value)
+        shown = format_plain(metrics.accuracy.value, half_width)
+        value = f"{metrics.accuracy.metric} {shown} on {metrics.accuracy.sample_count} samples"
+        if metrics.accuracy.ci95:
+            low, high = (format_plain(one, half_width) for one in metrics.accuracy.ci95)
+            value += f", 95 % CI {low} to {high}"
+        if metrics.accuracy.drop_vs_reference is not None:
+            drop = format_plain(metrics.accuracy.drop_vs_reference, half_width)
+            value += f", {drop} worse than its reference"
+        facts.append(("accuracy", value))
     heat = heat_lines(metrics.thermal)
     facts += [("thermal" if line is heat[0] else "start to end", line) for line in heat]
     return facts + energy_lines(metrics.energy)
@@ -478,14 +471,6 @@ def heat_lines(thermal: ThermalResult | None) -> list[str]:
     last_ns, last_per_s = thermal.sustained_latency_ns, thermal.sustained_throughput_per_s
     if last_ns is None or last_per_s is None:
         return [f"{thermal.verdict}: {thermal.reason}"]
-    return [
-        "; ".join([thermal.verdict, *_heat_facts(thermal)]),
-        *_speeds(thermal, last_ns, last_per_s),
-        *_around_onset(thermal),
-    ]
-
-
-def _heat_facts(thermal: ThermalResult) -> list[str]:
     facts = []
     if thermal.onset_s is not None:
         share = f"for {thermal.throttled_ratio or 0:.0%} of the run"
@@ -497,7 +482,20 @@ def _heat_facts(thermal: ThermalResult) -> list[str]:
         nominal = thermal.nominal_freq_hz
         of = "" if nominal is None else f" of {nominal / 1e9:.2f}"
         facts.append(f"{thermal.baseline_freq_hz / 1e9:.2f}{of} GHz at the start")
-    return facts
+    # Headline before and after the onset; without an interval, no number.
+    known = [
+        f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
+        for part, where in (
+            (thermal.latency_ns_before, "before"),
+            (thermal.latency_ns_after, "after"),
+        )
+        if part is not None and part.p50_ci95 is not None
+    ]
+    return [
+        "; ".join([thermal.verdict, *facts]),
+        *_speeds(thermal, last_ns, last_per_s),
+        *([f"p50 {', '.join(known)}"] if known else []),
+    ]
 
 
 def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[str]:
@@ -516,19 +514,6 @@ def _speeds(thermal: ThermalResult, last_ns: float, last_per_s: float) -> list[s
     ]
 
 
-def _around_onset(thermal: ThermalResult) -> list[str]:
-    """Headline before and after the onset; without an interval, no number."""
-    known = [
-        f"{format_interval_ns(part.p50, part.p50_ci95)} {where} the onset"
-        for part, where in (
-            (thermal.latency_ns_before, "before"),
-            (thermal.latency_ns_after, "after"),
-        )
-        if part is not None and part.p50_ci95 is not None
-    ]
-    return [f"p50 {', '.join(known)}"] if known else []
-
-
 def _loadgen(result: LoadgenResult) -> str:
     shown = ["VALID" if result.is_valid else "INVALID"]
     spans = ("p50", result.p50_ns), ("p90", result.p90_ns), ("p99", result.p99_ns)
@@ -536,16 +521,3 @@ def _loadgen(result: LoadgenResult) -> str:
     if result.samples_per_s is not None:
         shown.append(f"{format_rate(result.samples_per_s)} samples/s")
     return ", ".join(shown)
-
-
-def _accuracy(accuracy: Accuracy) -> str:
-    half_width = half_width_of(accuracy.ci95, accuracy.value)
-    shown = format_plain(accuracy.value, half_width)
-    value = f"{accuracy.metric} {shown} on {accuracy.sample_count} samples"
-    if accuracy.ci95:
-        low, high = (format_plain(one, half_width) for one in accuracy.ci95)
-        value += f", 95 % CI {low} to {high}"
-    if accuracy.drop_vs_reference is not None:
-        drop = format_plain(accuracy.drop_vs_reference, half_width)
-        value += f", {drop} worse than its reference"
-    return value

@@ -57,7 +57,12 @@ def run_picture(series: RunSeries, run: Run, width: int, *, has_unicode: bool) -
     latency = series.latency if is_shown else None
     if latency is not None and latency.steady_ns.size > 1:
         _add_distribution(table, latency.steady_ns, _marks(run), columns, glyphs)
-    begin_s, end_s = axis = _axis(series)
+    # Begin and end of what is drawn, seconds.
+    drawn = [span for span in series.spans if span.kind is SpanKind.WINDOW or span.name in _DRAWN]
+    times = [time_s for span in drawn for time_s in (span.begin_s, span.end_s)]
+    if series.latency is not None and len(series.latency.start_s):
+        times += [float(series.latency.start_s[0]), float(series.latency.start_s[-1])]
+    begin_s, end_s = axis = (min(times), max(times)) if times else (0.0, 0.0)
     if end_s <= begin_s:
         return [table] if table.rows else []
     edges_s = even_edges(begin_s, end_s, columns)
@@ -184,15 +189,6 @@ def _add_distribution(
     scale = (columns - 1) / (high_ns - low_ns)
     places = [(name, round((value - low_ns) * scale)) for name, value in marks if value <= high_ns]
     table.add_row("", marks_line(places, columns), "")
-
-
-def _axis(series: RunSeries) -> tuple[float, float]:
-    """Begin and end of what is drawn, seconds."""
-    drawn = [span for span in series.spans if span.kind is SpanKind.WINDOW or span.name in _DRAWN]
-    times = [time_s for span in drawn for time_s in (span.begin_s, span.end_s)]
-    if series.latency is not None and len(series.latency.start_s):
-        times += [float(series.latency.start_s[0]), float(series.latency.start_s[-1])]
-    return (min(times), max(times)) if times else (0.0, 0.0)
 
 
 def _by_column(points: Points, edges_s: Floats) -> Floats:

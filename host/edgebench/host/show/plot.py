@@ -63,7 +63,15 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
     for place, panel in zip(axes[:, 0], panels, strict=True):
         edges_s = even_edges(*panel.span_s, COLUMNS)
         for label, envelope_over in panel.traces.items():
-            _draw(place, envelope_over(edges_s), panel.scale, label)
+            envelope = envelope_over(edges_s)
+            # Draw a trace; a sparse one is connected between its values.
+            has_value = np.isfinite(envelope.mean)
+            middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
+            low, mean, high = (
+                one[has_value] * panel.scale for one in (envelope.low, envelope.mean, envelope.high)
+            )
+            [line] = place.plot(middle_s, mean, linewidth=1, label=printable(label))
+            place.fill_between(middle_s, low, high, color=line.get_color(), alpha=0.3, linewidth=0)
         place.set_ylabel(panel.name)
         if len(panel.traces) > 1:
             place.legend(loc="upper right", fontsize="small")
@@ -78,7 +86,10 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
             shared.set_xlabel("")
             place.sharex(shared)
         shared = place
-    figure.suptitle(_title(run))
+    # Model, runtime, device and verdict; dollar signs are escaped, as they begin a formula.
+    label = ", ".join([run.verdict.label, *run.device_labels])
+    what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"
+    figure.suptitle(printable(f"{what}: {label}").replace("$", r"\$"))
     return figure
 
 
@@ -105,21 +116,3 @@ def _panels(series: RunSeries) -> list[_Panel]:
         )
         panels.append(_Panel("power, W", 1.0, power, span_s, series.power_apart))
     return panels
-
-
-def _draw(place: Any, envelope: Envelope, scale: float, label: str) -> None:
-    """Draw a trace; a sparse one is connected between its values."""
-    has_value = np.isfinite(envelope.mean)
-    middle_s = ((envelope.edges_s[:-1] + envelope.edges_s[1:]) / 2)[has_value]
-    low, mean, high = (
-        one[has_value] * scale for one in (envelope.low, envelope.mean, envelope.high)
-    )
-    [line] = place.plot(middle_s, mean, linewidth=1, label=printable(label))
-    place.fill_between(middle_s, low, high, color=line.get_color(), alpha=0.3, linewidth=0)
-
-
-def _title(run: Run) -> str:
-    """Model, runtime, device and verdict; dollar signs are escaped, as they begin a formula."""
-    label = ", ".join([run.verdict.label, *run.device_labels])
-    what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"
-    return printable(f"{what}: {label}").replace("$", r"\$")

@@ -62,12 +62,14 @@ def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
     """
     parts: list[RenderableType] = []
     if not one.verdict.is_refused:
-        parts += [_metrics_table(one), ""]
+        # Each metric: median of the runs, its interval, lowest and highest run.
+        table = DataTable("metric")
+        table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
+        for path, summary in one.metrics.items():
+            if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
+                table.add_row(name_cell(path), *_cells(path, summary))
+        parts += [table, ""]
     rules = rules_parts(one.verdict, is_all=is_all)
-    return [*parts, _runs_table(one), "", *rules, "", facts_table(_facts(one)), ""]
-
-
-def _facts(one: RunSet) -> list[tuple[str, str]]:
     spec = one.first.spec
     facts = [
         ("set", f"{one.set_id}, {one.first.created_utc}"),
@@ -79,7 +81,7 @@ def _facts(one: RunSet) -> list[tuple[str, str]]:
     ]
     if one.variance is not None:
         facts += [("variance", line) for line in variance_lines(one.variance)]
-    return facts
+    return [*parts, _runs_table(one), "", *rules, "", facts_table(facts), ""]
 
 
 def _least_length(one: RunSet) -> str:
@@ -110,16 +112,6 @@ def variance_lines(variance: VarianceLevels) -> list[str]:
             f"intervals of {variance.gain_ratio:.0%} of the present width"
         )
     return lines
-
-
-def _metrics_table(one: RunSet) -> Table:
-    """Each metric: median of the runs, its interval, lowest and highest run."""
-    table = DataTable("metric")
-    table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
-    for path, summary in one.metrics.items():
-        if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
-            table.add_row(name_cell(path), *_cells(path, summary))
-    return table
 
 
 def _cells(path: str, summary: SetMetric) -> list[str]:

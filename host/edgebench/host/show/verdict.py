@@ -92,7 +92,11 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
     lines = [line for line in advised if line is not None]
     count = _run_count(made)
     words = [] if made.model.sha256 is None else bench_words(made, count)
-    names = {"CPU_IDS": cpus, "WARMUP_COUNT": str(_warmup_count(one))}
+    # Queries of a warm-up as long as the longest one of the set, rounded up to two digits.
+    cuts = [run.metrics.warmup for run in one.runs]
+    longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
+    step: int = 10 ** max(len(str(longest)) - 2, 0)
+    names = {"CPU_IDS": cpus, "WARMUP_COUNT": str(-(-longest // step) * step)}
     if made.spec.target_qps is not None:
         names["--qps N"] = f"--qps {made.spec.target_qps / 2:g}"
     total_s = with_all_runs(made.spec, count).duration_s
@@ -121,14 +125,6 @@ def failure_advice(run: Run) -> str:
         return hint
     line = rerun(hint, bench_words(run, _run_count(run)))
     return fill(line, {"MODEL": shlex.quote(run.model.name)})
-
-
-def _warmup_count(one: RunSet) -> int:
-    """Queries of a warm-up as long as the longest one of the set, rounded up to two digits."""
-    cuts = [run.metrics.warmup for run in one.runs]
-    longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
-    step: int = 10 ** max(len(str(longest)) - 2, 0)
-    return -(-longest // step) * step
 
 
 def _run_count(run: Run) -> int:
@@ -214,25 +210,9 @@ def named_sets(
     """
     if len(indexes) == len(sets) > 2:
         return f"all {len(sets)}"
-    titles = _titles(sets, settings)
-    parts: list[str] = []
-    for title in dict.fromkeys(titles[index] for index in indexes):
-        meant = [sets[index] for index in indexes if titles[index] == title]
-        if titles.count(title) == 1:
-            parts.append(title)
-        elif titles.count(title) == len(meant):
-            parts.append(f"{len(meant)} × {title}")
-        else:
-            ids = ", ".join(one.set_id or one.first.run_id for one in meant)
-            parts.append(f"{title} ({ids})")
-    *others, last = parts
-    return " and ".join(filter(None, (", ".join(others), last)))
-
-
-def _titles(sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None) -> list[str]:
-    """Model and runtime of each set, its settings, and its device if there are several."""
+    # Model and runtime of each set, its settings, and its device if there are several.
     is_of_several_devices = len({one.device for one in sets}) > 1
-    return [
+    titles = [
         ", ".join(
             filter(
                 None,
@@ -245,6 +225,18 @@ def _titles(sets: Sequence[RunSet], settings: Callable[[RunSet], str] | None) ->
         )
         for one in sets
     ]
+    parts: list[str] = []
+    for title in dict.fromkeys(titles[index] for index in indexes):
+        meant = [sets[index] for index in indexes if titles[index] == title]
+        if titles.count(title) == 1:
+            parts.append(title)
+        elif titles.count(title) == len(meant):
+            parts.append(f"{len(meant)} × {title}")
+        else:
+            ids = ", ".join(one.set_id or one.first.run_id for one in meant)
+            parts.append(f"{title} ({ids})")
+    *others, last = parts
+    return " and ".join(filter(None, (", ".join(others), last)))
 
 
 def _reasons(one: RunSet) -> dict[str, str]:
@@ -267,11 +259,7 @@ def _reasons(one: RunSet) -> dict[str, str]:
     if one.set_id is None and "complete" in lines:
         # Whatever else failed is that of a part of a run.
         return {"complete": lines["complete"]}
-    return _causes_first(lines)
-
-
-def _causes_first(lines: dict[str, str]) -> dict[str, str]:
-    """Latencies scatter because others use the machine, or as it is hot: the cause comes first."""
+    # Latencies scatter because others use the machine, or as it is hot: the cause comes first.
     if not _has_cause(lines):
         return lines
     return dict(sorted(lines.items(), key=lambda line: _is_scatter(line[0])))

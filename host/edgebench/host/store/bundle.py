@@ -71,25 +71,10 @@ def write_bundle(path: Path, runs: Sequence[Address], *, is_annotated: bool = Tr
         first = addresses.setdefault(run.run_id, run)
         if first is not run and first.document() != run.document():
             raise UsageError(f"run {run.run_id} is named twice, and differs: {run.place}")
-    sources = _sources(addresses, is_annotated=is_annotated)
-    try:
-        with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
-            digests = {name: _add(archive, name, source) for name, source in sources.items()}
-            manifest = {"bundle_version": BUNDLE_VERSION, "files": digests}
-            text = json.dumps(manifest, indent=1) + "\n"
-            archive.writestr(_entry(MANIFEST_FILE), text)
-    except OSError as exc:
-        reason = exc.strerror or str(exc)
-        where = exc.filename if exc.filename in map(str, sources.values()) else path
-        raise StoreError(f"bundle not written: {reason}: {where}") from exc
-    return sorted({name.split("/")[1] for name in sources})
-
-
-def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]:
-    """Files of the runs by their names in a bundle, in the order of writing."""
+    # Files of the runs by their names in a bundle, in the order of writing.
     left_out = {EXPECTED_FILE} | (set() if is_annotated else {ANNOTATIONS_FILE})
     sources: dict[str, Path] = {}
-    for run_id, run in sorted(runs.items()):
+    for run_id, run in sorted(addresses.items()):
         require_files(run.directory)  # what is no file would be left out without a word
         with suppress(RunDamaged):  # a damaged one may be handed on, as what it is
             run.document()
@@ -101,7 +86,17 @@ def _sources(runs: dict[str, Address], *, is_annotated: bool) -> dict[str, Path]
         }
     if fault := fault_of_names(sources):
         raise UsageError(f"runs do not fit into one bundle: {fault}")
-    return sources
+    try:
+        with whole_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+            digests = {name: _add(archive, name, source) for name, source in sources.items()}
+            manifest = {"bundle_version": BUNDLE_VERSION, "files": digests}
+            text = json.dumps(manifest, indent=1) + "\n"
+            archive.writestr(_entry(MANIFEST_FILE), text)
+    except OSError as exc:
+        reason = exc.strerror or str(exc)
+        where = exc.filename if exc.filename in map(str, sources.values()) else path
+        raise StoreError(f"bundle not written: {reason}: {where}") from exc
+    return sorted({name.split("/")[1] for name in sources})
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: Path) -> str:

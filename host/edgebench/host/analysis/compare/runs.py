@@ -166,15 +166,12 @@ def compare_pairs(
         replace(
             one,
             comparison_id=name,
-            left_out_count=_pair_count(groups[name]) - len(sides[name][0]),
+            # Pairs of which at least one run is here, less those compared.
+            left_out_count=len({run.pair.number for run in groups[name] if run.pair})
+            - len(sides[name][0]),
         )
         for name, one in zip(names, compared, strict=True)
     ]
-
-
-def _pair_count(runs: Iterable[Run]) -> int:
-    """Number of pairs of which at least one run is here."""
-    return len({run.pair.number for run in runs if run.pair})
 
 
 def _refuse_empty(name: str, runs: Sequence[Run], metrics: Sequence[str]) -> NoReturn:
@@ -245,7 +242,10 @@ def _prepare(
         raise UsageError("a comparison needs runs on both sides")
     baseline, candidate = map(_without_failed, sides)
     _refuse_invalid([*baseline, *candidate])
-    _refuse_twice([*baseline, *candidate])
+    ids = [run.run_id for run in [*baseline, *candidate]]
+    twice = {run_id for run_id in ids if ids.count(run_id) > 1}
+    if twice:
+        raise UsageError(f"run {min(twice)} is named twice; a run counts once")
     found = check_comparable(baseline, candidate, allowed)
     pairs = _pairs(baseline, candidate)
     before, after = pairs or (list(baseline), list(candidate))
@@ -315,13 +315,6 @@ def _is_in_blocks(baseline: Sequence[Run], candidate: Sequence[Run]) -> bool:
     before, after = (sorted(run.run_id for run in side) for side in (baseline, candidate))
     # Ids begin with the time. A single run a side has no order to speak of.
     return len(before) + len(after) > 2 and (before[-1] < after[0] or after[-1] < before[0])
-
-
-def _refuse_twice(runs: Sequence[Run]) -> None:
-    ids = [run.run_id for run in runs]
-    twice = {run_id for run_id in ids if ids.count(run_id) > 1}
-    if twice:
-        raise UsageError(f"run {min(twice)} is named twice; a run counts once")
 
 
 def _without_failed(runs: Sequence[Run]) -> list[Run]:

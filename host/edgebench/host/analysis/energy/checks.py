@@ -50,12 +50,16 @@ def check_recording(
             text += f"; cut off as by a crash: the last {loss.torn_bytes} bytes are no whole packet"
         complete = MeterCheck("complete", True, text)
     rate = _rate(header, loss)
+    text = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
+    if loss.bounded_count:
+        text += f", {loss.bounded_count} of them right before a higher range"
+    is_few = loss.bounded_count <= LOSS_LIMIT_RATIO * loss.received_count
     checks = (
         complete,
         _calibration(header, Flag(flags)),
         _loss(header, loss, rate),
         rate,
-        _saturation(loss),
+        MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, text),
     )
     if power_w_mean is None:
         return checks
@@ -64,14 +68,6 @@ def check_recording(
     if not is_forwards:
         text += ": the meter's wires are the other way round"
     return (*checks, MeterCheck("direction", is_forwards, text))
-
-
-def _saturation(loss: LossReport) -> MeterCheck:
-    text = f"{_counted(loss.saturated_count, 'sample')} at the end of the range"
-    if loss.bounded_count:
-        text += f", {loss.bounded_count} of them right before a higher range"
-    is_few = loss.bounded_count <= LOSS_LIMIT_RATIO * loss.received_count
-    return MeterCheck("saturation", is_few and loss.saturated_count <= loss.bounded_count, text)
 
 
 def _counted(count: int, what: str) -> str:

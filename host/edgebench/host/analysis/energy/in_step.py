@@ -121,19 +121,13 @@ def in_step_ratio(loop: Loop, interval_s: float, rate_error: float = 0.0) -> flo
         if _WHOLE / first <= largest:
             return largest  # more moments leave less of the span, in step or not
         phases = np.arange(first, first + _BLOCK)
-        largest = max(largest, float(_ratios(loop, interval_s, rate_error, phases).max()))
+        # Uncertainty for each number of samples after which the moments are the same, shape (n,).
+        inferences = np.maximum(1.0, np.rint(phases * interval_s / loop.period_s))
+        off_s = np.abs(loop.period_s - phases * interval_s / inferences)
+        off_s = np.maximum(0.0, off_s - rate_error * loop.period_s)
+        moved_s = loop.count * off_s + math.sqrt(loop.count) * loop.deviation_s
+        left = np.ones(len(phases))
+        np.divide(_LEFT * interval_s / inferences, moved_s, out=left, where=moved_s > 0)
+        ratios: NDArray[np.float64] = _WHOLE / phases * np.minimum(1.0, left)
+        largest = max(largest, float(ratios.max()))
     return max(largest, _WHOLE / MAX_PHASES)
-
-
-def _ratios(
-    loop: Loop, interval_s: float, rate_error: float, phases: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Uncertainty for each number of samples after which the moments are the same, shape (n,)."""
-    inferences = np.maximum(1.0, np.rint(phases * interval_s / loop.period_s))
-    off_s = np.abs(loop.period_s - phases * interval_s / inferences)
-    off_s = np.maximum(0.0, off_s - rate_error * loop.period_s)
-    moved_s = loop.count * off_s + math.sqrt(loop.count) * loop.deviation_s
-    left = np.ones(len(phases))
-    np.divide(_LEFT * interval_s / inferences, moved_s, out=left, where=moved_s > 0)
-    ratios: NDArray[np.float64] = _WHOLE / phases * np.minimum(1.0, left)
-    return ratios

@@ -75,7 +75,14 @@ def site_in(power: PowerTrace) -> Site:
         MeasurementError: as `site_of`; or parts of it take more than all of it.
     """
     site = site_of(power.header)
-    parts = _parts_of(power.header, site)
+    # Channels that are inside the site, none of them inside another.
+    others = [one for one in power.header.capability.channels if one.name not in site.channels]
+    if site.boundary == "platform":
+        parts = tuple(one.name for one in others if one.boundary == "package")
+    elif not power.header.facts.get(TOTAL):
+        parts = ()
+    else:
+        parts = tuple(one.name for one in others if _PROCESSORS & set(one.name.split("_")))
     if not parts:
         return site
     whole_w, parts_w = (_mean_w(power, names) for names in (site.channels, parts))
@@ -86,16 +93,6 @@ def site_in(power: PowerTrace) -> Site:
         logger.warning("%s: the energy is that of the package", text)
         return Site(parts, "package")
     raise MeasurementError(f"{text}: the rails have wrong names")
-
-
-def _parts_of(header: Header, site: Site) -> tuple[str, ...]:
-    """Channels that are inside the site, none of them inside another."""
-    others = [one for one in header.capability.channels if one.name not in site.channels]
-    if site.boundary == "platform":
-        return tuple(one.name for one in others if one.boundary == "package")
-    if not header.facts.get(TOTAL):
-        return ()
-    return tuple(one.name for one in others if _PROCESSORS & set(one.name.split("_")))
 
 
 def _mean_w(power: PowerTrace, names: Sequence[str]) -> float:

@@ -313,6 +313,14 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
     edges_j = _edges_j(np.array(window.edge_power_w), window.edge_error_s, terms)
     counter_j = math.hypot(*(term.standard for term in terms if term.unit is Unit.JOULE))
     noise_j = _noise_j(window, terms)
+    # Each range and each channel has an error of resolution of its own.
+    resolution_j = [
+        term.standard * _level_j(term.unit, window, part)
+        for term in terms
+        if term.kind is Kind.RESOLUTION
+        for number, part in _parts(window).items()
+        if term.range in (ALL_RANGES, number)
+    ]
     return {
         "edges": float(edges_j),
         "counter": math.sqrt(2) * counter_j,
@@ -326,7 +334,7 @@ def _own_errors(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> dict[
         "sampling": math.sqrt(2 / 12) * window.sample_s * window.power_w_span,
         "range switches": abs(window.spike_j) / math.sqrt(3),
         "drift": window.duration_s * window.drift_w / 2,
-        "resolution": _resolution_j(window, terms),
+        "resolution": math.sqrt(window.channel_count) * math.hypot(*resolution_j),
     }
 
 
@@ -335,18 +343,6 @@ def _edges_j(edge_power_w: Floats, edge_error_s: float, terms: Sequence[Uncertai
     edge_s = math.hypot(edge_error_s, *(term.standard for term in terms if term.kind is Kind.EDGE))
     edges_j: Floats = np.hypot(edge_power_w[0], edge_power_w[1]) * edge_s
     return edges_j
-
-
-def _resolution_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:
-    """Each range and each channel has an error of its own."""
-    errors_j = [
-        term.standard * _level_j(term.unit, window, part)
-        for term in terms
-        if term.kind is Kind.RESOLUTION
-        for number, part in _parts(window).items()
-        if term.range in (ALL_RANGES, number)
-    ]
-    return math.sqrt(window.channel_count) * math.hypot(*errors_j)
 
 
 def _noise_j(window: EnergyWindow, terms: Sequence[UncertaintyTerm]) -> float:

@@ -155,7 +155,15 @@ def _stays(
     if medians.size < MIN_SLICES:
         return None
     values = np.log(np.maximum(medians, 1.0))
-    split = _split(values)
+    # Highest value of the lower of two groups with the least sum of squares. The extreme thousandth
+    # of both ends is pulled in, so that one spike is no group.
+    bounds = np.quantile(values, (0.001, 0.999))
+    ordered = np.sort(np.clip(values, *bounds))
+    sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
+    total = float(ordered.sum())
+    # The sum of squares is least where that between the groups is largest.
+    between = sums**2 / counts + (total - sums) ** 2 / (ordered.size - counts)
+    split = float(ordered[int(np.argmax(between))])
     low, high = values[values <= split], values[values > split]
     if not low.size or not high.size:
         return None
@@ -163,7 +171,11 @@ def _stays(
     spread = math.hypot(_spread(low, middle[0]), _spread(high, middle[1])) / math.sqrt(2)
     if middle[1] - middle[0] < max(math.log(MIN_LEVEL_RATIO), MIN_DISTANCE * spread):
         return None
-    is_high = _states(values, middle)
+    # Whether each point is on the high level: the one that was reached last.
+    reach = _HYSTERESIS * (middle[1] - middle[0])
+    is_reached = (values <= middle[0] + reach) | (values >= middle[1] - reach)
+    last = np.maximum.accumulate(np.where(is_reached, np.arange(values.size), 0))
+    is_high: NDArray[np.bool_] = values[last] >= middle[1] - reach
     count = int(np.count_nonzero(np.diff(is_high))) + 1
     visits = (count + int(not is_high[0])) // 2, (count + int(is_high[0])) // 2
     high_count = int(np.count_nonzero(is_high))
@@ -178,29 +190,6 @@ def _slice_medians(latency_ns: Integers) -> Floats:
     return medians
 
 
-def _split(values: Floats) -> float:
-    """Highest value of the lower of two groups with the least sum of squares.
-
-    The extreme thousandth of both ends is pulled in, so that one spike is no group.
-    """
-    bounds = np.quantile(values, (0.001, 0.999))
-    ordered = np.sort(np.clip(values, *bounds))
-    sums, counts = np.cumsum(ordered)[:-1], np.arange(1, ordered.size)
-    total = float(ordered.sum())
-    # The sum of squares is least where that between the groups is largest.
-    between = sums**2 / counts + (total - sums) ** 2 / (ordered.size - counts)
-    return float(ordered[int(np.argmax(between))])
-
-
 def _spread(values: Floats, middle: float) -> float:
     """Standard deviation of a normal distribution with this median absolute deviation."""
     return 1.4826 * float(np.median(np.abs(values - middle)))
-
-
-def _states(values: Floats, levels: tuple[float, float]) -> NDArray[np.bool_]:
-    """Whether each point is on the high level: the one that was reached last."""
-    reach = _HYSTERESIS * (levels[1] - levels[0])
-    is_reached = (values <= levels[0] + reach) | (values >= levels[1] - reach)
-    last = np.maximum.accumulate(np.where(is_reached, np.arange(values.size), 0))
-    is_high: NDArray[np.bool_] = values[last] >= levels[1] - reach
-    return is_high

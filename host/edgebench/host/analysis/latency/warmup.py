@@ -131,7 +131,13 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
     if count < MIN_QUERY_COUNT:
         return SteadyState(None, None, (), 1)
     values, block_size = _reduced(latency_ns)
-    bounded = _without_spikes(values)
+    # The series with every value within a bound of its neighbourhood.
+    half = min(FILTER_WINDOW // 2, values.size - 1)
+    padded = np.pad(values, half, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
+    low, middle, high = np.percentile(windows, (10, 50, 90), axis=1)
+    reach = FILTER_RANGES * np.maximum(high - low, DELTA_RATIO * middle)
+    bounded = np.clip(values, middle - reach, middle + reach)
     # Finer changes than a third of what counts as a change are not looked for: segments of a
     # nearly constant series would otherwise be infinitely certain.
     floor = max(DELTA_RATIO / 3 * float(np.median(bounded)), 1e-9)
@@ -144,7 +150,18 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
         Segment(start, end, float(_middle_mean(values[np.newaxis, start:end])[0]))
         for start, end in pairwise([0, *ends])
     ]
-    first, steady_class = _classify(segments, _tolerances(values, segments, dependence))
+    # Error of each segment's level by noise alone, 3 standard errors. `dependence` is the number of
+    # values that are worth one independent value. Source: standard error of a median of normal
+    # values, 1.2533 s / sqrt(n); s from the median absolute deviation, 1.4826 MAD.
+    deviations = np.concatenate(
+        [np.abs(values[part.start_index : part.end_index] - part.level_ns) for part in segments]
+    )
+    spread = 1.4826 * float(np.median(deviations))
+    tolerances = [
+        STANDARD_ERRORS * 1.2533 * spread * (dependence / part.query_count) ** 0.5
+        for part in segments
+    ]
+    first, steady_class = _classify(segments, tolerances)
     return SteadyState(
         steady_class,
         None if first is None else first * block_size,
@@ -186,16 +203,6 @@ def _middle_mean(rows: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.fl
     return middle
 
 
-def _without_spikes(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The series with every value within a bound of its neighbourhood."""
-    half = min(FILTER_WINDOW // 2, values.size - 1)
-    padded = np.pad(values, half, mode="reflect")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
-    low, middle, high = np.percentile(windows, (10, 50, 90), axis=1)
-    reach = FILTER_RANGES * np.maximum(high - low, DELTA_RATIO * middle)
-    return np.clip(values, middle - reach, middle + reach)
-
-
 def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float:
     """Number of values that are worth one independent value, by the typical segment.
 
@@ -218,26 +225,6 @@ def _autocorrelation_time(values: NDArray[np.float64], ends: list[int]) -> float
     weights = np.cumsum([weight for _, weight in by_segment])
     r = by_segment[int(np.searchsorted(weights, weights[-1] / 2))][0]
     return min((1 + r) / max(1 - r, 1e-9), MAX_STRICTNESS)
-
-
-def _tolerances(
-    values: NDArray[np.float64], segments: list[Segment], dependence: float
-) -> list[float]:
-    """Error of each segment's level by noise alone, 3 standard errors.
-
-    `dependence` is the number of values that are worth one independent value.
-
-    Source: standard error of a median of normal values, 1.2533 s / sqrt(n); s from the median
-    absolute deviation, 1.4826 MAD.
-    """
-    deviations = np.concatenate(
-        [np.abs(values[part.start_index : part.end_index] - part.level_ns) for part in segments]
-    )
-    spread = 1.4826 * float(np.median(deviations))
-    return [
-        STANDARD_ERRORS * 1.2533 * spread * (dependence / part.query_count) ** 0.5
-        for part in segments
-    ]
 
 
 def _classify(segments: list[Segment], tolerances: list[float]) -> tuple[int | None, SteadyClass]:

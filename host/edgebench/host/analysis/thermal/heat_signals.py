@@ -42,7 +42,7 @@ from edgebench.host.analysis.thermal.telemetry import Floats, Series, TelemetryT
 from edgebench.host.analysis.thermal.timeline import WINDOW_S, Timeline, Windows, cut_into_slices
 from edgebench.protocol.thermal import Expectation
 
-FREQ_LIMIT_RATIO = 0.97
+FREQ_DROP_LIMIT_RATIO = 0.97
 LATENCY_LIMIT_RATIO = 1.05
 EXPLAINED_LIMIT_RATIO = 1.02
 """Higher latency that is believed where heat and a lower clock explain it. The mean of the middle
@@ -227,7 +227,13 @@ def _baseline_and_limit_ns(latency_ns: Floats, baseline: WindowMask) -> tuple[fl
         return math.nan, math.nan
     # The lower quartile: a warm-up that was left in makes some of these windows slow.
     baseline_ns = float(np.quantile(latency_ns[baseline], 0.25, method="lower"))
-    noise_ns = NOISE_LIMIT * _noise_ns(latency_ns)
+    # Standard deviation of a window, by the differences from each to the next. The lower quartile
+    # of the differences: a trend is none, and up to half of them may be steps.
+    steps_ns = np.abs(np.diff(latency_ns))
+    steps_ns = steps_ns[~np.isnan(steps_ns)]
+    noise_ns = NOISE_LIMIT * (
+        float(np.quantile(steps_ns, 0.25)) / STEP_QUARTILE if steps_ns.size else 0.0
+    )
     return baseline_ns, max(LATENCY_LIMIT_RATIO * baseline_ns, baseline_ns + noise_ns)
 
 
@@ -280,16 +286,6 @@ def _move(latency_ns: Floats, is_home: WindowMask, is_away: WindowMask) -> Move 
     return Move(float(np.mean(~is_home)), ratio)
 
 
-def _noise_ns(latency_ns: Floats) -> float:
-    """Standard deviation of a window, by the differences from each to the next.
-
-    The lower quartile of the differences: a trend is none, and up to half of them may be steps.
-    """
-    steps_ns = np.abs(np.diff(latency_ns))
-    steps_ns = steps_ns[~np.isnan(steps_ns)]
-    return float(np.quantile(steps_ns, 0.25)) / STEP_QUARTILE if steps_ns.size else 0.0
-
-
 def _recurring(is_slower: WindowMask, is_known: WindowMask, slices: Windows) -> WindowMask:
     """Slow slices that come again and again, or that last as long as windows have to."""
     nowhere = np.zeros_like(is_slower)
@@ -335,12 +331,12 @@ def _frequency_signal(
     is_set, known = np.zeros_like(is_busy), np.zeros_like(is_busy)
     change_ratio = None
     if frequency.cap_hz is not None and cap_at_start_hz is not None:
-        is_set |= frequency.cap_hz < FREQ_LIMIT_RATIO * cap_at_start_hz
+        is_set |= frequency.cap_hz < FREQ_DROP_LIMIT_RATIO * cap_at_start_hz
         known |= ~np.isnan(frequency.cap_hz)
     if frequency.freq_hz is not None and baseline_hz is not None:
         # A cap that did not fall says nothing where the clock itself is not read any more.
         known = is_busy & ~np.isnan(frequency.freq_hz) | is_set
-        is_set |= (frequency.freq_hz < FREQ_LIMIT_RATIO * baseline_hz) & is_busy
+        is_set |= (frequency.freq_hz < FREQ_DROP_LIMIT_RATIO * baseline_hz) & is_busy
         read_hz = frequency.freq_hz[is_busy & ~np.isnan(frequency.freq_hz)]
         if read_hz.size and baseline_hz > 0:
             changes = np.abs(read_hz / baseline_hz - 1)

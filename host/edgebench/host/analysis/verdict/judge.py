@@ -6,7 +6,7 @@ cannot tell is unknown, and shown; one that was never asked is not applicable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,17 +28,25 @@ _UNSEEN = (RuleOutcome.UNKNOWN, RuleOutcome.NOT_APPLICABLE)
 
 def judge(evidence: Evidence) -> Verdict:
     """Apply every rule."""
-    return _verdict([(rule, rule.check(evidence)) for rule in RULES])
+    return _judged([(rule, rule.check(evidence)) for rule in RULES])
 
 
 def judge_target(evidence: TargetEvidence) -> Verdict:
     """Apply every rule for targets; neither clock nor heat changes a count of instructions."""
-    verdict = _verdict([(rule, rule.check(evidence)) for rule in TARGET_RULES])
+    verdict = _judged([(rule, rule.check(evidence)) for rule in TARGET_RULES])
     return replace(verdict, unwatched=()) if evidence.is_counted else verdict
 
 
-def _verdict(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
-    findings = tuple(
+def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Verdict:
+    """Verdict with these findings: invalid or suspect, as the worst one that failed."""
+    rules = tuple(findings)
+    failed = {finding.severity for finding in rules if finding.outcome is RuleOutcome.FAIL}
+    worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
+    return Verdict(state=worst or State.VALID, rules=rules, unwatched=tuple(unwatched))
+
+
+def _judged(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
+    findings = (
         Finding(
             id=rule.id,
             outcome=ruling.outcome,
@@ -51,18 +59,16 @@ def _verdict(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
         )
         for rule, ruling in rulings
     )
-    failed = {one.severity for one in findings if one.outcome is RuleOutcome.FAIL}
-    worst = next((state for state in (State.INVALID, State.SUSPECT) if state in failed), None)
     watching: dict[WatchedQuantity, list[RuleOutcome]] = {}
     for rule, ruling in rulings:
         if rule.watches is not None:
             watching.setdefault(rule.watches, []).append(ruling.outcome)
-    unwatched = tuple(
+    unwatched = (
         subject.value
         for subject in WatchedQuantity
         if subject in watching and all(one in _UNSEEN for one in watching[subject])
     )
-    return Verdict(state=worst or State.VALID, rules=findings, unwatched=unwatched)
+    return verdict_of(findings, unwatched)
 
 
 def judge_failure(failure: Failure) -> Verdict:
@@ -74,7 +80,7 @@ def judge_failure(failure: Failure) -> Verdict:
         reason="why",
         facts={"ended": Outcome.FAILED.value, "why": failure.message},
     )
-    return Verdict(state=finding.severity, rules=(finding,))
+    return verdict_of([finding])
 
 
 def _real(number: float | None) -> float | None:

@@ -36,7 +36,7 @@ QUOTA_LIMIT_RATIO = 0.01
 to p99."""
 QUOTA = "quota"
 """Reason of a rule that fails because of a quota of CPU time."""
-FREQ_LIMIT_RATIO = 0.02
+FREQ_CHANGE_LIMIT_RATIO = 0.02
 """Frequency at the end, or between, against the start."""
 
 
@@ -218,11 +218,11 @@ def frequency(evidence: Evidence) -> Ruling:
         at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
     if between is not None and (at_ends is None or between > at_ends):
         return at_most(
-            between, FREQ_LIMIT_RATIO, "ratio", "between", facts={"governors": governors}
+            between, FREQ_CHANGE_LIMIT_RATIO, "ratio", "between", facts={"governors": governors}
         )
     if at_ends is None:
         return unknown("not_told")
-    return at_most(at_ends, FREQ_LIMIT_RATIO, "ratio", facts={"governors": governors})
+    return at_most(at_ends, FREQ_CHANGE_LIMIT_RATIO, "ratio", facts={"governors": governors})
 
 
 def scheduling(evidence: Evidence) -> Ruling:

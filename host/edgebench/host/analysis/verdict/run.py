@@ -6,6 +6,7 @@ import numpy as np
 
 from edgebench.host.analysis.latency import early_stopping
 from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, level_range_ratio
+from edgebench.host.analysis.median import PRECISION_INVALID_RATIO, PRECISION_SUSPECT_RATIO
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -22,12 +23,6 @@ from edgebench.protocol.record import TOO_HOT, Outcome
 from edgebench.protocol.spec import MLPERF_PRESET, Engine, samples_per_query
 
 STEADY_LIMIT_RATIO = 0.5
-PRECISION_SUSPECT_RATIO = 0.05
-"""Half-width of the interval of the median that still passes. Source: Hoefler & Belli, Scientific
-benchmarking of parallel computing systems (2015), 4.2.2, measure until the interval is within 5 %;
-nanobench warns of the same error."""
-PRECISION_INVALID_RATIO = 0.25
-"""Half-width above which a median is no number: the next run may show half or twice as much."""
 MIN_EFFECTIVE_COUNT = 100
 """Independent queries that a median has to be worth. With fewer, the autocorrelation itself is
 known to a third at best, and the interval no better than that (benchmarks/coverage.py)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.thermal.heat_signals import FREQ_LIMIT_RATIO, LATENCY_LIMIT_RATIO
+from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO, LATENCY_LIMIT_RATIO
 from edgebench.host.analysis.verdict.evidence import (
     Evidence,
     Ruling,
@@ -90,7 +90,7 @@ def nominal_clock(evidence: Evidence) -> Ruling:
     ):
         return unknown("no_clock")
     first_hz, nominal_hz = throttling.baseline_freq_hz, throttling.nominal_freq_hz
-    is_nominal = first_hz >= FREQ_LIMIT_RATIO * nominal_hz
+    is_nominal = first_hz >= FREQ_DROP_LIMIT_RATIO * nominal_hz
     if not is_nominal and not evidence.record.expected.clusters:
         # The highest clock that the kernel allows may be a turbo that few cores reach together.
         return unknown("maybe_turbo", facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz})
@@ -98,7 +98,7 @@ def nominal_clock(evidence: Evidence) -> Ruling:
         is_nominal,
         None if is_nominal else "low",
         value=first_hz,
-        limit=FREQ_LIMIT_RATIO * nominal_hz,
+        limit=FREQ_DROP_LIMIT_RATIO * nominal_hz,
         unit="hz",
         facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz},
     )
