@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import secrets
 import select
@@ -28,9 +29,12 @@ from edgebench.protocol.identity import (
 )
 from edgebench.protocol.messages import PairingOpen, PairingReady, Status, StatusAsk
 from edgebench.system.control_address import ControlAddress
+from support.command_server import CommandServer
 from support.failures import assert_one_error
 
 START_TIMEOUT_S = 90.0
+command_server = functools.cache(CommandServer)
+"""The one of this process."""
 
 
 @dataclass
@@ -175,15 +179,18 @@ class Host:
     ) -> subprocess.CompletedProcess[str]:
         """Run `edgebench` with these words; a failure is one error and one hint."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        result = subprocess.run(
-            [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            env=os.environ | self.environment,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        variables = os.environ | self.environment
+        result = None if prefix else command_server().run(words, variables, timeout_s)
+        if result is None:
+            result = subprocess.run(
+                [*prefix, sys.executable, "-m", "edgebench.host.cli", *words],
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
         assert_one_error(words, result.returncode, result.stderr)
         return result
 

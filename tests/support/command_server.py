@@ -1,0 +1,136 @@
+"""A process that has imported the command line, and forks for each command: real processes that
+need no second of imports each.
+
+    Host.run ──▶ CommandServer ──socket: words, directory, variables, two files──▶ serve()
+                                                                                     │ fork
+                               ◀──────────── pid, then the exit status ─────────  edgebench
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+
+REQUEST_BYTES = 2**20
+START_TIMEOUT_S = 90.0
+_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "OMP_", "OPENBLAS_", "MKL_")
+"""Variables that a process reads when it starts or imports: the server's are those of its start."""
+
+
+class CommandServer:
+    """Forks commands for the tests of this process; started with the first of them."""
+
+    def __init__(self) -> None:
+        self._variables = _read_at_start(os.environ)
+        self._lock = threading.Lock()
+        self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        atexit.register(self._end)
+        self._link.settimeout(START_TIMEOUT_S)
+        assert self._link.recv(64) == b"ready"
+
+    def _end(self) -> None:
+        self._link.close()
+        self._process.wait(START_TIMEOUT_S)
+
+    def run(
+        self, words: Sequence[str], variables: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str] | None:
+        """Run a command; None if it needs a process of its own from the start.
+
+        That is so beside another command, and where variables differ that imports depend on.
+        """
+        if _read_at_start(variables) != self._variables or not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._run(list(words), variables, timeout_s)
+        finally:
+            self._lock.release()
+
+    def _run(
+        self, words: list[str], variables: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        request = json.dumps([words, os.getcwd(), dict(variables)]).encode()
+        assert len(request) < REQUEST_BYTES
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            socket.send_fds(self._link, [request], [out.fileno(), err.fileno()])
+            self._link.settimeout(START_TIMEOUT_S)
+            pid = int(self._link.recv(64))
+            self._link.settimeout(timeout_s)
+            try:
+                code = int(self._link.recv(64))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                self._link.settimeout(START_TIMEOUT_S)
+                self._link.recv(64)
+                raise subprocess.TimeoutExpired(words, timeout_s) from None
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(words, code, out.read(), err.read())
+
+
+def _read_at_start(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name.startswith(_AT_START)}
+
+
+def serve(link: socket.socket) -> None:
+    """Fork for each request until the other side is gone; returns in a fork as its command."""
+    link.send(b"ready")
+    while True:
+        request, files, _, _ = socket.recv_fds(link, REQUEST_BYTES, 2)
+        if not request:
+            raise SystemExit
+        if (pid := os.fork()) == 0:
+            break
+        for file in files:
+            os.close(file)
+        link.send(str(pid).encode())
+        _, status = os.waitpid(pid, 0)
+        link.send(str(os.waitstatus_to_exitcode(status)).encode())
+    link.close()
+    words, directory, variables = json.loads(request)
+    for number, file in enumerate(files, 1):
+        os.dup2(file, number)
+        os.close(file)
+    random.seed()
+    os.chdir(directory)
+    os.environ.clear()
+    os.environ.update(variables)
+    sys.argv = ["edgebench", *words]
+
+
+def _import_commands() -> None:
+    from edgebench.host.cli.main import _LOADED, COMMANDS
+
+    for name in COMMANDS:
+        import_module(f"edgebench.host.cli.{name.replace('-', '_')}")
+    for names in _LOADED.values():
+        for name in names:
+            import_module(name)
+    gc.freeze()
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # the folder of this file
+    from edgebench.host.cli.entry import run
+
+    _import_commands()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+    raise SystemExit(run())
