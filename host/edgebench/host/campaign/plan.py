@@ -18,6 +18,7 @@ from itertools import product
 from math import prod
 from operator import and_, getitem
 from pathlib import Path
+from typing import Any
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.campaign.spec import (
@@ -25,8 +26,8 @@ from edgebench.host.campaign.spec import (
     MAX_COMBINATIONS,
     MAX_REPEATS,
     MAX_RUNS,
-    Addition,
     CampaignSpec,
+    Levels,
     Pattern,
 )
 from edgebench.host.result.document import RUN_ID_TIME
@@ -42,7 +43,7 @@ ChooseDevices = Callable[[str], Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class Cell(Levels):
     """One model on one device in one configuration."""
 
     number: int
@@ -50,15 +51,16 @@ class Cell:
     """Path, or name of a built-in model."""
     device: str
     """Name of a device, as `--on` takes it."""
-    runtime: str | None = None
-    threads: int | None = None
-    delegate: str | None = None
-    scenario: str | None = None
+
+    @property
+    def levels(self) -> dict[str, str | int | None]:
+        """The level of every axis beside model and device."""
+        return {axis.name: getattr(self, axis.name) for axis in fields(Levels)}
 
     @property
     def factors(self) -> dict[str, str | int | None]:
         """The level of every axis."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name != "number"}
+        return {"model": self.model, "device": self.device, **self.levels}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,11 +120,10 @@ class CampaignPlan:
 
     def settings(self, number: int) -> str:
         """Settings in which a cell differs from others of its model, device and runtime, if any."""
-        levels = self.cells[number].factors
         return ", ".join(
-            f"{name} {'default' if levels[name] is None else levels[name]}"
-            for name in ("threads", "delegate", "scenario")
-            if len({cell.factors[name] for cell in self.cells}) > 1
+            f"{name} {'default' if level is None else level}"
+            for name, level in self.cells[number].levels.items()
+            if name != "runtime" and len({cell.levels[name] for cell in self.cells}) > 1
         )
 
     @property
@@ -208,15 +209,10 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     """
     axes = spec.axes
     devices = dict.fromkeys(name for word in axes.device for name in choose(word))
-    levels = (
-        axes.model,
-        tuple(devices),
-        axes.runtime or (None,),
-        axes.threads or (None,),
-        axes.delegate or (None,),
-        axes.scenario or (None,),
-    )
-    names = [axis.name for axis in fields(axes)]
+    others = [axis.name for axis in fields(Levels)]
+    levels: list[tuple[str | int | None, ...]] = [axes.model, tuple(devices)]
+    levels += [getattr(axes, name) or (None,) for name in others]
+    names = ["model", "device", *others]
     # Counted before a combination is made: a small file may request 10^9.
     count = prod(map(len, levels))
     limit = MAX_COMBINATIONS if spec.exclude else MAX_CELLS
@@ -235,36 +231,19 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     for combination in product(*levels):
         if reduce(and_, map(getitem, masks, combination)):
             continue  # an exclusion matches each level
-        model, device, runtime, threads, delegate, scenario = combination
-        cell = Cell(
-            number=len(cells),
-            model=paths[model],
-            device=device,
-            runtime=runtime,
-            threads=threads,
-            delegate=delegate,
-            scenario=scenario,
-        )
+        chosen: dict[str, Any] = dict(zip(names, combination, strict=True))
+        chosen["model"] = paths[chosen["model"]]
+        cell = Cell(number=len(cells), **chosen)
         cells.setdefault(tuple(cell.factors.values()), cell)
     for addition in spec.include:
+        model = _path_of(addition.model, file.parent)
+        chosen = {name: getattr(addition, name) for name in others}
         for device in choose(addition.device):
-            cell = replace(_added(addition, device, file.parent), number=len(cells))
+            cell = Cell(number=len(cells), model=model, device=device, **chosen)
             cells.setdefault(tuple(cell.factors.values()), cell)
             if len(cells) > MAX_CELLS:
                 raise UsageError(f"campaign has more than {MAX_CELLS} cells: {file}")
     return list(cells.values())
-
-
-def _added(addition: Addition, device: str, folder: Path) -> Cell:
-    return Cell(
-        number=0,
-        model=_path_of(addition.model, folder),
-        device=device,
-        runtime=addition.runtime,
-        threads=addition.threads,
-        delegate=addition.delegate,
-        scenario=addition.scenario,
-    )
 
 
 def _matching(patterns: Sequence[Pattern], axis: str, level: str | int | None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.request import BenchOptions, BenchRequest, new_request
@@ -44,14 +44,8 @@ def cell_request(settings: Settings, repeats: int, cell: Cell) -> BenchRequest:
     Raises:
         UsageError: a file cannot be read, or settings make no sense together.
     """
-    options: BenchOptions = {
-        **settings.given(),
-        "runs": repeats,
-        "runtime": cell.runtime,
-        "threads": cell.threads,
-        "delegate": cell.delegate,
-        "scenario": cell.scenario,
-    }
+    levels = {name: level for name, level in cell.levels.items() if level is not None}
+    options = cast("BenchOptions", {**settings.given(), **levels, "runs": repeats})
     request = new_request([cell.model], **options)
     # The reference model of the accuracy, which comes first, is a cell of its own or none.
     return replace(request, models=request.models[-1:])

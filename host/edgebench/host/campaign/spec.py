@@ -83,7 +83,10 @@ DEFAULT_LAB_WAIT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axes:
-    """What is varied; an axis without values has one level, the default of `edgebench bench`."""
+    """What is varied; an axis without values has one level: its setting, else bench's default.
+
+    Beside model and device, an axis has the name of the option of `edgebench bench` that it varies.
+    """
 
     model: tuple[str, ...]
     device: tuple[str, ...] = (LOCAL_NAME,)
@@ -93,8 +96,18 @@ class Axes:
     scenario: tuple[str, ...] = ()
 
 
-_ELSEWHERE = frozenset({"on", "wait", "runs", *(axis.name for axis in fields(Axes))})
-"""Options that are axes, or keys of the file itself, in another form."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """A level of each axis beside model and device; None: that of a setting, or the default."""
+
+    runtime: str | None = None
+    threads: int | None = None
+    delegate: str | None = None
+    scenario: str | None = None
+
+
+_ELSEWHERE = frozenset({"on", "wait", "runs"})
+"""Options that are keys of the file itself, in another form."""
 SETTING_KEYS = {option.name: option for option in SETTINGS if option.name not in _ELSEWHERE}
 """Keys of `[settings]`, each with its option."""
 _FILES = ("accuracy", "reference", "inputs")
@@ -138,27 +151,19 @@ class Settings(_Fields):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pattern:
+class Pattern(Levels):
     """Cells by what they have: texts may have `*` and `?`."""
 
     model: str | None = None
     device: str | None = None
-    runtime: str | None = None
-    threads: int | None = None
-    delegate: str | None = None
-    scenario: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Addition:
+class Addition(Levels):
     """A cell, or one for each device that its words choose, beside those of the axes."""
 
     model: str
     device: str = LOCAL_NAME
-    runtime: str | None = None
-    threads: int | None = None
-    delegate: str | None = None
-    scenario: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +303,14 @@ def _complaints(spec: CampaignSpec) -> list[Complaint]:
         complaints.append(Complaint(("include",), what))
     if "all" in spec.axes.runtime:
         complaints.append(Complaint(("axes", "runtime"), "must name the runtimes, got 'all'"))
+    settings = vars(spec.settings)
+    if settings["runtime"] == "all":
+        complaints.append(Complaint(("settings", "runtime"), "must name a runtime, got 'all'"))
+    complaints += [
+        Complaint(("settings", axis.name), "is an axis, too")
+        for axis in fields(Levels)
+        if getattr(spec.axes, axis.name) and settings[axis.name] is not None
+    ]
     kinds = {code.name.lower() for code in ErrorCode} | {INVALID, METER_LOST}
     for kind, count in spec.retry.items():
         if kind not in kinds:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.export.registry import FORMATS
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 
@@ -25,8 +26,8 @@ def parser() -> argparse.ArgumentParser:
     )
     ids = "runs by id, unique part of it, directory or bundle; or sets by id, or tags"
     made.add_argument("runs", nargs="+", metavar="RUN", help=ids)
-    formats = "csv, parquet, perfetto, chrome, bmf, github-smaller, github-bigger, junit, "
-    formats += "markdown, openmetrics or mlperf (default: by the suffix of FILE)"
+    *others, last = (form.name for form in FORMATS)
+    formats = f"{', '.join(others)} or {last} (default: by the suffix of FILE)"
     made.add_argument("--format", metavar="F", help=formats)
     output = "file to write, or directory for mlperf (default: standard output)"
     made.add_argument("-o", "--output", type=Path, metavar="FILE", help=output)

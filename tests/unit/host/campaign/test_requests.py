@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from edgebench.host.bench.builtin import find_model
-from edgebench.host.campaign.plan import Cell
+from edgebench.host.campaign.plan import Cell, new_plan
 from edgebench.host.campaign.requests import cell_request
-from edgebench.host.campaign.spec import Settings
+from edgebench.host.campaign.spec import Axes, CampaignSpec, Levels, Settings
+from edgebench.host.options.bench import OPTIONS
 
 FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"
 
@@ -22,6 +27,45 @@ def test_cell_asks_for_its_own_model_when_accuracy_is_measured(model: str) -> No
     assert request.accuracy is not None
     references = {one.name: ref.name for one, ref in request.accuracy.references.items()}
     assert references == ({INT8: FP32} if model == INT8 else {})
+
+
+LEVELS: dict[str, tuple[Any, Any]] = {
+    "runtime": ("litert", "onnx"),
+    "threads": (1, 2),
+    "delegate": ("none", "xnnpack"),
+    "scenario": ("single_stream", "offline"),
+}
+
+
+def test_every_axis_beside_model_and_device_is_an_option_of_bench() -> None:
+    """Otherwise its cells would all be measured alike."""
+    assert set(LEVELS) == {axis.name for axis in fields(Levels)}
+    assert set(LEVELS) == {axis.name for axis in fields(Axes)} - {"model", "device"}
+    assert set(LEVELS) <= {option.name for option in OPTIONS if option.name == option.field}
+
+
+@pytest.mark.parametrize("axis", LEVELS)
+def test_level_of_a_cell_reaches_its_request(axis: str, tmp_path: Path) -> None:
+    """Otherwise a campaign would compare a configuration with itself."""
+    axes = Axes(model=(INT8,), **{axis: LEVELS[axis]})
+    spec = CampaignSpec(schema=1, name="x", axes=axes, settings=Settings(preset="quick"))
+    cells = new_plan(spec, tmp_path / "c.toml", lambda word: [word]).cells
+    assert [cell.levels[axis] for cell in cells] == list(LEVELS[axis])
+    requests = [cell_request(spec.settings, 1, cell) for cell in cells]
+    assert requests[0] != requests[1]
+
+
+@pytest.mark.parametrize("axis", LEVELS)
+def test_setting_holds_for_cells_without_a_level(axis: str) -> None:
+    """Otherwise an option that becomes an axis would lose the setting of campaigns that go on."""
+    level = LEVELS[axis][1]
+    set_for_all = cell_request(
+        Settings(preset="quick", **{axis: level}), 1, Cell(number=0, model=INT8, device="local")
+    )
+    of_cell = cell_request(
+        Settings(preset="quick"), 1, Cell(number=0, model=INT8, device="local", **{axis: level})
+    )
+    assert set_for_all == of_cell
 
 
 def test_settings_name_their_files() -> None:

@@ -91,7 +91,7 @@ def test_file_is_read(tmp_path: Path) -> None:
         (
             'duration = "10s"',
             'length = "10s"',
-            ":11: settings.length: no such key; available: signature",
+            ":11: settings.length: no such key; available: runtime",
         ),
         ('duration = "10s"', 'duration = "10d"', ":11: settings.duration: not a duration: '10d'"),
         ('duration = "10s"', "target_latency = 5", ":11: settings.target_latency: a latency needs"),
@@ -99,7 +99,7 @@ def test_file_is_read(tmp_path: Path) -> None:
         ('duration = "10s"', "duration_s = '9'", ":11: settings.duration_s: expected a number"),
         ('"farm"', '"farm"\nduration_s = 10', ":13: settings.duration_s: is set twice, by two"),
         ('"farm"', "5", ":12: settings.meter: expected str, got int"),
-        ('"farm"', '"farm"\nthreads = 4', ":13: settings.threads: no such key"),
+        ('"farm"', '"farm"\nthreads = 4', ":13: settings.threads: is an axis, too"),
         ("worker_died = 2", "died = 2", ":22: retry.died: no such kind of error; available: "),
         ("invalid = 1", "invalid = 10", ":23: retry.invalid: must be 0..9, got 10"),
     ],
