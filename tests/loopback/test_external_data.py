@@ -17,8 +17,8 @@ from support.onnx_bytes import addition_outside
 from support.tools import need_runtime, need_shared, skip_or_fail
 
 from edgebench.agent.runtimes.onnx_file import inspect_onnx
+from edgebench.host.options.command import Asked
 from edgebench.host.show.hints import hint_for
-from edgebench.host.show.placeholders import fill
 from edgebench.protocol.errors import ExternalDataRefused
 
 COMMAND = re.compile(r"(python -I -c \".*\" .* whole\.onnx); edgebench bench whole\.onnx(?: |;|$)")
@@ -78,13 +78,15 @@ def test_command_takes_models_of_hubs_and_of_a_report(tmp_path: Path, kind: str)
     """Otherwise the command would fail where most such models lie."""
     folder = tmp_path / "models"
     path = reported(folder) if kind == "reported" else stored(folder, kind)
-    hint = hint_for(ExternalDataRefused("weights are in another file"), "bench")
-    found = COMMAND.search(fill(hint, {"MODEL": shlex.quote(str(path))}))
+    error = ExternalDataRefused("weights are in another file")
+    hint = hint_for(error, Asked(names={"MODEL": (str(path),)}))
+    found = COMMAND.search(hint)
     assert found is not None, hint
     if kind == "links":  # which onnx refuses, as a link may lead to any file
         assert hint.endswith("first become files: cp -rL FOLDER plain")
         subprocess.run(["cp", "-rL", folder, "plain"], cwd=tmp_path, check=True)
         folder = tmp_path / "plain"
-        found = COMMAND.search(fill(hint, {"MODEL": shlex.quote(str(folder / path.name))}))
+        names = {"MODEL": (str(folder / path.name),)}
+        found = COMMAND.search(hint_for(error, Asked(names=names)))
         assert found is not None
     assert not inspect_onnx(str(joined(found[1], folder))).weight_types - {1}

@@ -132,4 +132,4 @@ def test_quota_of_the_agents_group_makes_a_run_suspect(
     assert failed["cpu_share"].reason == "quota"
     sentences = dict(verdict_rows(alone(run)))
     assert "the CPU quota of the control group, 0.2 CPUs, was used up" in str(sentences["verdict"])
-    assert "raise or remove the CPU quota" in (advice(failed["cpu_share"]) or "")
+    assert "raise or remove the CPU quota" in str(advice(failed["cpu_share"]))

@@ -154,7 +154,7 @@ def test_wait_ends_in_the_same_error_and_ctrl_c_in_one_line(
         holder.acquire()
         with pytest.raises(LeaseHeld, match=r"^waited for 0.1 s: device is in use by ") as held:
             paired.lab.bench(MODEL, on=["board"], wait_s=0.1)
-        assert hint_for(held.value).startswith("wait for longer: edgebench bench MODEL --wait 600s")
+        assert hint_for(held.value).startswith("wait for longer: edgebench bench MODEL --wait 10m")
         command = paired.popen(*LONG, "--wait", "10m")
         assert command.stderr is not None
         line = command.stderr.readline()

@@ -387,10 +387,12 @@ class OwnModelOnly(UsageError):
 class RunsTooShort(UsageError):
     """Runs of a set share a duration that is too short for so many."""
 
-    def __init__(self, text: str, instead: str) -> None:
+    def __init__(self, text: str, enough_s: float, run_limit: int) -> None:
         super().__init__(text)
-        self.instead = instead
-        """Options that would do."""
+        self.enough_s = enough_s
+        """Duration that is long enough for so many."""
+        self.run_limit = run_limit
+        """Runs for which the duration is long enough."""
 
 
 class NoLoadCode(UsageError):
@@ -406,8 +408,8 @@ class NotComparable(UsageError):
 
     def __init__(self, text: str, keys: Sequence[str], comparison_id: str | None = None) -> None:
         super().__init__(text)
-        self.allow = " ".join(f"--allow {key}" for key in keys)
-        """Options that allow it."""
+        self.keys = tuple(keys)
+        """What they differ in, as `--allow` takes it."""
         self.comparison_id = comparison_id
         """Id of the pairs that were compared; None for runs that were named by sides."""
 

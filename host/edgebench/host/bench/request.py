@@ -401,7 +401,8 @@ def _share(spec: RunSpec, run_count: int) -> RunSpec:
         raise RunsTooShort(
             f"{run_count} runs share {spec.duration_s:g} s: each may end after {duration_s:.2g} s, "
             f"at least {MIN_JUDGED_S:g} s needed",
-            instead=f"--duration {MIN_JUDGED_S * run_count:g}s, or --runs {max(1, run_limit)}",
+            enough_s=MIN_JUDGED_S * run_count,
+            run_limit=max(1, run_limit),
         )
     return replace(
         with_duration(spec, duration_s),

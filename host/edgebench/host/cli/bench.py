@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from pathlib import Path
 
 from edgebench.host.cli.options import (
@@ -125,8 +124,8 @@ def _export(
     """Write the runs to the files of --export; return whether all of them were written."""
     from edgebench.host.export.exported import ExportedRun, Judgement
     from edgebench.host.export.files import export_runs
+    from edgebench.host.options.command import Asked
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.placeholders import fill
     from edgebench.system.unforeseen import named_error
 
     if lab is None:
@@ -139,10 +138,10 @@ def _export(
             export_runs(exported, form, path)
         except Exception as exc:  # the runs are stored: a format that fails costs its file only
             is_whole = False
-            names = {"RUN…": shlex.join(run.run_id for run in runs)}
+            asked = Asked(names={"RUN…": tuple(run.run_id for run in runs)})
             error = named_error(exc)
             say(f"error: not exported: {error}")
-            say_hint(fill(hint_for(error), names))
+            say_hint(hint_for(error, asked))
         else:
             say(f"exported: {path}")
     return is_whole

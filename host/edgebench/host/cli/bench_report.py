@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from dataclasses import replace
 
 from edgebench.host.cli.failure import print_document
 from edgebench.system.exit_code import ExitCode
@@ -135,15 +136,13 @@ def print_next_step(options: argparse.Namespace, sets: Sequence[RunSet]) -> None
 
 def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
     """The next step after a failure, by the command that was given."""
-    from edgebench.host.cli.options import names_by_placeholder
+    from edgebench.host.cli.options import asked
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.placeholders import fill, rerun
 
-    is_bench = hasattr(options, "models")
-    hint = hint_for(
-        failure.error, "bench", is_all_runtimes=getattr(options, "runtime", "") == "all"
-    )
-    return fill(rerun(hint, options.given if is_bench else ()), names_by_placeholder(options))
+    asked_for = asked("bench", options)
+    if not hasattr(options, "models"):  # another command that measures, or collects
+        asked_for = replace(asked_for, arguments=())
+    return hint_for(failure.error, asked_for)
 
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:

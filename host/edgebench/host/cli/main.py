@@ -166,14 +166,11 @@ def _hint(error: EdgebenchError, command: str, options: Namespace | None) -> str
     # Without the modules that format numbers, which take long to import.
     if isinstance(error, ArgumentsRefused):
         return error.hint
-    from edgebench.host.cli.options import names_by_placeholder
+    from edgebench.host.cli.options import asked
+    from edgebench.host.options.command import Asked
     from edgebench.host.show.hints import hint_for
-    from edgebench.host.show.placeholders import fill, rerun
 
-    hint = hint_for(error, command)
-    if options is None:
-        return hint
-    return fill(rerun(hint, options.given, command), names_by_placeholder(options))
+    return hint_for(error, asked(command, options) if options else Asked(command=command))
 
 
 def _end_like_ctrl_c() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from edgebench.host.options.bench import BenchOption
+    from edgebench.host.options.command import Asked
 
 Add = Callable[..., object]
 """`add_argument` of a parser, or of a group of its options."""
@@ -60,7 +60,7 @@ class OneLineParser(CommandParser):
         raise ArgumentsRefused(message, self.prog)
 
 
-_PLACEHOLDERS = {
+_NAMES = {
     "RUN": ("run", "runs", "names"),
     "MODEL": ("models",),
     "METER": ("meter",),
@@ -70,38 +70,39 @@ _PLACEHOLDERS = {
     "USER@HOST": ("target",),
     "tcp://SCHEDULER:8786": ("cluster",),
 }
-"""Placeholders of hints, and the arguments that have their names."""
+"""Names in hints, and the arguments that have them."""
 
 
-def names_by_placeholder(options: argparse.Namespace) -> dict[str, str]:
-    """What a command line names, by the placeholder of hints that stands for it.
+def asked(command: str, options: argparse.Namespace) -> Asked:
+    """What a command line asked for; a name in hints stands for one word only, but `RUN…`.
 
-    A placeholder for one name has none where there are several.
-
-    >>> names_by_placeholder(argparse.Namespace(run=["r1", "r 2"], meter="ppk2"))
-    {'RUN…': "r1 'r 2'", 'METER': 'ppk2'}
+    >>> given = argparse.Namespace(run=["r1", "r 2"], meter="ppk2", given=[])
+    >>> asked("show", given).names
+    {'RUN…': ('r1', 'r 2'), 'METER': ('ppk2',)}
     """
-    names: dict[str, str] = {}
+    from edgebench.host.options.command import Asked  # only here: help must not wait for it
+
+    names: dict[str, tuple[str, ...]] = {}
     is_action = getattr(options, "action", None) is not None  # whose names may be of devices
-    for placeholder, arguments in _PLACEHOLDERS.items():
+    for name, arguments in _NAMES.items():
         given: list[str] = []
-        for name in arguments:
-            value = None if is_action and name == "names" else getattr(options, name, None)
+        for argument in arguments:
+            value = None if is_action and argument == "names" else getattr(options, argument, None)
             words = value if isinstance(value, list) else [value]
             given += [str(word) for word in words if isinstance(word, (str, Path))]
-        if given and placeholder == "RUN":
-            names["RUN…"] = shlex.join(given)
+        if given and name == "RUN":
+            names["RUN…"] = tuple(given)
         if len(given) == 1:
-            names[placeholder] = shlex.join(given)
-    store = getattr(options, "store", None)
-    where = "" if store is None else f" --store {shlex.quote(str(store))}"
-    if "OTHER" in names:
-        names["OTHER"] += where
+            names[name] = tuple(given)
     if hasattr(options, "models") and not options.on:
-        names["DEVICE"] = "local"
-    if "DEVICE" in names:
-        names["collect --on DEVICE"] = f"collect --on {names['DEVICE']}{where}"
-    return names
+        names["DEVICE"] = ("local",)
+    store = getattr(options, "store", None)
+    return Asked(
+        command=command,
+        arguments=tuple(map(tuple, options.given)),
+        names=names,
+        store=() if store is None else ("--store", str(store)),
+    )
 
 
 def _grouped(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[list[str]]:

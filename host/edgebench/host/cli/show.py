@@ -102,13 +102,14 @@ def _set(options: argparse.Namespace, addresses: Sequence[Address]) -> ExitCode:
 
 def _report_damage(damage: StoreError | None) -> ExitCode:
     """Say last that the traces are damaged: without them, nobody can check the numbers."""
+    from edgebench.host.options.command import Asked
     from edgebench.host.show.hints import hint_for
     from edgebench.system.terminal import say, say_hint
 
     if damage is None:
         return ExitCode.DONE
     say(f"error: the numbers above cannot be checked: {damage}")
-    say_hint(hint_for(damage, "show"))
+    say_hint(hint_for(damage, Asked(command="show")))
     return ExitCode.FAILED
 
 

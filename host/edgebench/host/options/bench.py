@@ -41,11 +41,23 @@ class ValueKind(NamedTuple):
     """Placeholder of options that have no better one."""
 
 
+def _seconds_text(value_s: float) -> str:
+    """A time that `seconds` reads, in hours or minutes where it is some of them.
+
+    >>> _seconds_text(90.0), _seconds_text(1200.0), _seconds_text(86400.0)
+    ('90s', '20m', '24h')
+    """
+    for unit, unit_s in (("h", 3600), ("m", 60)):
+        if value_s >= 2 * unit_s and value_s % unit_s == 0 and value_s >= 600:
+            return f"{value_s / unit_s:g}{unit}"
+    return f"{value_s:g}s"
+
+
 TEXT = ValueKind(str, lambda value: str(value.value if isinstance(value, Enum) else value))
 FLAG = ValueKind(bool)
 WHOLE = ValueKind(whole, str, "N")
 REAL = ValueKind(real, "{:g}".format, "N")
-SECONDS = ValueKind(seconds, "{:g}s".format)
+SECONDS = ValueKind(seconds, _seconds_text)
 LATENCY = ValueKind(latency, lambda value_s: f"{value_s * 1e3:g}ms", "50ms")
 HERTZ = ValueKind(hertz, "{:g}".format, "HZ")
 CELSIUS = ValueKind(celsius, "{:g}".format, "22")
@@ -266,6 +278,7 @@ SECTIONS: Mapping[str, tuple[BenchOption, ...]] = {
 # fmt: on
 """Every option that sets how is measured, by section of the help; also the order of commands."""
 OPTIONS = tuple(chain(*SECTIONS.values()))
+FIELDS = frozenset(option.field for option in OPTIONS)
 SETTINGS = tuple(option for option in OPTIONS if option not in SECTIONS[COMPARISON])
 """Options with a field of `BenchOptions`."""
 JUDGEMENT = tuple(option for option in OPTIONS if option.name in ("metric", "fail_on", "allow"))

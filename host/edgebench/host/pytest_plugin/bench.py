@@ -15,6 +15,7 @@ from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, 
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.export.exported import label
 from edgebench.host.lab import Lab
+from edgebench.host.options.command import Asked
 from edgebench.host.options.values import percent
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
@@ -177,7 +178,7 @@ def _compared_facts(compared: RunComparison) -> dict[str, object]:
 
 def _with_hint(error: EdgebenchError, command: str) -> str:
     """An error with its hint, as the command says it."""
-    hint = hint_for(error, command)
+    hint = hint_for(error, Asked(command=command))
     return f"{error}\nhint: {hint}" if hint else str(error)
 
 

@@ -61,7 +61,8 @@ def _row(
     try:
         [comparison] = compare_groups([sides], metrics=[path], allowed=allowed)
     except (UsageError, MeasurementError) as exc:
-        allow = exc.allow if isinstance(exc, NotComparable) else ""
+        keys = exc.keys if isinstance(exc, NotComparable) else ()
+        allow = " ".join(f"--allow {key}" for key in keys)
         return RatioRow(
             number=number,
             metric=path,

@@ -1,281 +1,447 @@
 """Advice for rules that failed or could not be checked.
 
 The sentence of a finding states the problem (`sentences`); the advice tells how to improve the next
-run. It starts with a verb, and contains a command if one helps.
+run. It starts with a verb, and contains a command if one helps. What a command changes follows from
+the finding and from what the run asked for: more is more than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from edgebench.host.options.bench import OPTIONS
+from edgebench.host.options.command import Asked, Step, command
 from edgebench.host.result.verdict import Finding, RuleOutcome
 
-_LONGER = "measure for longer: edgebench bench MODEL --duration 120s"
-_ALONE = (
-    "end other programs on the device (top lists them), or give the model CPUs of its own: "
-    "edgebench bench MODEL --cpus CPU_IDS"
-)
-_MORE_RUNS = f"{_ALONE}; and make more runs: edgebench bench MODEL --cpus CPU_IDS --runs 15"
-_OR_LONGER = f"{_ALONE}; or measure for longer: edgebench bench MODEL --duration 300s"
-_STEADIER = "measure for longer: edgebench bench MODEL --duration 300s"
-_ROOM = "end programs that take memory there, or measure a smaller model"
-_COOL = (
-    "improve the cooling, or wait for longer before each run: edgebench bench MODEL --cooldown 20m"
-)
-_GOVERNOR = "fix the CPU's frequency during the run: edgebench bench MODEL --governor performance"
-_LEVELS = (
-    "bind the model to CPUs of one kind, and fix their frequency: edgebench bench MODEL --cpus "
-    "CPU_IDS --governor performance"
-)
+
+class Advice(NamedTuple):
+    """What improves the next run."""
+
+    steps: tuple[Step, ...]
+    joint: str = "or"
+    """Word between the steps."""
+
+    def __str__(self) -> str:
+        """The advice in one line."""
+        return f"; {self.joint} ".join(map(str, self.steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What was measured, and what can be changed about it."""
+
+    asked: Asked = field(default_factory=Asked)
+    """What the runs asked for."""
+    free_cpus: tuple[int, ...] = ()
+    """CPUs for the model that leave others to the rest; empty if there are none."""
+    has_governors: bool = True
+    """Whether the kernel shows governors of the CPU's frequency."""
+    can_be_longer: bool = True
+    """Whether a run takes longer if it is asked to: it may end by its number of queries."""
+    warmup_query_count: int = 0
+    """Queries of a warm-up that is long enough."""
+
+
+Make = Callable[[Finding, Situation], Advice]
+"""Advice by a finding and the situation."""
+
+
+def _do(text: str, *values: object) -> Make:
+    """A step that depends on nothing."""
+    return lambda *_: Advice((Step(text, *values),))
+
+
+def _measure(text: str, *words: str, without: tuple[str, ...] = (), **changes: Any) -> Make:
+    """Measure again, with other settings."""
+    return lambda _, to: Advice((Step(text, to.asked.bench(*words, without=without, **changes)),))
+
+
+def _more(text: str, field_name: str, least: float, needs: str | None = None) -> Make:
+    """Measure again, with more of something than was asked for.
+
+    Args:
+        text: The step.
+        field_name: What there is more of.
+        least: The least that is advised.
+        needs: Field of an option that this needs; it is named where the run has none.
+    """
+
+    def make(_: Finding, to: Situation) -> Advice:
+        more: dict[str, Any] = {field_name: to.asked.more(field_name, least)}
+        row = next((row for row in OPTIONS if row.field == needs), None)
+        is_given = row is None or to.asked.value(row.field) is not None
+        words = [] if row is None or is_given else [row.flag, str(row.metavar)]
+        return Advice((Step(text, to.asked.bench(*words, **more)),))
+
+    return make
+
+
+def _longer(least_s: float) -> Make:
+    def make(finding: Finding, to: Situation) -> Advice:
+        if not to.can_be_longer:
+            return _alone(finding, to)
+        return _more("measure for longer: {}", "duration_s", least_s)(finding, to)
+
+    return make
+
+
+def _alone(_: Finding, to: Situation) -> Advice:
+    if not to.free_cpus:
+        return Advice((Step("end other programs on the device: top lists them"),))
+    text = (
+        "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
+    )
+    return Advice((Step(text, to.asked.bench(cpus=to.free_cpus)),))
+
+
+def _alone_or_longer(finding: Finding, to: Situation) -> Advice:
+    alone, longer = _alone(finding, to), _longer(300.0)(finding, to)
+    return Advice(tuple(dict.fromkeys((*alone.steps, *longer.steps))))
+
+
+def _alone_and_more_runs(finding: Finding, to: Situation) -> Advice:
+    cpus: dict[str, Any] = {"cpus": to.free_cpus} if to.free_cpus else {}
+    runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
+    return Advice((*_alone(finding, to).steps, Step("make more runs: {}", runs)), joint="and")
+
+
+def _one_level(finding: Finding, to: Situation) -> Advice:
+    """What keeps the latency on one level: CPUs of one kind, and one frequency."""
+    if not to.has_governors:
+        return _one_kind(finding, to) if to.free_cpus else _do(_SHARED)(finding, to)
+    if not to.free_cpus:
+        return _governor(finding, to)
+    text = "bind the model to CPUs of one kind, and fix their frequency: {}"
+    fixed = to.asked.bench(cpus=to.free_cpus, governor="performance")
+    return Advice((Step(text, fixed),))
+
+
+def _one_kind(_: Finding, to: Situation) -> Advice:
+    if not to.free_cpus:
+        text = "measure when nothing else uses the memory of the device: {}"
+        return Advice((Step(text, to.asked.bench()),))
+    bound = to.asked.bench(cpus=to.free_cpus)
+    return Advice((Step("bind the model to CPUs of one kind: {}", bound),))
+
+
+def _governor(finding: Finding, to: Situation) -> Advice:
+    if not to.has_governors:
+        return _do(_SHARED)(finding, to)
+    text = "fix the CPU's frequency during the run: {}"
+    return _measure(text, governor="performance")(finding, to)
+
+
+def _schedule(_: Finding, to: Situation) -> Advice:
+    if not to.free_cpus:
+        return Advice(
+            (Step("start the agent as root for --priority realtime: {}", to.asked.bench()),)
+        )
+    text = "choose CPUs that the agent may use, or start it as root for --priority realtime: {}"
+    return Advice((Step(text, to.asked.bench(cpus=to.free_cpus)),))
+
+
+def _sample_less(_: Finding, to: Situation) -> Advice:
+    rate_hz = min(2.0, (to.asked.value("telemetry_rate_hz") or 4.0) / 2)
+    slower = to.asked.bench(telemetry_rate_hz=rate_hz)
+    if not to.free_cpus:
+        return Advice((Step("sample less often: {}", slower),))
+    text = "sample less often, or leave a CPU free for it: {}, or --cpus {}"
+    return Advice((Step(text, slower, ",".join(map(str, to.free_cpus))),))
+
+
+def _fewer_or_more_time(finding: Finding, to: Situation) -> Advice:
+    longer = to.asked.bench(max_duration_s=to.asked.more("max_duration_s", 3600.0))
+    done = int((finding.value or 0) * (to.asked.value("runs") or 1))
+    text = "allow more time, or ask for fewer queries: {}, or --min-queries {}"
+    return Advice((Step(text, longer, max(1, done)),))
+
+
+def _fewer_arrivals(finding: Finding, to: Situation) -> Advice:
+    return Advice((Step("send fewer queries: {}", to.asked.bench(target_qps=_qps(finding))),))
+
+
+def _qps(finding: Finding) -> float:
+    """Arrivals per second that leave the device time: at most half of what were too many."""
+    qps, per_s = _number(finding, "qps"), _number(finding, "per_s")
+    if finding.value and finding.unit == "ratio":
+        per_s = qps / finding.value  # the share of the time that the queries of a second take
+    return float(f"{min(qps / 2, 0.8 * per_s if per_s > 0 else qps / 2):.2g}")
+
+
+def _fewer_or_later(finding: Finding, to: Situation) -> Advice:
+    fewer = to.asked.bench(target_qps=_qps(finding))
+    target_s, p99_s = _number(finding, "target_s"), _number(finding, "p99_ns") / 1e9
+    later_ms = math.ceil(1e3 * max(2 * target_s, 1.1 * p99_s))
+    text = "send fewer queries, or allow a longer latency: {}, or --target-latency {}ms"
+    return Advice((Step(text, fewer, later_ms),))
+
+
+def _enough_queries(finding: Finding, to: Situation) -> Advice:
+    needed = _number(finding, "needed") * (to.asked.value("runs") or 1)
+    count = math.ceil(max(needed, to.asked.more("min_query_count", 10_000)))
+    return Advice((Step("measure more queries: {}", to.asked.bench(min_query_count=count)),))
+
+
+def _as_many_threads_as_cpus(finding: Finding, to: Situation) -> Advice:
+    threads = max(1, int(_number(finding, "cpu_count")))
+    return Advice((Step("use no more threads than CPUs: {}", to.asked.bench(threads=threads)),))
+
+
+def _warm_up(_: Finding, to: Situation) -> Advice:
+    longer = to.asked.bench(warmup_query_count=to.warmup_query_count)
+    return Advice((Step("warm up for as long as it took: {}", longer),))
+
+
+def _quantise_again(_: Finding, to: Situation) -> Advice:
+    words = [] if to.asked.value("accuracy") else ["--accuracy", "DATASET"]
+    text = "quantise the model again, with calibration data like its inputs; then {}"
+    return Advice((Step(text, to.asked.bench(*words)),))
+
+
+def _pull_the_cable(_: Finding, to: Situation) -> Advice:
+    return Advice(
+        (
+            Step("pull the cable (the run waits there for {})", to.asked.collect()),
+            Step(
+                "where the phone heeds it: adb shell setprop power.battery_input.suspended true, "
+                "and false after"
+            ),
+        )
+    )
+
+
+def _number(finding: Finding, name: str) -> float:
+    value = finding.facts.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
 _SHARED = (
     "measure where nobody else uses the CPUs: those of a virtual machine or container are shared"
 )
-_SCHEDULING = (
-    "choose CPUs that the agent may use, or start it as root for --priority realtime: edgebench "
-    "bench MODEL --cpus CPU_IDS"
+_COOL = _more(
+    "improve the cooling, or wait for longer before each run: {}", "cooldown_timeout_s", 1200.0
 )
-_QUOTA = (
+_QUOTA = _measure(
     "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
-    "limits.cpu, CPUQuota=); then edgebench bench MODEL"
+    "limits.cpu, CPUQuota=); then {}"
 )
-_TYPES = "bind the model to CPUs of one kind: edgebench bench MODEL --cpus CPU_IDS"
-_SAMPLING = (
-    "sample less often, or leave a CPU free for it: edgebench bench MODEL --telemetry-rate 2, or "
-    "--cpus CPU_IDS"
-)
-_SENSORS = (
+_ROOM = _do("end programs that take memory there, or measure a smaller model")
+_SENSORS = _do(
     "measure on the device itself, not in a virtual machine or container that hides its sensors"
 )
-_OPERATORS = "see which operator it is: edgebench bench MODEL --profile; or try --runtime all"
-_ACCURACY = (
-    "quantise the model again, with calibration data like its inputs; then edgebench bench MODEL "
-    "--accuracy DATASET"
-)
-_HARNESS = (
+_HARNESS = _do(
     "use the number to compare models as small as this one, not as the model's own time: the loop "
     "adds the same to each"
 )
-_NO_OVERRIDE = "let it report again: adb shell cmd thermalservice reset"
-_METER = (
-    "see which check failed in docs/meters.md, and check the meter: edgebench meters selftest METER"
+_NO_OVERRIDE = _do("let it report again: adb shell cmd thermalservice reset")
+_METER = _do(
+    "see which check failed in docs/meters.md, and check the meter: {}",
+    command("meters", "selftest", "METER"),
 )
-_SYNC = "give the meter's clock a load to align with: edgebench bench MODEL --sync coded_load"
+_UNSEEN = _measure(
+    "see whether the meter is wired to this device; then give the meter's clock a load to align "
+    "with: {}",
+    sync="coded_load",
+)
+_OTHER_RUNTIME = _measure("try another runtime or no delegate: {}", runtime="all")
+_ON_DEVICE = ("--on", "DEVICE")
+_AWAKE = "adb shell svc power stayon true"
+_CLOCK = _do("let nothing set the device's clock during a run: timedatectl set-ntp false")
+_LONGER = _longer(120.0)
 
-ADVICE: Mapping[str, Mapping[str, str]] = {
-    "complete": {"": "let it end: edgebench bench MODEL"},
-    "real_time": {"": "measure on a real CPU: edgebench bench MODEL --on DEVICE"},
-    "real_device": {"": "measure on a real device: edgebench bench MODEL --on DEVICE"},
-    "enough_queries": {
-        "": _LONGER,
-        "max_duration": "allow more time, or ask for fewer queries: edgebench bench MODEL "
-        "--max-duration 60m, or --min-queries 100",
-    },
+ADVICE: Mapping[str, Mapping[str, Make]] = {
+    "complete": {"": _measure("let it end: {}")},
+    "real_time": {"": _measure("measure on a real CPU: {}", *_ON_DEVICE)},
+    "real_device": {"": _measure("measure on a real device: {}", *_ON_DEVICE)},
+    "enough_queries": {"": _LONGER, "max_duration": _fewer_or_more_time},
     "enough_time": {
         "": _LONGER,
-        "no_time": "wire the meter to the board's pin, see docs/bring-your-own-board.md; then "
-        "edgebench bench MODEL --meter METER",
-        "heard": "time it by a meter: edgebench bench --on BOARD --meter METER",
+        "no_time": _measure(
+            "wire the meter to the board's pin, see docs/bring-your-own-board.md; then {}",
+            "--meter",
+            "METER",
+        ),
+        "heard": _measure("time it by a meter: {}", "--meter", "METER"),
     },
     "enough_windows": {"": _LONGER},
-    "keeps_up": {"": "send fewer queries: edgebench bench MODEL --scenario server --qps N"},
-    "latency_target": {
-        "": "send fewer queries, or allow a longer latency: edgebench bench MODEL --scenario "
-        "server --qps N --target-latency 50ms",
-        "too_few": "measure more queries: edgebench bench MODEL --scenario server --qps N "
-        "--min-queries 10000",
-    },
+    "keeps_up": {"": _fewer_arrivals},
+    "latency_target": {"": _fewer_or_later, "too_few": _enough_queries},
     "loadgen": {
-        "": "read why in the run's raw/ directory; most often it is too short: "
-        "edgebench bench MODEL --engine loadgen --duration 600s"
+        "": _more(
+            "read why in the run's raw/ directory; most often it is too short: {}",
+            "duration_s",
+            600.0,
+        )
     },
     "finite_outputs": {
-        "": "give the model inputs that make sense: edgebench bench MODEL --inputs FILE.npz"
+        "": _measure("give the model inputs that make sense: {}", inputs="FILE.npz")
     },
     "dataset_complete": {
-        "": "allow the data set more time: edgebench bench MODEL --accuracy DATASET "
-        "--accuracy-limit 24h"
+        "": _more("allow the data set more time: {}", "dataset_limit_s", 86400.0, "accuracy")
     },
-    "accuracy_floor": {"": _ACCURACY},
-    "accuracy": {"": _ACCURACY},
+    "accuracy_floor": {"": _quantise_again},
+    "accuracy": {"": _quantise_again},
     "agreement": {
-        "": "try another runtime or no delegate: edgebench bench MODEL --runtime all",
-        "saturated": "quantise the weights to 7 bits, or use another runtime: edgebench bench "
-        "MODEL --runtime all",
-        "constant": "give the model inputs that change its outputs: edgebench bench MODEL --inputs "
-        "FILE.npz",
+        "": _OTHER_RUNTIME,
+        "saturated": _measure(
+            "quantise the weights to 7 bits, or use another runtime: {}", runtime="all"
+        ),
+        "constant": _measure(
+            "give the model inputs that change its outputs: {}", inputs="FILE.npz"
+        ),
     },
-    "agreement_of_all": {
-        "": "try another runtime or no delegate: edgebench bench MODEL --runtime all"
-    },
+    "agreement_of_all": {"": _OTHER_RUNTIME},
     "delegation": {
-        "": "see which delegates the device has: edgebench devices; or measure without one: "
-        "edgebench bench MODEL"
+        "": lambda _, to: Advice(
+            (
+                Step("see which delegates the device has: {}", command("devices")),
+                Step("measure without one: {}", to.asked.bench(without=("delegate",))),
+            )
+        )
     },
-    "delegated_share": {
-        "": "see which operators stay on the CPU: edgebench bench MODEL --delegate D --profile"
-    },
-    "profile": {"": "profile on another runtime: edgebench bench MODEL --profile --runtime onnx"},
+    "delegated_share": {"": _measure("see which operators stay on the CPU: {}", is_profiled=True)},
+    "profile": {"": _measure("profile on another runtime: {}", is_profiled=True, runtime="onnx")},
     "harness_dominates": {"": _HARNESS},
     "harness_share": {"": _HARNESS},
     "binding_share": {
-        "": "use the number to compare, not as the model's own time; a larger model hides the "
-        "binding"
+        "": _do(
+            "use the number to compare, not as the model's own time; a larger model hides the "
+            "binding"
+        )
     },
     "steady_state": {
-        "": _STEADIER,
-        "levels": _LEVELS,
-        "switching": _LEVELS,
-        "slower": "see whether heat is the cause: edgebench bench MODEL --sustained 20m",
+        "": _longer(300.0),
+        "levels": _one_level,
+        "switching": _one_level,
+        "slower": _more("see whether heat is the cause: {}", "sustained_s", 1200.0),
         "too_few": _LONGER,
     },
-    "steady_share": {
-        "": "warm up for as long as it took: edgebench bench MODEL --warmup WARMUP_COUNT"
-    },
+    "steady_share": {"": _warm_up},
     "precision_floor": {"": _LONGER},
     "precision": {"": _LONGER},
-    "spread": {"": _ALONE},
-    "block_stability": {"": _OR_LONGER},
-    "clock": {"": "let nothing set the device's clock during a run: timedatectl set-ntp false"},
-    "clock_drift": {
-        "": "let nothing set the device's clock during a run: timedatectl set-ntp false"
-    },
-    "frequency": {"": _GOVERNOR, "not_told": _SENSORS},
-    "scheduling": {"": _SCHEDULING},
+    "spread": {"": _alone},
+    "block_stability": {"": _alone_or_longer},
+    "clock": {"": _CLOCK},
+    "clock_drift": {"": _CLOCK},
+    "frequency": {"": _governor, "not_told": _SENSORS},
+    "scheduling": {"": _schedule},
     "cpu_quota": {"": _QUOTA},
-    "background_load": {"": _ALONE, "not_told": _SENSORS, "too_short": _LONGER},
+    "background_load": {"": _alone, "not_told": _SENSORS, "too_short": _LONGER},
     "cpu_pressure": {
-        "": _ALONE,
+        "": _alone,
         "not_told": _SENSORS,
         "quota": _QUOTA,
-        "more_threads": "use no more threads than CPUs: edgebench bench MODEL --threads 1",
+        "more_threads": _as_many_threads_as_cpus,
     },
-    "cpu_share": {"": _ALONE, "quota": _QUOTA, "too_short": _LONGER},
+    "cpu_share": {"": _alone, "quota": _QUOTA, "too_short": _LONGER},
     "memory_pressure": {"": _ROOM},
     "memory": {"": _ROOM},
     "swap": {"": _ROOM},
-    "suspended": {
-        "": "keep the device awake: on a phone, adb shell svc power stayon true; then edgebench "
-        "bench MODEL --on DEVICE"
-    },
+    "suspended": {"": _measure(f"keep the device awake: on a phone, {_AWAKE}; then {{}}")},
     "charging": {
-        "": "pull the cable (the run waits there for edgebench collect --on DEVICE); or, where the "
-        "phone heeds it: adb shell setprop power.battery_input.suspended true, and false after",
-        "faked": "let it report again: adb shell dumpsys battery reset",
+        "": _pull_the_cable,
+        "faked": _do("let it report again: adb shell dumpsys battery reset"),
     },
     "screen": {
-        "": "switch the screen on, and keep it on: adb shell input keyevent 224; adb shell svc "
-        "power stayon true"
+        "": _do(f"switch the screen on, and keep it on: adb shell input keyevent 224; {_AWAKE}")
     },
-    "power_saver": {"": "switch the power saver off: adb shell settings put global low_power 0"},
+    "power_saver": {
+        "": _do("switch the power saver off: adb shell settings put global low_power 0")
+    },
     "phone_settings": {
-        "": "leave the phone alone during the run, and measure again",
-        "not_told": "let it sample: edgebench bench MODEL --telemetry-rate 10; or upgrade its "
-        "agent: edgebench deploy adb:SERIAL",
+        "": _do("leave the phone alone during the run, and measure again"),
+        "not_told": lambda _, to: Advice(
+            (
+                Step("let it sample: {}", to.asked.bench(telemetry_rate_hz=10.0)),
+                Step("upgrade its agent: {}", command("deploy", "adb:SERIAL")),
+            )
+        ),
     },
-    "scheduling_group": {"": "keep the screen on: adb shell svc power stayon true"},
+    "scheduling_group": {"": _do(f"keep the screen on: {_AWAKE}")},
     "thermal_status_moderate": {"": _COOL, "overridden": _NO_OVERRIDE},
     "thermal_status": {"": _COOL, "overridden": _NO_OVERRIDE},
     "thermal": {
         "": _COOL,
-        "not_looked_at": "let it sample: edgebench bench MODEL --telemetry-rate 10",
+        "not_looked_at": _measure("let it sample: {}", telemetry_rate_hz=10.0),
         "no_sensor": _SENSORS,
     },
-    "interference": {
-        "": _ALONE,
-        "moved": _TYPES,
-    },
+    "interference": {"": _alone, "moved": _one_kind},
     "start_temperature": {"": _COOL, "no_limit": _SENSORS, "not_read": _SENSORS},
-    "nominal_clock": {"": _GOVERNOR, "no_clock": _SENSORS},
+    "nominal_clock": {"": _governor, "no_clock": _SENSORS},
     "cooldown": {"": _COOL},
-    "telemetry": {"": _SAMPLING},
-    "known_model": {
-        "": "measure a model file instead, where the firmware takes one: edgebench bench MODEL "
-        "--on BOARD"
+    "telemetry": {"": _sample_less},
+    "known_model": {"": _measure("measure a model file instead, where the firmware takes one: {}")},
+    "inputs_read_back": {
+        "": _do("look at the line to the board: {}", command("bridge", "console", "BOARD"))
     },
-    "inputs_read_back": {"": "look at the line to the board: edgebench bridge console BOARD"},
     "window_range": {"": _LONGER},
     "target_clock": {
-        "": "state the rate of the board's counter in its firmware, see docs/firmware.md; then "
-        "measure again: edgebench bench MODEL --on BOARD"
+        "": _measure(
+            "state the rate of the board's counter in its firmware, see docs/firmware.md; then "
+            "measure again: {}"
+        )
     },
     "meter": {"": _METER},
     "energy_sync": {
-        "": _SYNC,
-        "not_seen": f"see whether the meter is wired to this device; then {_SYNC}",
-        "blind": f"see whether the meter is wired to this device; then {_SYNC}",
+        "": _measure("give the meter's clock a load to align with: {}", sync="coded_load"),
+        "not_seen": _UNSEEN,
+        "blind": _UNSEEN,
     },
     "energy_idle": {
-        "": "end other programs on the device, and let it rest for longer around each run: "
-        "edgebench bench MODEL --meter METER --idle 10s"
+        "": _more(
+            "end other programs on the device, and let it rest for longer around each run: {}",
+            "idle_duration_s",
+            10.0,
+            "meter",
+        )
     },
-    "energy_windows": {
-        "": "make the windows longer: edgebench bench MODEL --meter METER --duration 120s"
-    },
+    "energy_windows": {"": _more("make the windows longer: {}", "duration_s", 120.0, "meter")},
     "energy": {
         "": _METER,
-        "simulated": "measure with a real meter: edgebench bench MODEL --meter METER; which there "
-        "are: edgebench meters",
+        "simulated": lambda _, to: Advice(
+            (
+                Step(
+                    "measure with a real meter: {}; which there are: {}",
+                    to.asked.bench("--meter", "METER"),
+                    command("meters"),
+                ),
+            )
+        ),
     },
     "run_count": {
-        "": "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): "
-        "edgebench bench MODEL --runs 5"
+        "": _more(
+            "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}",
+            "runs",
+            5,
+        )
     },
-    "between_runs_floor": {"": _MORE_RUNS},
-    "between_runs": {"": _MORE_RUNS},
+    "between_runs_floor": {"": _alone_and_more_runs},
+    "between_runs": {"": _alone_and_more_runs},
 }
 """Advice by rule and reason; the empty reason is the default of a rule."""
 
 
-_UNBOUND: Mapping[str, str] = {
-    _ALONE: "end other programs on the device: top lists them",
-    _OR_LONGER: "end other programs on the device (top lists them), or measure for longer: "
-    "edgebench bench MODEL --duration 300s",
-    _MORE_RUNS: "end other programs on the device (top lists them), and make more runs: edgebench "
-    "bench MODEL --runs 15",
-    _LEVELS: _GOVERNOR,
-    _SCHEDULING: "start the agent as root for --priority realtime: edgebench bench MODEL",
-    _TYPES: "measure when nothing else uses the memory of the device: edgebench bench MODEL",
-    _SAMPLING: "sample less often: edgebench bench MODEL --telemetry-rate 2",
-}
-"""What is advised in place of CPUs, where none are left to choose."""
-_AT_QUERY_LIMIT: Mapping[str, str] = dict.fromkeys((_LONGER, _STEADIER, _OR_LONGER), _ALONE)
-"""What is advised in place of a longer run, where runs end by their number of queries."""
-_WITHOUT_GOVERNORS: Mapping[str, str] = {_LEVELS: _TYPES, _GOVERNOR: _SHARED}
-"""What is advised in place of a governor, where the kernel shows none."""
-
-
-def advice(
-    finding: Finding,
-    *,
-    can_bind: bool = True,
-    has_governors: bool = True,
-    can_be_longer: bool = True,
-) -> str | None:
+def advice(finding: Finding, situation: Situation | None = None) -> Advice | None:
     """Advice for a finding; None if the rule passed, or nothing can be done.
 
     A rule that could not be checked has advice only for a specific reason.
-
-    Args:
-        finding: The finding.
-        can_bind: Whether the model can be bound to CPUs that leave others to the rest.
-        has_governors: Whether the kernel shows governors of the CPU's frequency.
-        can_be_longer: Whether a run takes longer if it is asked to.
     """
     known = ADVICE.get(finding.id)
     if known is None or finding.outcome not in (RuleOutcome.FAIL, RuleOutcome.UNKNOWN):
         return None
     is_failure = finding.outcome is RuleOutcome.FAIL
-    line = known.get(finding.reason or "", known[""] if is_failure else None)
-    if line is not None and not can_be_longer:
-        line = _AT_QUERY_LIMIT.get(line, line)
-    if line is not None and not can_bind:
-        line = _UNBOUND.get(line, line)
-    if line is not None and not has_governors:
-        line = _WITHOUT_GOVERNORS.get(line, line)
-    return line
+    make = known.get(finding.reason or "", known[""] if is_failure else None)
+    return None if make is None else make(finding, situation or Situation())
 
 
-def without_repeats(lines: Iterable[str]) -> list[str]:
-    """The lines in their order, each once, and none that another one contains."""
-    once = dict.fromkeys(lines)
-    return [line for line in once if not any(other != line and line in other for other in once)]
+def without_repeats(advices: Iterable[Advice]) -> list[Advice]:
+    """The advices in their order, each once, and none whose steps another one has, too."""
+    once = list(dict.fromkeys(advices))
+    return [
+        one
+        for one in once
+        if not any(other != one and set(one.steps) <= set(other.steps) for other in once)
+    ]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.devices.names import EMULATED, LOCAL_NAME
 from edgebench.host.options.bench import words_of
+from edgebench.host.options.command import Asked
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
     CHANGED,
@@ -25,6 +26,22 @@ from edgebench.protocol.spec import (
 
 _USUAL_RUNTIMES = {"tflite": "litert", "onnx": "onnx"}
 """Runtime of each format of models that need not be named."""
+
+
+def asked_of(run: Run, run_count: int) -> Asked:
+    """What runs like these asked for; the arguments as for `bench_words`.
+
+    The model of a firmware has no file that could be named again: the command is a template.
+    """
+    spec = with_all_runs(_as_asked(run), run_count)
+    words = [] if run.model.sha256 is None else bench_words(run, run_count)
+    address = device_address(run)
+    return Asked(
+        command="bench",
+        arguments=tuple(map(tuple, words)),
+        settings={**_by_field(spec), "runs": run_count},
+        names={"DEVICE": (LOCAL_NAME if address is None else address,)},
+    )
 
 
 def bench_words(run: Run, run_count: int) -> list[list[str]]:

@@ -1,497 +1,680 @@
-"""Hint for each kind of error: starts with a verb, contains a command."""
+"""Hint for each kind of error: a step that begins with a verb, and has a command."""
 
 from __future__ import annotations
 
+import math
 import shlex
+from collections.abc import Callable
+from typing import Any
 
+from edgebench.host.options.command import Asked, Command, Name, Step, command
 from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
 from edgebench.system import unforeseen
 
-_ASK_AGAIN = "ask for the file again; its sender makes one with: edgebench bundle ID"
-_HINTS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (e.NoSuchRun, "see the stored runs: edgebench runs"),
-    (
-        e.PageUnavailable,
-        "listen on this machine, at any port that is free: edgebench serve --port 0",
+Value = Callable[[Any, Asked], object] | Command
+"""A command or another value of a hint, by the error and by what was asked for."""
+Hint = Callable[[Any, Asked], Step]
+Row = tuple[type[e.EdgebenchError], Hint]
+_DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
+_IMPORT_HELP = command("meters", "import", "--help")
+_BUILT_IN = command("bench", "digits_int8.tflite")
+_MODEL, _RUN, _ALL_RUNS, _METER, _TARGET = "MODEL", "RUN", "RUN…", "METER", "TARGET"
+_ACCOUNT, _OTHER, _SCHEDULER = "USER@HOST", "OTHER", "tcp://SCHEDULER:8786"
+
+
+def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
+    """A row of a table of hints."""
+
+    def hint(error: Any, asked: Asked) -> Step:
+        made = (one if isinstance(one, Command) else one(error, asked) for one in values)
+        return Step(text, *made)
+
+    return kind, hint
+
+
+def _with_dataset(kind: type[e.EdgebenchError], text: str) -> Row:
+    """Mend the data set, then measure with it."""
+    return _on(kind, f"{text}; then {{}}", lambda _, asked: asked.bench(accuracy="set.npz"))
+
+
+def _for_lease(error: e.LeaseHeld, asked: Asked) -> Step:
+    """Wait for another client that measures, or end what it does."""
+    if asked.command == "stop" and error.is_by_this_host:
+        return Step("end your command, with Ctrl-C in its terminal: no run is in progress just now")
+    if asked.command == "stop":
+        return Step("only its own host can end that run, or on the device: edgebench-agent stop")
+    longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
+    wait = f"wait for {'longer' if error.waited_s > 0 else 'it'}: {{}}; or "
+    measure = asked.bench(wait_s=longer_s)
+    if error.stoppable_on:
+        stop = command("stop", "--on", error.stoppable_on)
+        return Step(f"{wait}end your run there: {{}}", measure, stop)
+    if error.is_by_this_host:
+        return Step(f"{wait}end your other command there, with Ctrl-C in its terminal", measure)
+    return Step(f"{wait}end its run on the device: edgebench-agent stop", measure)
+
+
+def _for_missing_run(error: e.NoSuchRun, asked: Asked) -> Step:
+    if error.is_store_empty:
+        text = "measure one: {}; or open a bundle: {}"
+        return Step(text, asked.bench(), command("show", "FILE.zip"))
+    if error.bundle is not None:
+        one = Name(f"{shlex.quote(error.bundle)}#ID")
+        text = "see its runs: {}; then name one: {}"
+        return Step(text, command("runs", error.bundle), command("show", one))
+    if error.model is None:
+        return Step("see the stored runs: {}", command("runs"))
+    if asked.command in ("history", "runs"):
+        named = command(asked.command, "--model", error.model)
+        return Step("name a model by its option: {}", named)
+    if asked.command == "compare":
+        both = command("bench", error.model, "--against", "B")
+        return Step("measure two models and compare them: {}", both)
+    return Step("measure it: {}", command("bench", error.model))
+
+
+def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> Step:
+    if error.sides:
+        first, second = error.sides
+        return Step(
+            "name one as the other side: {}", command("compare", first, "--against", second)
+        )
+    if error.comparison_id:
+        return Step("name all its pairs: {}", command("compare", error.comparison_id))
+    return Step(
+        "name the other side: {}; or measure two models and compare them: {}",
+        command("compare", "A", "--against", "B"),
+        command("bench", "A", "--against", "B"),
+    )
+
+
+def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> Step:
+    is_campaign = asked.command.startswith("campaign")
+    if error.meant and is_campaign:
+        return Step('name it in full in the campaign file: meter = "agent:{}"', error.meant)
+    if error.meant:
+        return Step("name it in full: {}", asked.bench(meter=f"agent:{error.meant}"))
+    if is_campaign:
+        return Step(
+            "serve it there: edgebench-agent serve --meter {}, which gives it to the first of "
+            "several boards; or leave the other devices out of the campaign file",
+            error.meter,
+        )
+    return Step(
+        "name it where that agent is started: edgebench-agent serve --meter {}, or in "
+        "EDGEBENCH_METERS, or by {}",
+        error.meter,
+        command("deploy", Name(_ACCOUNT), "--meter", error.meter),
+    )
+
+
+def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> Step:
+    again = _BRIDGE if asked.command.startswith("bridge") else _METERS
+    if error.permission is e.Permission.SERIAL_PORT:
+        join = "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER"
+        return Step(f"{join}; then {{}}", again)
+    if error.permission is e.Permission.USB_TESTER:
+        return Step(
+            "docs/meters.md, USB testers, has a rule of udev that allows it; add it, plug the "
+            "tester in again, then {}",
+            again,
+        )
+    return Step("see which meters there are, and why others are not: {}", _METERS)
+
+
+def _for_difference(error: e.NotComparable, asked: Asked) -> Step:
+    text = "allow the difference, if it is what you compare: {}"
+    allow = [["--allow", key] for key in error.keys]
+    if type(error) is e.NotComparable and asked.command == "bench" and error.comparison_id:
+        return Step(text, command("compare", error.comparison_id, *allow))
+    return Step(text, asked.compare(allow))
+
+
+def _for_slow_dataset(_error: e.DatasetTooSlow, asked: Asked) -> Step:
+    dataset = asked.value("accuracy") or "set.npz"
+    return Step(
+        "run a part of it, drawn at random, or allow more time: {}, or --accuracy-limit {}h",
+        asked.bench(accuracy=dataset, dataset_sample_count=100),
+        math.ceil(asked.more("dataset_limit_s", 86400.0) / 3600),
+    )
+
+
+def _for_model(text: str) -> Hint:
+    """Another runtime may take the model, unless all of them have been tried."""
+
+    def hint(_error: e.EdgebenchError, asked: Asked) -> Step:
+        if asked.value("runtime") == "all":
+            return Step("check the file, or measure another one: {}", _BUILT_IN)
+        return Step(text, asked.bench(runtime="all"))
+
+    return hint
+
+
+def _for_page(error: e.PageUnavailable, _asked: Asked) -> Step:
+    if error.install:
+        return Step("install them: {}; then {}", error.install, command("serve"))
+    here = command("serve", "--port", "0")
+    return Step("listen on this machine, at any port that is free: {}", here)
+
+
+def _for_runtime(error: e.RuntimeUnavailable, _asked: Asked) -> Step:
+    if error.install:
+        text = "install it there: {}; then see whether it works: {}"
+        return Step(text, error.install, _DEVICES)
+    return Step("see what is installed there: {}", _DEVICES)
+
+
+def _for_unreachable(error: e.Unreachable, _asked: Asked) -> Step:
+    if error.is_offline:
+        return Step("see whether this machine has a network: ip route; then {}", _DEVICES)
+    return Step("see which devices answer: {}", _DEVICES)
+
+
+def _for_measurement(error: e.MeasurementError, asked: Asked) -> Step:
+    if error.invalid is not None:
+        text = "see why, and what would make it better: {}"
+        return Step(text, command("show", error.invalid))
+    longer = asked.bench(duration_s=asked.more("duration_s", 60.0))
+    return Step("measure again, for longer: {}", longer)
+
+
+def _deploy(*words: str) -> Value:
+    return lambda _, asked: command("deploy", asked.named(_ACCOUNT), *words)
+
+
+def _bundle_again(kind: type[e.EdgebenchError]) -> Row:
+    again = command("bundle", Name("ID"))
+    return _on(kind, "ask for the file again; its sender makes one with: {}", again)
+
+
+_HINTS: tuple[Row, ...] = (
+    (e.LeaseHeld, _for_lease),
+    (e.NoSuchRun, _for_missing_run),
+    (e.PageUnavailable, _for_page),
+    _on(
+        e.FileExists,
+        "choose another file, as in: {}",
+        lambda _, asked: command("bundle", asked.named(_RUN), "-o", "FILE.zip"),
     ),
-    (e.FileExists, "choose another file, as in: edgebench bundle RUN -o FILE.zip"),
-    (
-        e.NoSecondSide,
-        "name the other side: edgebench compare A --against B; or measure two models and compare "
-        "them: edgebench bench A --against B",
-    ),
-    (
+    (e.NoSecondSide, _for_second_side),
+    _on(
         e.NoSuchModel,
-        "name a .tflite or .onnx file by its path from here, or try a built-in model: edgebench "
-        "bench digits_int8.tflite",
+        "name a .tflite or .onnx file by its path from here, or try a built-in model: {}",
+        _BUILT_IN,
     ),
-    (
-        e.NotAModel,
-        "name a .tflite or .onnx file, or try a built-in model: edgebench bench digits_int8.tflite",
+    _on(e.NotAModel, "name a .tflite or .onnx file, or try a built-in model: {}", _BUILT_IN),
+    _on(
+        e.KitOfOtherMachine,
+        "make one for it: {}",
+        lambda error, _: command("kit", "build", "--machine", error.machine),
     ),
-    (e.KitOfOtherMachine, "make one for it: edgebench kit build --machine {error.machine}"),
-    (e.NotAKit, "make another one: edgebench kit build --output FILE"),
-    (
+    _on(e.NotAKit, "make another one: {}", command("kit", "build", "--output", "FILE")),
+    _on(
         e.KitNotBuilt,
-        "name the root directory of a system, as a mounted image of a Raspberry Pi: edgebench kit "
-        "build --root DIR; or name a kit: edgebench deploy TARGET --kit FILE",
+        "name the root directory of a system, as a mounted image of a Raspberry Pi: {}; or name a "
+        "kit: {}",
+        command("kit", "build", "--root", "DIR"),
+        lambda _, asked: command("deploy", asked.named(_TARGET), "--kit", "FILE"),
     ),
-    (e.NoSuchCampaign, "begin one: edgebench campaign run FILE.toml"),
-    (e.CampaignRunning, "look at it: edgebench campaign watch"),
-    (
+    _on(e.NoSuchCampaign, "begin one: {}", command("campaign", "run", "FILE.toml")),
+    _on(e.CampaignRunning, "look at it: {}", command("campaign", "watch")),
+    _on(
         e.LabHostsUnreachable,
-        "start the scheduler, dask scheduler, and on each lab host: edgebench lab work "
-        "tcp://SCHEDULER:8786; then resume: edgebench campaign resume --cluster "
-        "tcp://SCHEDULER:8786",
+        "start the scheduler, dask scheduler, and on each lab host: {}; then resume: {}",
+        lambda _, asked: command("lab", "work", asked.named(_SCHEDULER)),
+        lambda _, asked: command("campaign", "resume", "--cluster", asked.named(_SCHEDULER)),
     ),
-    (
+    _on(
         e.DeviceNotOffered,
-        "offer it, on its lab host: edgebench lab work tcp://SCHEDULER:8786 --on {error.device}",
+        "offer it, on its lab host: {}",
+        lambda error, asked: command("lab", "work", asked.named(_SCHEDULER), "--on", error.device),
     ),
-    (
+    _on(
         e.AllQuarantined,
-        "see whether it is well again: edgebench devices check {error.device}; or name it: "
-        "--on {error.device}",
+        "see whether it is well again: {}; or name it: --on {}",
+        lambda error, _: command("devices", "check", error.device),
+        lambda error, _: shlex.quote(error.device),
     ),
-    (e.NoSuchDevice, "see which devices there are: edgebench devices"),
-    (e.NoSuchMeter, "see which meters there are, and why others are not: edgebench meters"),
-    (e.WrongMeterOption, "see what each meter takes: edgebench meters info --help"),
-    (
-        e.MeterNotServed,
-        "name it where that agent is started: edgebench-agent serve --meter {error.meter}, or in "
-        "EDGEBENCH_METERS, or by edgebench deploy USER@HOST --meter {error.meter}",
-    ),
-    (
+    _on(e.NoSuchDevice, "see which devices there are: {}", _DEVICES),
+    (e.NoSuchMeter, _for_permission),
+    _on(e.WrongMeterOption, "see what each meter takes: {}", command("meters", "info", "--help")),
+    (e.MeterNotServed, _for_meter_not_served),
+    _on(
         e.ColumnsUnknown,
         "name its columns, with their unit: --time COLUMN:s --power COLUMN:W, or --current "
-        "COLUMN:mA --voltage 3.3; more: edgebench meters import --help",
+        "COLUMN:mA --voltage 3.3; more: {}",
+        _IMPORT_HELP,
     ),
-    (e.OwnModelOnly, "measure that one, which needs no name: edgebench bench --on {error.device}"),
-    (
+    _on(
+        e.OwnModelOnly,
+        "measure that one, which needs no name: {}",
+        lambda error, _: command("bench", "--on", error.device),
+    ),
+    _on(
         e.RunsTooShort,
-        "measure for longer, or in fewer runs: edgebench bench MODEL {error.instead}",
+        "measure for longer, or in fewer runs: {}, or --runs {}",
+        lambda error, asked: asked.bench(without=["runs"], duration_s=error.enough_s),
+        lambda error, _: error.run_limit,
     ),
-    (e.NoLoadgenLog, "make a valid run with LoadGen: edgebench bench MODEL --engine loadgen"),
-    (e.FileNotWritten, "write the stored runs elsewhere: edgebench export RUN… -o FILE"),
-    (e.NoLoadCode, "make a run that plays it: edgebench bench MODEL --sync coded_load"),
-    (
+    _on(
+        e.NoLoadgenLog,
+        "make a valid run with LoadGen: {}",
+        lambda _, asked: asked.bench(engine="loadgen"),
+    ),
+    _on(
+        e.FileNotWritten,
+        "write the stored runs elsewhere: {}",
+        lambda _, asked: command("export", asked.named(_ALL_RUNS), "-o", "FILE"),
+    ),
+    _on(
+        e.NoLoadCode,
+        "make a run that plays it: {}",
+        lambda _, asked: asked.bench(sync="coded_load"),
+    ),
+    _on(
         e.SamplesUnknown,
-        "if its data sheet says so: edgebench energy RUN --trace FILE --samples means",
+        "if its data sheet says so: {}",
+        lambda _, asked: command(
+            "energy", asked.named(_RUN), "--trace", "FILE", "--samples", "means"
+        ),
     ),
-    (
+    _on(
         e.TraceRefused,
-        "record the device's own supply from before the run until after it, and say how fast: "
-        "edgebench bench MODEL --sync coded_load --trace-rate HZ",
+        "record the device's own supply from before the run until after it, and say how fast: {}",
+        lambda _, asked: asked.bench("--trace-rate", "HZ", sync="coded_load"),
     ),
-    (
+    _on(
         e.OtherEnvironment,
-        "stop it, if it is not needed: kill {error.pid}; or measure with its runtimes, by name: "
-        "edgebench-agent pair in its environment, and here edgebench pair STRING",
+        "stop it, if it is not needed: kill {}; or measure with its runtimes, by name: "
+        "edgebench-agent pair in its environment, and here {}",
+        lambda error, _: error.pid,
+        command("pair", "STRING"),
     ),
-    (e.FileChanged, "measure when nothing writes to it: edgebench bench MODEL"),
-    (e.BundleRefused, _ASK_AGAIN),
-    (e.FileRefused, "see which files and columns it takes: edgebench meters import --help"),
-    (e.RuntimeUnavailable, "see what is installed there: edgebench devices"),
-    (
+    _on(e.FileChanged, "measure when nothing writes to it: {}", lambda _, asked: asked.bench()),
+    _bundle_again(e.BundleRefused),
+    _on(e.FileRefused, "see which files and columns it takes: {}", _IMPORT_HELP),
+    (e.RuntimeUnavailable, _for_runtime),
+    _on(
         e.InputsRefused,
-        "give it inputs that fit: edgebench bench MODEL --shape NAME=1x128, or --inputs FILE.npz",
+        "give it inputs that fit: {}, or --inputs FILE.npz",
+        lambda _, asked: asked.bench("--shape", "NAME=1x128", without=["inputs"]),
     ),
-    (
+    _with_dataset(
         e.DatasetIncomplete,
         "store n >= 1 samples, along the first axis of x, and n labels: np.savez('set.npz', x=x, "
-        "y=y); then edgebench bench MODEL --accuracy set.npz",
+        "y=y)",
     ),
-    (
+    _with_dataset(
         e.DatasetNotFinite,
         "leave these samples out: ok = np.isfinite(x.reshape(len(x), -1)).all(1); "
-        "np.savez('set.npz', x=x[ok], y=y[ok]); then edgebench bench MODEL --accuracy set.npz",
+        "np.savez('set.npz', x=x[ok], y=y[ok])",
     ),
-    (
+    _with_dataset(
         e.DatasetFileRefused,
         "store samples as real values and their labels: np.savez('set.npz', x=x, y=y); docs/"
-        "measurement.md says more; then edgebench bench MODEL --accuracy set.npz",
+        "measurement.md says more",
     ),
-    (
+    _with_dataset(
         e.SampleShapeRefused,
-        "reshape x to (n, …), n samples of the input's shape without its batch dimension; then "
-        "edgebench bench MODEL --accuracy set.npz",
+        "reshape x to (n, …), n samples of the input's shape without its batch dimension",
     ),
-    (
+    _with_dataset(
         e.SampleTypeRefused,
         "store x as the real values that the model was trained on, not as quantised ones: "
-        "x.astype('float32'); then edgebench bench MODEL --accuracy set.npz",
+        "x.astype('float32')",
     ),
-    (
-        e.SamplesClipped,
-        "scale x as in the training of the model, as x / 255; then edgebench bench MODEL "
-        "--accuracy set.npz",
+    _with_dataset(e.SamplesClipped, "scale x as in the training of the model, as x / 255"),
+    _with_dataset(
+        e.OutputsTooLarge, "use fewer samples: np.savez('set.npz', x=x[:1000], y=y[:1000])"
     ),
-    (
-        e.OutputsTooLarge,
-        "use fewer samples: np.savez('set.npz', x=x[:1000], y=y[:1000]); then edgebench bench "
-        "MODEL --accuracy set.npz",
-    ),
-    (
-        e.DatasetTooSlow,
-        "run a part of it, drawn at random, or allow more time: edgebench bench MODEL "
-        "--accuracy set.npz --accuracy-samples 100, or --accuracy-limit 24h",
-    ),
-    (
+    (e.DatasetTooSlow, _for_slow_dataset),
+    _on(
         e.DatasetRefused,
-        "store x as numbers that the input takes, or measure without --accuracy: edgebench bench "
-        "MODEL",
+        "store x as numbers that the input takes, or measure without --accuracy: {}",
+        lambda _, asked: asked.bench(without=["accuracy"]),
     ),
-    (
+    _on(
         e.InferenceFailed,
-        "give it inputs that it can take: edgebench bench MODEL --shape NAME=1x128, or --inputs "
-        "FILE.npz; or try other runtimes: --runtime all",
+        "give it inputs that it can take: {}, or --inputs FILE.npz; or try other runtimes: "
+        "--runtime all",
+        lambda _, asked: asked.bench("--shape", "NAME=1x128", without=["inputs", "runtime"]),
     ),
-    (
+    _on(
         e.DelegateRefused,
-        "choose one that the runtime has, or none of its own: edgebench bench MODEL --delegate D, "
-        "or without --delegate; another runtime may have it: --runtime all",
+        "choose one that the runtime has, or none of its own: {}, or without --delegate; another "
+        "runtime may have it: --runtime all",
+        lambda _, asked: asked.bench("--delegate", "D", without=["runtime"]),
     ),
-    (
+    _on(
         e.SignatureRefused,
-        "choose a signature of the file: edgebench bench MODEL --signature NAME; or leave it out",
+        "choose a signature of the file: {}; or leave it out",
+        lambda _, asked: asked.bench("--signature", "NAME"),
     ),
-    (
+    _on(
         e.ExternalDataRefused,
         "put everything into one file, which may have up to 2 GB: pip install onnx; python -I -c "
-        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" MODEL whole.onnx; '
-        "edgebench bench whole.onnx; links, as caches of model hubs have them, first become files: "
-        "cp -rL FOLDER plain",
+        '"import onnx, sys; onnx.save(onnx.load(sys.argv[1]), sys.argv[2])" {} whole.onnx; '
+        "{}; links, as caches of model hubs have them, first become files: cp -rL FOLDER plain",
+        lambda _, asked: " ".join(map(shlex.quote, asked.named(_MODEL))),
+        command("bench", "whole.onnx"),
     ),
-    (e.ModelRefused, "check the file, or try other runtimes: edgebench bench MODEL --runtime all"),
-    (e.WorkerDied, "try another runtime: edgebench bench MODEL --runtime all"),
-    (e.WorkerTimeout, "allow it more time: edgebench bench MODEL --timeout 10m"),
-    (e.SeatLeft, "plug it in again, then see whether its agent finds it: edgebench devices"),
-    (
+    (e.ModelRefused, _for_model("check the file, or try other runtimes: {}")),
+    (e.WorkerDied, _for_model("try another runtime: {}")),
+    _on(
+        e.WorkerTimeout,
+        "allow it more time: {}",
+        lambda _, asked: asked.bench(load_timeout_s=asked.more("load_timeout_s", 600.0)),
+    ),
+    _on(e.SeatLeft, "plug it in again, then see whether its agent finds it: {}", _DEVICES),
+    _on(
         e.TargetDriverMissing,
-        "bring the bridge along: edgebench deploy USER@HOST --bridge; for emulated boards: apt "
-        "install qemu-system-arm where the agent runs",
+        "bring the bridge along: {}; for emulated boards: apt install qemu-system-arm where the "
+        "agent runs",
+        _deploy("--bridge"),
     ),
-    (e.TooHot, "cool it, or wait for longer before the run: edgebench bench MODEL --cooldown 20m"),
-    (
+    _on(
+        e.TooHot,
+        "cool it, or wait for longer before the run: {}",
+        lambda _, asked: asked.bench(cooldown_timeout_s=asked.more("cooldown_timeout_s", 1200.0)),
+    ),
+    _on(
         e.GovernorRefused,
-        "measure without --governor: edgebench bench MODEL; setting one needs an agent that runs "
-        "as root, on a kernel that has governors",
+        "measure without --governor: {}; setting one needs an agent that runs as root, on a kernel "
+        "that has governors",
+        lambda _, asked: asked.bench(without=["governor"]),
     ),
-    (
+    _on(
         e.SettingRefused,
-        "measure without it: edgebench bench MODEL; --airplane-mode and --brightness are for "
-        "phones that heed them",
+        "measure without it: {}; --airplane-mode and --brightness are for phones that heed them",
+        lambda _, asked: asked.bench(without=["airplane_mode", "brightness"]),
     ),
-    (
+    _on(
         e.MetersDiffer,
-        "measure both sides with one meter: edgebench bench A --against B --meter METER; files of "
-        "one instrument need its name: edgebench energy RUN --trace FILE --instrument NAME",
+        "measure both sides with one meter: {}; files of one instrument need its name: {}",
+        lambda _, asked: command("bench", "A", "--against", "B", "--meter", asked.named(_METER)),
+        lambda _, asked: command(
+            "energy", asked.named(_RUN), "--trace", "FILE", "--instrument", "NAME"
+        ),
     ),
-    (
-        e.NotComparable,
-        "allow the difference, if it is what you compare: edgebench compare RUNS {error.allow}",
-    ),
-    (e.MeterLost, "plug it in again, then see whether it is there: edgebench meters"),
-    (
+    (e.NotComparable, _for_difference),
+    _on(e.MeterLost, "plug it in again, then see whether it is there: {}", _METERS),
+    _on(
         e.DeployRunning,
-        "wait until it has ended, then deploy again: edgebench deploy TARGET; one that was broken "
-        "off no longer counts after two minutes",
+        "wait until it has ended, then deploy again: {}; one that was broken off no longer counts "
+        "after two minutes",
+        lambda _, asked: command("deploy", asked.named(_TARGET)),
     ),
-    (
+    _on(
         e.TooLarge,
         "make room on its disk (df -h there), or let its agent use more of it; on the device: "
         "edgebench-agent serve --models-quota BYTES",
     ),
-    (e.NoSpace, "see on the device what fills it: edgebench-agent status"),
-    (
+    _on(e.NoSpace, "see on the device what fills it: edgebench-agent status"),
+    _on(
         e.KitMissing,
-        "make one from Debian's packages: edgebench kit build --machine {error.machine}; or name "
-        "one: edgebench deploy TARGET --kit FILE",
+        "make one from Debian's packages: {}; or name one: {}",
+        lambda error, _: command("kit", "build", "--machine", error.machine),
+        lambda _, asked: command("deploy", asked.named(_TARGET), "--kit", "FILE"),
     ),
-    (e.PythonMissing, "install one there, or name it: edgebench deploy USER@HOST --python PATH"),
-    (e.PackagesMissing, "bring the wheels yourself: edgebench deploy USER@HOST --wheels DIRECTORY"),
-    (
-        e.PortTaken,
-        f"choose another one: edgebench deploy USER@HOST --port {DEFAULT_PORT + 1}",
-    ),
-    (
+    _on(e.PythonMissing, "install one there, or name it: {}", _deploy("--python", "PATH")),
+    _on(e.PackagesMissing, "bring the wheels yourself: {}", _deploy("--wheels", "DIRECTORY")),
+    _on(e.PortTaken, "choose another one: {}", _deploy("--port", str(DEFAULT_PORT + 1))),
+    _on(
         e.TooManyKeys,
-        "name the right key: edgebench deploy USER@HOST --identity-file FILE; or give its host "
-        "IdentityFile and IdentitiesOnly in ~/.ssh/config",
+        "name the right key: {}; or give its host IdentityFile and IdentitiesOnly in ~/.ssh/config",
+        _deploy("--identity-file", "FILE"),
     ),
-    (e.AccessDenied, "log in once by hand, it shows what is wrong: ssh {error.login}"),
-    (
+    _on(
+        e.AccessDenied,
+        "log in once by hand, it shows what is wrong: ssh {}",
+        lambda error, _: error.login,
+    ),
+    _on(
         e.WrongBoard,
         "end the agent on the copy and make it a device of its own, there: edgebench-agent "
-        "new-identity; then pair it, and the other one if that is still refused: edgebench pair "
-        "STRING",
+        "new-identity; then pair it, and the other one if that is still refused: {}",
+        command("pair", "STRING"),
     ),
-    (
+    _on(
         e.NotPaired,
-        "pair again, on the device: edgebench-agent pair; then here: edgebench pair STRING",
+        "pair again, on the device: edgebench-agent pair; then here: {}",
+        command("pair", "STRING"),
     ),
-    (
+    _on(
         e.LinkLost,
-        "if its agent still runs, so does its run; to fetch it: edgebench collect --on DEVICE",
+        "if its agent still runs, so does its run; to fetch it: {}",
+        lambda _, asked: asked.collect(),
     ),
-    (
+    _on(
         e.AgentBusy,
-        "try again in a while: edgebench devices; on the device, see who connects to it: ss -tn "
-        f"sport = :{DEFAULT_PORT}",
+        f"try again in a while: {{}}; on the device, see who connects to it: ss -tn sport = "
+        f":{DEFAULT_PORT}",
+        _DEVICES,
     ),
-    (
+    _on(
         e.AdbMissing,
         "install it: apt install adb, or brew install android-platform-tools; or name the SDK: "
-        "ANDROID_HOME=DIRECTORY; then edgebench devices",
+        "ANDROID_HOME=DIRECTORY; then {}",
+        _DEVICES,
     ),
-    (e.PhoneUnavailable, "{error.step}; then see its state: edgebench devices"),
-    (
+    _on(
+        e.PhoneUnavailable,
+        "{}; then see its state: {}",
+        lambda error, _: error.step,
+        _DEVICES,
+    ),
+    _on(
         e.AgentNotStarted,
-        "start it, which keeps its runs and its pairing: edgebench deploy {error.target}",
+        "start it, which keeps its runs and its pairing: {}",
+        lambda error, _: command("deploy", error.target),
     ),
-    (e.Unreachable, "see which devices answer: edgebench devices"),
-    (e.LinkTimeout, "see which devices answer: edgebench devices"),
-    (
+    (e.Unreachable, _for_unreachable),
+    _on(e.LinkTimeout, "see which devices answer: {}", _DEVICES),
+    _on(
         e.RunNewer,
-        "see which version this is: edgebench --version; upgrade: pip install --upgrade edgebench",
+        "see which version this is: {}; upgrade: pip install --upgrade edgebench",
+        command("--version"),
     ),
-    (
+    _on(
         e.BundleNotUnpacked,
-        "make room (df -h), or name a directory that has some, as in: TMPDIR=/var/tmp edgebench "
-        "show FILE.zip",
+        "make room (df -h), or name a directory that has some, as in: TMPDIR=/var/tmp {}",
+        command("show", "FILE.zip"),
     ),
-    (
+    _on(
         e.CampaignDamaged,
-        "bring the file back from a copy, or begin another campaign: edgebench campaign run "
-        "FILE.toml; its runs are still in the store: edgebench runs",
+        "bring the file back from a copy, or begin another campaign: {}; its runs are still in the "
+        "store: {}",
+        command("campaign", "run", "FILE.toml"),
+        command("runs"),
     ),
-    (e.BundleDamaged, _ASK_AGAIN),
-    (
+    _bundle_again(e.BundleDamaged),
+    _on(
         e.RunSetAside,
-        "measure again: edgebench bench MODEL; see what is set aside: edgebench runs; remove it: "
-        "edgebench rm RUN",
+        "measure again: {}; see what is set aside: {}; remove it: {}",
+        lambda _, asked: asked.bench(),
+        command("runs"),
+        lambda _, asked: command("rm", asked.named(_RUN)),
     ),
-    (e.RunDamaged, "measure again: edgebench bench MODEL; or bring the file back from a copy"),
-    (
+    _on(
+        e.RunDamaged,
+        "measure again: {}; or bring the file back from a copy",
+        lambda _, asked: asked.bench(),
+    ),
+    _on(
         e.RunNotStored,
-        "make room for it (df -h), or make the store writable; then store the run: "
-        "edgebench collect --on DEVICE",
+        "make room for it (df -h), or make the store writable; then store the run: {}",
+        lambda _, asked: asked.collect(),
     ),
-    (e.StoreError, "choose another place: edgebench bench MODEL --store DIRECTORY"),
-    (e.NotMetered, "measure again, with a meter: edgebench bench MODEL --meter METER"),
-    (
+    _on(
+        e.StoreError,
+        "choose another place: {}",
+        lambda _, asked: asked.bench("--store", "DIRECTORY"),
+    ),
+    _on(
+        e.NotMetered,
+        "measure again, with a meter: {}",
+        lambda _, asked: asked.bench("--meter", *asked.named(_METER)),
+    ),
+    _on(
         e.NoPairLeft,
-        "see why its runs failed or are invalid: edgebench show {error.comparison_id}",
+        "see why its runs failed or are invalid: {}",
+        lambda error, _: command("show", error.comparison_id),
     ),
-    (
+    _on(
         e.OutOfMemory,
-        "close other programs (free -h), or name fewer runs, as in: edgebench show RUN",
+        "close other programs (free -h), or name fewer runs, as in: {}",
+        lambda _, asked: command("show", asked.named(_RUN)),
     ),
-    (e.MeasurementError, "measure again, for longer: edgebench bench MODEL --duration 60s"),
-    (e.ProtocolError, "use the same version on both sides: edgebench --version"),
-    (e.TargetError, "see on the device how its agent is: edgebench-agent status"),
-    (e.TransportError, "see which devices answer: edgebench devices"),
-    (e.EdgebenchError, "see what there is: edgebench --help"),
+    (e.MeasurementError, _for_measurement),
+    _on(e.ProtocolError, "use the same version on both sides: {}", command("--version")),
+    _on(e.TargetError, "see on the device how its agent is: edgebench-agent status"),
+    _on(e.TransportError, "see which devices answer: {}", _DEVICES),
+    _on(e.EdgebenchError, "see what there is: {}", command("--help")),
 )
 """The first kind that fits; the last ones fit everything."""
 
 
-_OF_METERS: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (
-        e.DirectoryTaken,
-        "choose another directory: edgebench meters record METER --output DIR",
+def _record(*words: str) -> Value:
+    return lambda _, asked: command("meters", "record", asked.named(_METER), *words)
+
+
+_OF_COMMAND: dict[str, tuple[Row, ...]] = {
+    "meters": (
+        _on(e.DirectoryTaken, "choose another directory: {}", _record("--output", "DIR")),
+        _on(
+            e.StoreError,
+            "see whether the disk is full: df -h; or choose another directory: {}",
+            _record("--output", "DIR"),
+        ),
+        _on(e.MeasurementError, "record for longer: {}", _record("--duration", "60s")),
+        _on(e.TargetError, "see whether it is still there: {}", _METERS),
     ),
-    (
+    "bridge": (
+        _on(e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
+        _on(
+            e.FlashToolMissing,
+            "install one of these, or put its folder on PATH, then: {}",
+            command("bridge", "flash", "BOARD", "FILE"),
+        ),
+        _on(e.BoardLost, "plug it in again, then see whether it is there: {}", _BRIDGE),
+        _on(e.TargetError, "see which ports there are, and who uses them: {}", _BRIDGE),
+    ),
+    "pair": (
+        _on(
+            e.WrongBoard,
+            "end its agent and make it a device of its own, there: edgebench-agent new-identity; "
+            "then print a string on it: edgebench-agent pair",
+        ),
+        _on(e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
+        _on(
+            e.NotPaired,
+            "print a new string on the device, it pairs one host within ten minutes: "
+            "edgebench-agent pair",
+        ),
+        _on(
+            e.Unreachable,
+            "see whether its agent runs, and print a new string on the device, which names its "
+            "addresses and its port: edgebench-agent pair",
+        ),
+        _on(
+            e.BoardKnown,
+            "say which it is: {} (set up anew: keeps name, labels and history), or {} (another "
+            "device)",
+            command("pair", "--replace", "STRING"),
+            command("pair", "--add", "STRING"),
+        ),
+        _on(
+            e.UsageError,
+            "copy the whole string, in quotes; to print one on the device: edgebench-agent pair",
+        ),
+    ),
+    "report": (
+        _on(
+            e.FileNotWritten,
+            "write it elsewhere: {}",
+            lambda _, asked: command("report", asked.named(_RUN), "-o", "FILE.html"),
+        ),
+    ),
+    "history": (
+        _on(e.FileNotWritten, "write it elsewhere: {}", command("history", "-o", "FILE.html")),
+    ),
+    "campaign": (
+        _on(
+            e.RunsTooShort,
+            "set a longer duration, or fewer repeats, in the file; then {}",
+            command("campaign", "plan", "FILE"),
+        ),
+    ),
+}
+"""Hints of a command and its actions, which go before the general ones."""
+_OF_STORE: dict[str, Row] = {
+    "lab export": _on(e.StoreError, "choose another file: {}", command("lab", "export", "FILE")),
+    "store merge": _on(
         e.StoreError,
-        "see whether the disk is full: df -h; or choose another directory: edgebench meters record "
-        "METER --output DIR",
+        "make room for it (df -h), or make the store writable; then repeat the merge, which "
+        "resumes: {}",
+        lambda _, asked: command("store", "merge", asked.named(_OTHER), asked.store),
     ),
-    (e.MeasurementError, "record for longer: edgebench meters record METER --duration 60s"),
-    (e.TargetError, "see whether it is still there: edgebench meters"),
-)
-"""Hints of `edgebench meters`, which go before the general ones: it makes no runs."""
-_OF_BRIDGE: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (e.TargetDriverMissing, "install all of edgebench: pip install edgebench"),
-    (
-        e.FlashToolMissing,
-        "install one of these, or put its folder on PATH, then: edgebench bridge flash BOARD FILE",
+    "bundle": _on(
+        e.StoreError,
+        "choose another place, with room (df -h): {}",
+        lambda _, asked: command("bundle", asked.named(_ALL_RUNS), "-o", "DIRECTORY/FILE.zip"),
     ),
-    (
-        e.BoardLost,
-        "plug it in again, then see whether it is there: edgebench bridge list",
+    **dict.fromkeys(
+        ("tag", "note", "rm", "prune"),
+        _on(
+            e.StoreError,
+            "make the store writable; or copy its runs into one that is: {}",
+            command("store", "merge", "STORE", "--store", "DIRECTORY"),
+        ),
     ),
-    (e.TargetError, "see which ports there are, and who uses them: edgebench bridge list"),
-)
-"""Hints of `edgebench bridge`, which go before the general ones."""
-_OF_PAIRING: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (
-        e.WrongBoard,
-        "end its agent and make it a device of its own, there: edgebench-agent new-identity; then "
-        "print a string on it: edgebench-agent pair",
-    ),
-    (e.WrongAgent, "print a string on the device that you mean: edgebench-agent pair"),
-    (
-        e.NotPaired,
-        "print a new string on the device, it pairs one host within ten minutes: edgebench-agent "
-        "pair",
-    ),
-    (
-        e.Unreachable,
-        "see whether its agent runs, and print a new string on the device, which names its "
-        "addresses and its port: edgebench-agent pair",
-    ),
-    (
-        e.BoardKnown,
-        "say which it is: edgebench pair --replace STRING (set up anew: keeps name, labels and "
-        "history), or edgebench pair --add STRING (another device)",
-    ),
-    (
-        e.UsageError,
-        "copy the whole string, in quotes; to print one on the device: edgebench-agent pair",
-    ),
-)
-"""Hints of `edgebench pair`, which go before the general ones."""
-_OF_REPORT: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (e.FileNotWritten, "write it elsewhere: edgebench report RUN -o FILE.html"),
-)
-"""Hints of `edgebench report`, which go before the general ones."""
-_OF_CAMPAIGN: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (
-        e.RunsTooShort,
-        "set a longer duration_s, or fewer repeats, in the file; then edgebench campaign plan FILE",
-    ),
-)
-"""Hints of `edgebench campaign`, which go before the general ones."""
-_OF_HISTORY: tuple[tuple[type[e.EdgebenchError], str], ...] = (
-    (e.FileNotWritten, "write it elsewhere: edgebench history -o FILE.html"),
-)
-"""Hints of `edgebench history`, which go before the general ones."""
+}
+"""Hints for a file or store that cannot be written, by command and action."""
 REFUSED_RECORDING = (
     "docs/meters.md says what each check looks at; mend it, then check the meter: edgebench meters "
     "selftest METER --duration 60s"
 )
 """Hint for a stored recording whose energy is refused."""
-_READ_ONLY = (
-    "make the store writable; or copy its runs into one that is: edgebench store merge STORE "
-    "--store DIRECTORY"
-)
-_OF_STORE: dict[str, str] = {
-    "lab export": "choose another file: edgebench lab export FILE",
-    "store merge": "make room for it (df -h), or make the store writable; then repeat the merge, "
-    "which resumes: edgebench store merge OTHER",
-    **dict.fromkeys(("tag", "note", "rm", "prune"), _READ_ONLY),
-    "bundle": "choose another place, with room (df -h): edgebench bundle RUN… -o "
-    "DIRECTORY/FILE.zip",
-}
-"""Hints for a file or store that cannot be written, by the command."""
-_ALLOWING: dict[e.Permission, str] = {
-    e.Permission.SERIAL_PORT: "join the group of serial ports, then log in again: sudo usermod -aG "
-    "dialout $USER; then {again}",
-    e.Permission.USB_TESTER: "docs/meters.md, USB testers, has a rule of udev that allows it; add "
-    "it, plug the tester in again, then {again}",
-}
-"""Hints by the permission that the user lacks."""
 
 
-def hint_for(error: e.EdgebenchError, command: str = "", *, is_all_runtimes: bool = False) -> str:
-    """The next step after an error of a command, which may have its action: `meters record`.
-
-    Of a run that failed and is stored, it names the run.
+def hint_for(error: e.EdgebenchError, asked: Asked | None = None) -> str:
+    """The next step after an error, in one line.
 
     Args:
         error: The error.
-        command: The command that failed.
-        is_all_runtimes: Every runtime was to be tried, so that none is left to be proposed.
+        asked: The command that failed, with what it asked for; None: it is not known.
     """
     if isinstance(error, (e.SystemFailure, e.Unforeseen)):
         return unforeseen.hint_for(error)
-    hint = _hint_for(error, command)
-    if is_all_runtimes and isinstance(error, (e.ModelRefused, e.WorkerDied)):
-        hint = "check the file, or measure another one: edgebench bench digits_int8.tflite"
+    return "; ".join(map(str, steps_after(error, asked or Asked())))
+
+
+def steps_after(error: e.EdgebenchError, asked: Asked) -> list[Step]:
+    """Steps after an error; of a run that failed and is stored, the last one shows the run.
+
+    Args:
+        error: The error, of edgebench's own.
+        asked: The command that failed, with what it asked for.
+    """
+    step = _hint(error, asked)(error, asked)
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
-        hint = f"did you mean {error.meant}? otherwise {hint}"
-    return hint if error.run_id is None else f"{hint}; what is kept: edgebench show {error.run_id}"
+        step = Step("did you mean {}? otherwise {}", error.meant, step)
+    if error.run_id is None:
+        return [step]
+    return [step, Step("what is kept: {}", command("show", error.run_id))]
 
 
-def _hint_for(error: e.EdgebenchError, command: str) -> str:
-    if isinstance(error, (e.NoSuchMeter, e.NotPermitted)) and error.permission is not None:
-        again = "edgebench bridge list" if command.startswith("bridge") else "edgebench meters"
-        return _ALLOWING[error.permission].format(again=again)
-    if isinstance(error, e.LeaseHeld):
-        return _hint_for_lease(error, command)
-    if isinstance(error, e.NoSuchRun) and error.is_store_empty:
-        return "measure one: edgebench bench MODEL; or open a bundle: edgebench show FILE.zip"
-    if isinstance(error, e.NoSuchRun) and error.bundle is not None:
-        path = shlex.quote(error.bundle)
-        return f"see its runs: edgebench runs {path}; then name one: edgebench show {path}#ID"
-    if isinstance(error, e.MeterNotServed) and command.startswith("campaign"):
-        if error.meant:
-            return f'name it in full in the campaign file: meter = "agent:{error.meant}"'
-        return (
-            f"serve it there: edgebench-agent serve --meter {error.meter}, which gives it to the "
-            "first of several boards; or leave the other devices out of the campaign file"
-        )
-    if isinstance(error, e.MeterNotServed) and error.meant:
-        return f"name it in full: edgebench bench MODEL --meter agent:{error.meant}"
-    if isinstance(error, e.PageUnavailable) and error.install:
-        return f"install them: {error.install}; then edgebench serve"
-    if isinstance(error, e.NoSuchRun) and error.model is not None:
-        model = shlex.quote(error.model)
-        if command in ("history", "runs"):
-            return f"name a model by its option: edgebench {command} --model {model}"
-        if command == "compare":
-            return f"measure two models and compare them: edgebench bench {model} --against B"
-        return f"measure it: edgebench bench {model}"
-    if type(error) is e.NotComparable and command == "bench" and error.comparison_id:
-        return (
-            "allow the difference, if it is what you compare: edgebench compare "
-            f"{error.comparison_id} {error.allow}"
-        )
-    if isinstance(error, e.MeasurementError) and error.invalid is not None:
-        return f"see why, and what would make it better: edgebench show {error.invalid}"
-    if isinstance(error, e.NoSecondSide) and error.sides:
-        first, second = map(shlex.quote, error.sides)
-        return f"name one as the other side: edgebench compare {first} --against {second}"
-    if isinstance(error, e.NoSecondSide) and error.comparison_id:
-        return f"name all its pairs: edgebench compare {error.comparison_id}"
-    if isinstance(error, e.RuntimeUnavailable) and error.install:
-        return f"install it there: {error.install}; then see whether it works: edgebench devices"
-    if isinstance(error, e.Unreachable) and error.is_offline:
-        return "see whether this machine has a network: ip route; then edgebench devices"
-    if type(error) is e.UsageError and command and command != "pair":
-        action = "meters info" if command == "meters" else command
-        return f"see what it takes: edgebench {action} --help"
-    if type(error) is e.StoreError and command in _OF_STORE:
-        return _OF_STORE[command]
-    own = {
-        "meters": _OF_METERS,
-        "bridge": _OF_BRIDGE,
-        "pair": _OF_PAIRING,
-        "report": _OF_REPORT,
-        "history": _OF_HISTORY,
-        "campaign": _OF_CAMPAIGN,
-    }
-    hints = (*own.get(command.partition(" ")[0], ()), *_HINTS)
-    return next(hint for kind, hint in hints if isinstance(error, kind)).format(error=error)
-
-
-def _hint_for_lease(error: e.LeaseHeld, command: str) -> str:
-    """The next step if another client measures."""
-    if command == "stop":
-        if error.is_by_this_host:
-            return "end your command, with Ctrl-C in its terminal: no run is in progress just now"
-        return "only its own host can end that run, or on the device: edgebench-agent stop"
-    if error.waited_s > 0:
-        longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
-        wait = f"wait for longer: edgebench bench MODEL --wait {longer_s:.0f}s"
-    else:
-        wait = "wait for it: edgebench bench MODEL --wait 10m"
-    if error.stoppable_on:
-        return (
-            f"{wait}; or end your run there: edgebench stop --on {shlex.quote(error.stoppable_on)}"
-        )
-    if error.is_by_this_host:
-        return f"{wait}; or end your other command there, with Ctrl-C in its terminal"
-    return f"{wait}; or end its run on the device: edgebench-agent stop"
+def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
+    """The hint of the first row for this error, of those of the command and the general ones."""
+    name = asked.command.partition(" ")[0]
+    if isinstance(error, e.NotPermitted):
+        return _for_permission
+    if type(error) is e.UsageError and name and name != "pair":
+        words = ["meters", "info"] if asked.command == "meters" else asked.command.split()
+        return lambda *_: Step("see what it takes: {}", command(*words, "--help"))
+    if type(error) is e.StoreError and asked.command in _OF_STORE:
+        return _OF_STORE[asked.command][1]
+    rows = (*_OF_COMMAND.get(name, ()), *_HINTS)
+    return next(hint for kind, hint in rows if isinstance(error, kind))

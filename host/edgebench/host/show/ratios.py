@@ -10,8 +10,7 @@ from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
-from edgebench.host.show.bench_command import bench_words
-from edgebench.host.show.placeholders import rerun
+from edgebench.host.show.bench_command import asked_of
 from edgebench.host.show.units import ABSENT, format_sides, format_times
 from edgebench.protocol.text import printable
 
@@ -123,8 +122,8 @@ def _profile_words(one: RunSet) -> str:
     """How to see which operators take the time; empty if the runtime has no profiler."""
     if one.runtime not in _PROFILED:
         return ""
-    words = bench_words(one.first, len(one.runs))
-    return rerun("; which operators take the time: edgebench bench MODEL --profile", words)
+    profiled = asked_of(one.first, len(one.runs)).bench(is_profiled=True)
+    return f"; which operators take the time: {profiled}"
 
 
 def _are_alike(one: RunSet, other: RunSet) -> bool:

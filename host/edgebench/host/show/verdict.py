@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -17,15 +15,13 @@ from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.advice import advice, without_repeats
-from edgebench.host.show.bench_command import bench_words
+from edgebench.host.show.advice import Situation, advice, without_repeats
+from edgebench.host.show.bench_command import asked_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
-from edgebench.host.show.placeholders import fill, rerun
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.tables import is_at_query_limit, text, verdict_style
 from edgebench.protocol.errors import ErrorCode, error_from_code
-from edgebench.protocol.spec import with_all_runs
 from edgebench.protocol.text import printable
 
 _FAIL, _UNKNOWN = RuleOutcome.FAIL, RuleOutcome.UNKNOWN
@@ -77,54 +73,28 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
         *(rules[name] for name in _to_mend(failed) if name in rules),
         *(rule for run in one.counted[:1] for rule in run.verdict.rules if _hides(rule, unwatched)),
     ]
-    cpus = free_cpus(made)
     before = made.conditions.before
-    has_governors = before is None or bool(before.governors)
-    advised = (
-        advice(
-            rule,
-            can_bind=bool(cpus),
-            has_governors=has_governors,
-            can_be_longer=not any(map(is_at_query_limit, one.runs)),
-        )
-        for rule in findings
-    )
-    lines = [line for line in advised if line is not None]
-    count = _run_count(made)
-    words = [] if made.model.sha256 is None else bench_words(made, count)
     # Queries of a warm-up as long as the longest one of the set, rounded up to two digits.
     cuts = [run.metrics.warmup for run in one.runs]
     longest = max((cut.query_count for cut in cuts if cut is not None), default=0)
     step: int = 10 ** max(len(str(longest)) - 2, 0)
-    names = {"CPU_IDS": cpus, "WARMUP_COUNT": str(-(-longest // step) * step)}
-    if made.spec.target_qps is not None:
-        names["--qps N"] = f"--qps {made.spec.target_qps / 2:g}"
-    total_s = with_all_runs(made.spec, count).duration_s
-    return without_repeats(_longer(fill(rerun(line, words), names), total_s) for line in lines)
-
-
-def _longer(line: str, asked_s: float) -> str:
-    """Advice to measure for longer than was asked for.
-
-    >>> _longer("measure for longer: edgebench bench m.onnx --duration 120s", 300.0)
-    'measure for longer: edgebench bench m.onnx --duration 600s'
-    """
-    if not line.startswith("measure for longer"):
-        return line
-    return re.sub(
-        r"--duration (\d+)s", lambda one: f"--duration {max(float(one[1]), 2 * asked_s):g}s", line
+    situation = Situation(
+        asked=asked_of(made, _run_count(made)),
+        free_cpus=free_cpus(made),
+        has_governors=before is None or bool(before.governors),
+        can_be_longer=not any(map(is_at_query_limit, one.runs)),
+        warmup_query_count=-(-longest // step) * step,
     )
+    advised = (advice(rule, situation) for rule in findings)
+    return list(map(str, without_repeats(one for one in advised if one is not None)))
 
 
 def failure_advice(run: Run) -> str:
     """The next step after a run that failed."""
     assert run.failure is not None
     code = ErrorCode.__members__.get(run.failure.code.upper(), ErrorCode.UNKNOWN)
-    hint = hint_for(error_from_code(code, run.failure.message), "bench")
-    if run.model.sha256 is None:
-        return hint
-    line = rerun(hint, bench_words(run, _run_count(run)))
-    return fill(line, {"MODEL": shlex.quote(run.model.name)})
+    error = error_from_code(code, run.failure.message)
+    return hint_for(error, asked_of(run, _run_count(run)))
 
 
 def _run_count(run: Run) -> int:
@@ -134,7 +104,7 @@ def _run_count(run: Run) -> int:
     return 1 if run.pair is None else MIN_RUNS
 
 
-def free_cpus(run: Run) -> str:
+def free_cpus(run: Run) -> tuple[int, ...]:
     """CPUs for the model, as many as it has threads, that leave others to the rest; empty if none.
 
     The last ones: most machines serve their interrupts on the first one, and on Arm boards with two
@@ -142,8 +112,8 @@ def free_cpus(run: Run) -> str:
     """
     scheduling, count = run.conditions.scheduling, max(1, run.spec.threads)
     if scheduling is None or run.spec.cpus or len(scheduling.cpus) <= count:
-        return ""
-    return ",".join(map(str, sorted(scheduling.cpus)[-count:]))
+        return ()
+    return tuple(sorted(scheduling.cpus)[-count:])
 
 
 def _hides(finding: Finding, unwatched: Sequence[str]) -> bool:

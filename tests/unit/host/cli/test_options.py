@@ -11,11 +11,11 @@ import pytest
 from edgebench.host.cli.bench import parser as bench_parser
 from edgebench.host.cli.compare import parser as compare_parser
 from edgebench.host.cli.failure import ArgumentsRefused
-from edgebench.host.cli.options import OneLineParser, names_by_placeholder
+from edgebench.host.cli.options import OneLineParser, asked
 from edgebench.host.cli.store import parser as store_parser
+from edgebench.host.options.command import Asked
 from edgebench.host.show.hints import hint_for
-from edgebench.host.show.placeholders import fill, rerun
-from edgebench.protocol.errors import NotComparable, RunNotStored
+from edgebench.protocol.errors import LeaseHeld, NotComparable, RunNotStored, StoreError
 
 
 @pytest.mark.parametrize("command", ["campaign", "store", "lab"])
@@ -37,9 +37,11 @@ def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Na
 def test_option_of_another_command_is_kept() -> None:
     """Otherwise whoever pastes the hint of a busy board measures this machine instead."""
     options = parsed(bench_parser(), ("a.onnx", "--on", "pixel-8", "--wait", "1m"))
-    template = "wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop --on pixel-8"
-    whole = template.replace("MODEL", "a.onnx --on pixel-8")
-    assert rerun(template, options.given) == whole
+    held = LeaseHeld("busy", stoppable_on="pixel-8")
+    assert hint_for(held, asked("bench", options)) == (
+        "wait for it: edgebench bench a.onnx --on pixel-8 --wait 10m; or end your run there: "
+        "edgebench stop --on pixel-8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,9 +59,8 @@ def test_option_of_another_command_is_kept() -> None:
 def test_hint_repeats_the_command_that_was_given(words: tuple[str, ...], hint: str) -> None:
     """The advice measures something else: one thread, this machine, at full length."""
     options = parsed(bench_parser(), words)
-    template = "wait: edgebench bench MODEL --wait 10m; or"
-    filled = fill(rerun(template, options.given), names_by_placeholder(options))
-    assert filled == f"wait: {hint}"
+    steps = hint_for(LeaseHeld("busy"), asked("bench", options))
+    assert steps.startswith(f"wait for it: {hint}")
 
 
 def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
@@ -67,27 +68,31 @@ def test_hint_of_compare_repeats_its_runs_and_what_was_allowed() -> None:
     options = parsed(
         compare_parser(), ["r1", "--against", "r2", "--allow", "os", "--fail-on", "2%"]
     )
-    hint = hint_for(NotComparable("they differ in kernel", ["kernel"]), "compare")
-    assert rerun(hint, options.given, "compare").endswith(
+    differ = NotComparable("they differ in kernel", ["kernel"])
+    assert hint_for(differ, asked("compare", options)).endswith(
         ": edgebench compare r1 --against r2 --allow os --fail-on 2% --allow kernel"
     )
     measured = NotComparable("they differ in kernel", ["kernel"], "pairs-1")
-    assert hint_for(measured, "bench").endswith(": edgebench compare pairs-1 --allow kernel")
+    assert hint_for(measured, Asked(command="bench")).endswith(
+        ": edgebench compare pairs-1 --allow kernel"
+    )
 
 
 def test_run_is_collected_into_the_store_that_was_given() -> None:
     """The disk was full, and the run that is collected then goes into another store."""
     options = parsed(bench_parser(), ["a.onnx", "--store", "a b"])
-    hint = fill(hint_for(RunNotStored("full"), "bench"), names_by_placeholder(options))
+    hint = hint_for(RunNotStored("full"), asked("bench", options))
     assert hint.endswith("edgebench collect --on local --store 'a b'")
 
 
 def test_names_of_runs_are_not_the_number_of_runs() -> None:
     """`--runs 3` of bench is taken for the name of a run."""
-    assert "RUN" not in names_by_placeholder(parsed(bench_parser(), ["a.onnx", "--runs", "3"]))
+    options = parsed(bench_parser(), ["a.onnx", "--runs", "3"])
+    assert "RUN" not in asked("bench", options).names
 
 
 def test_store_is_a_part_of_the_other_store_to_merge() -> None:
     """The merge that is repeated goes into another store."""
     options = parsed(store_parser(), ["merge", "there", "--store", "a b"])
-    assert names_by_placeholder(options)["OTHER"] == "there --store 'a b'"
+    hint = hint_for(StoreError("full"), asked("store merge", options))
+    assert hint.endswith("edgebench store merge there --store 'a b'")

@@ -1,67 +1,209 @@
-"""Advice: every rule has one, and its commands exist."""
+"""Advice and hints: every rule and error has one, its commands exist, and ask for what helps."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 import pytest
+from support.errors import LEAVES, made
 
 from edgebench.host.analysis.verdict.table import ALL_RULES
+from edgebench.host.cli.bench import parser
 from edgebench.host.cli.main import COMMANDS
-from edgebench.host.cli.options import options_of
+from edgebench.host.cli.options import OneLineParser, asked, options_of
+from edgebench.host.options.bench import OPTIONS
+from edgebench.host.options.command import Asked, Command
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.advice import ADVICE, advice, without_repeats
+from edgebench.host.show.advice import ADVICE, Situation, advice, without_repeats
+from edgebench.host.show.hints import steps_after
 from edgebench.host.show.sentences import SENTENCES, SENTENCES_OF_SETS
+from edgebench.protocol.errors import EdgebenchError, MeasurementError, WorkerTimeout
 
 ALL_SENTENCES = {**SENTENCES, **SENTENCES_OF_SETS}
-ADVICES = sorted({line for reasons in ADVICE.values() for line in reasons.values()})
+REASONS = [(rule, reason) for rule, reasons in ADVICE.items() for reason in reasons]
+FACTS = {
+    "qps": 60_000.0,
+    "per_s": 6640.0,
+    "target_s": 0.08,
+    "p99_ns": 7.86e9,
+    "needed": 40_000,
+    "cpu_count": 2,
+}
+LONG = (
+    "--duration 10m --max-duration 2h --min-queries 50 --runs 30 --cooldown 30m --idle 30s "
+    "--timeout 20m --telemetry-rate 1 --meter ppk2 --accuracy digits --accuracy-limit 48h"
+)
+"""A command that asks for more than what any advice or hint would, if it did not look at it."""
+LINES = {
+    "a model of 3 µs": f"tiny.tflite --cpus 1 {LONG}",
+    "a model of 4 s": f"large.onnx --threads 4 --preset mlperf {LONG}",
+    "a board": f"kws.tflite --on qemu:mps2-an386 {LONG}",
+    "a phone": f"--on pixel-8 --airplane-mode a.tflite --brightness 80 {LONG}",
+    "a remote device": f"'a b.onnx' --on pi5,pi4 --scenario server --qps 60000 {LONG}",
+    "as little as can be": "a.onnx",
+}
+MORE = {
+    *("duration_s", "max_duration_s", "runs", "cooldown_timeout_s", "idle_duration_s"),
+    *("load_timeout_s", "dataset_limit_s", "sustained_s", "min_query_count"),
+}
+"""Fields that an advice has more of, never less."""
+LESS = {"telemetry_rate_hz", "target_qps"}
 
 
 def finding(rule: str, outcome: RuleOutcome, reason: str | None = None) -> Finding:
-    """A finding without numbers."""
-    return Finding(id=rule, outcome=outcome, severity=State.SUSPECT, reason=reason)
+    """A finding with numbers of a server that has too much to do."""
+    return Finding(
+        id=rule, outcome=outcome, severity=State.SUSPECT, reason=reason, value=120, facts=FACTS
+    )
+
+
+def asked_for(line: str) -> Asked:
+    """What a command line of bench asks for."""
+    import shlex
+
+    bench = parser()
+    assert isinstance(bench, OneLineParser)
+    return asked("bench", bench.parse_words(shlex.split(line)))
+
+
+def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
+    """Commands of every advice and hint, each with the name of its rule or error."""
+    for rule, reason in REASONS:
+        for cpus, is_free in (((2, 3), True), ((), False)):
+            situation = Situation(
+                asked=asked,
+                free_cpus=cpus,
+                has_governors=is_free,
+                can_be_longer=is_free,
+                warmup_query_count=1000,
+            )
+            advised = advice(finding(rule, RuleOutcome.FAIL, reason), situation)
+            assert advised is not None
+            for step in advised.steps:
+                yield from ((f"{rule} {reason}", command) for command in step.commands)
+    for kind in LEAVES:
+        for step in steps_after(made(kind), asked):
+            yield from ((kind.__name__, command) for command in step.commands)
 
 
 def test_every_rule_has_an_advice() -> None:
-    """A rule is added, and whoever breaks it reads what is wrong, and not what to do."""
+    """Otherwise whoever breaks a new rule would read what is wrong, and not what to do."""
     assert ADVICE.keys() == ALL_SENTENCES.keys()
     assert ADVICE.keys() >= {rule.id for rule in ALL_RULES}
     for rule in ADVICE:
-        assert advice(finding(rule, RuleOutcome.FAIL)) == ADVICE[rule][""]
+        assert advice(finding(rule, RuleOutcome.FAIL)) is not None
 
 
 @pytest.mark.parametrize("rule", ADVICE)
 def test_every_reason_with_an_advice_is_one_of_the_rule(rule: str) -> None:
-    """A reason is renamed, and its advice is never given again."""
+    """Otherwise the advice of a reason that is renamed would never be given again."""
     assert ADVICE[rule].keys() - {""} <= ALL_SENTENCES[rule].keys()
 
 
-@pytest.mark.parametrize("line", ADVICES)
-def test_commands_and_options_of_an_advice_exist(line: str) -> None:
-    """An advice sends a person to a command or an option that there is not."""
-    assert line[0].islower()
-    assert not line.endswith(".")
-    named = re.findall(r"edgebench (\w+)", line)
-    assert set(named) <= COMMANDS.keys()
-    known = {
-        option
-        for command in named or ["bench"]
-        for option in options_of(import_module(f"edgebench.host.cli.{command}").parser())
-    }
-    assert set(re.findall(r"(?<![\w-])--[a-z-]+", line)) <= known
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_every_command_is_one_that_is_accepted(line: str) -> None:
+    """Otherwise whoever follows an advice would read that an option is unknown or contradicts."""
+    refused: list[str] = []
+    for name, command in commands(asked_for(line)):
+        try:
+            check(command.words)
+        except EdgebenchError as exc:
+            refused.append(f"{name}: {command}: {exc}")
+    assert refused == []
 
 
-def test_run_that_ends_by_its_queries_is_not_told_to_be_longer() -> None:
-    """A run of a tiny model ends at a million queries, and at a million queries, and again."""
+STANDINS = {"HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz"}
+
+
+def check(words: Sequence[str]) -> None:
+    """Parse a command."""
+    name, *others = words
+    if name.startswith("--"):
+        return
+    assert name in COMMANDS
+    known = import_module(f"edgebench.host.cli.{name}").parser()
+    if name == "bench":
+        known.parse_words([STANDINS.get(word, word) for word in others])
+    else:
+        assert {word for word in others if word.startswith("--")} <= {*options_of(known), "--help"}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_more_is_more_than_what_was_asked_for(line: str) -> None:
+    """Otherwise `--timeout 20m` that failed would be answered by `--timeout 10m`."""
+    before, less = asked_for(line), []
+    for name, command in commands(before):
+        if command.words[0] != "bench" or name == "RunsTooShort":
+            continue
+        groups = tuple((word, command.words[i + 1]) for i, word in flags(command))
+        after = Asked(command="bench", arguments=groups)
+        for field in MORE | LESS:
+            old, new = before.value(field), after.value(field)
+            if old is None or new is None or new == old:
+                continue
+            if (new > old) != (field in MORE) and (field, new) != ("telemetry_rate_hz", 10.0):
+                less.append(f"{name}: {field} {old:g} -> {new:g}")
+    assert less == []
+
+
+def flags(command: Command) -> Iterator[tuple[int, str]]:
+    """Options of a command that have a value, with their places."""
+    valued = {option.flag for option in OPTIONS if option.constant is None}
+    return ((i, word) for i, word in enumerate(command.words) if word in valued)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "part"),
+    [
+        ("keeps_up", None, "--qps 400"),  # 120 of 60,000 arrivals are due while one is answered
+        ("latency_target", "missed", "--qps 5300, or --target-latency 8646ms"),
+        ("enough_queries", "max_duration", "--max-duration 4h, or --min-queries 3600"),
+        ("precision", None, "--duration 20m"),
+        ("steady_state", "slower", "--sustained 20m"),
+        ("between_runs", None, "--runs 60"),
+        ("cooldown", None, "--cooldown 60m"),
+        ("energy_idle", None, "--idle 60s"),
+        ("telemetry", None, "--telemetry-rate 0.5"),
+        ("dataset_complete", None, "--accuracy-limit 96h"),
+        ("loadgen", None, "--duration 20m"),
+    ],
+)
+def test_numbers_follow_from_the_finding_and_from_what_was_asked_for(
+    rule: str, reason: str | None, part: str
+) -> None:
+    """Otherwise an advice would lower what its own first line says is too low."""
+    ratio = "ratio" if rule == "keeps_up" else None
+    found = Finding(
+        id=rule,
+        outcome=RuleOutcome.FAIL,
+        severity=State.SUSPECT,
+        reason=reason,
+        value=120,
+        unit=ratio,
+        facts=FACTS,
+    )
+    line = str(advice(found, Situation(asked=asked_for(LINES["a model of 4 s"]))))
+    assert part in line
+
+
+def test_hints_ask_for_more_than_what_was_not_enough() -> None:
+    """Otherwise a load that took longer than 20 minutes would be given ten."""
+    given = asked_for(f"a.onnx {LONG}")
+    assert str(steps_after(WorkerTimeout("late"), given)[0]).endswith("--timeout 40m")
+    assert str(steps_after(MeasurementError("short"), given)[0]).endswith("--duration 20m")
+
+
+def test_run_that_ends_by_its_queries_is_not_advised_to_be_longer() -> None:
+    """Otherwise a run that ends at a million queries would be measured again, to end there."""
     for rule in ("steady_state", "precision", "block_stability"):
-        line = advice(finding(rule, RuleOutcome.FAIL), can_be_longer=False)
+        line = advice(finding(rule, RuleOutcome.FAIL), Situation(can_be_longer=False))
         assert line is not None
-        assert "--duration" not in line
+        assert "--duration" not in str(line)
 
 
 def test_what_passed_needs_no_advice() -> None:
-    """A good run is told to be longer."""
+    """Otherwise a good run would be advised to be longer."""
     for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE):
         assert advice(finding("precision", outcome)) is None
     assert advice(finding("frequency", RuleOutcome.UNKNOWN, "not_told")) is not None
@@ -70,18 +212,23 @@ def test_what_passed_needs_no_advice() -> None:
 
 
 def test_governor_is_advised_where_the_kernel_has_one() -> None:
-    """A virtual machine has none, and the advice ends in an error that sends the reader back."""
+    """Otherwise the advice on a virtual machine would end in an error that leads back to it."""
     for rule, reason in (("steady_state", "switching"), ("frequency", None)):
         fails = finding(rule, RuleOutcome.FAIL, reason)
-        for can_bind in (True, False):
-            assert "--governor" in (advice(fails, can_bind=can_bind) or "")
-            without = advice(fails, can_bind=can_bind, has_governors=False)
+        for cpus in ((2, 3), ()):
+            assert "--governor" in str(advice(fails, Situation(free_cpus=cpus)))
+            without = advice(fails, Situation(free_cpus=cpus, has_governors=False))
             assert without is not None
-            assert "--governor" not in without
+            assert "--governor" not in str(without)
 
 
-def test_advice_that_another_line_contains_is_not_repeated() -> None:
-    """A busy machine fails two rules of a set, and its page says twice to end other programs."""
-    more_runs, alone = ADVICE["between_runs"][""], ADVICE["background_load"][""]
-    longer = ADVICE["precision"][""]
+def test_advice_whose_steps_another_one_has_is_not_repeated() -> None:
+    """Otherwise the page of a set on a busy machine would advise twice to end other programs."""
+    more_runs, alone, longer = (
+        advice(finding(rule, RuleOutcome.FAIL), Situation(free_cpus=(1,)))
+        for rule in ("between_runs", "background_load", "precision")
+    )
+    assert more_runs
+    assert alone
+    assert longer
     assert without_repeats([more_runs, longer, alone, longer]) == [more_runs, longer]

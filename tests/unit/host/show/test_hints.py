@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from inspect import signature
-from typing import Any, cast
 
 import pytest
+from support.errors import LEAVES, made
 
 from edgebench.host.cli.main import COMMANDS
+from edgebench.host.options.command import Asked
 from edgebench.host.show.hints import hint_for
 from edgebench.protocol import errors
 from edgebench.protocol.errors import (
@@ -20,26 +19,6 @@ from edgebench.protocol.errors import (
     Permission,
     StoreError,
 )
-
-ALL = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, EdgebenchError)
-]
-LEAVES = [kind for kind in ALL if not kind.__subclasses__()]
-
-
-def parameters(kind: type[EdgebenchError]) -> list[str]:
-    """What an error's constructor asks for."""
-    given = signature(kind.__init__).parameters.values()
-    return [p.name for p in given if p.kind is p.POSITIONAL_OR_KEYWORD and p.name != "self"]
-
-
-def made(kind: type[EdgebenchError]) -> EdgebenchError:
-    """An error of this kind; whatever it asks for is a text, but for a permission."""
-    given: list[Any] = list(parameters(kind) or ["text"])
-    make = cast(Callable[..., EdgebenchError], kind)
-    return make(*(Permission.SERIAL_PORT if one == "permission" else one for one in given))
 
 
 @pytest.mark.parametrize("kind", LEAVES, ids=lambda kind: kind.__name__)
@@ -91,7 +70,7 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
             "bench",
             "wait for longer: edgebench bench MODEL --w",
         ),
-        (errors.LeaseHeld("x", waited_s=1200.0), "bench", "--wait 12000s; or end its run"),
+        (errors.LeaseHeld("x", waited_s=1200.0), "bench", "--wait 200m; or end its run"),
         (
             errors.LeaseHeld("x"),
             "bench",
@@ -109,4 +88,4 @@ def test_commands_in_hints_exist(kind: type[EdgebenchError]) -> None:
 )
 def test_hint_knows_the_command(error: EdgebenchError, command: str, words: str) -> None:
     """A hint names an option that this command has not, or a page that says nothing of it."""
-    assert words in hint_for(error, command)
+    assert words in hint_for(error, Asked(command=command))

