@@ -671,6 +671,8 @@ def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
     name = asked.command.partition(" ")[0]
     if isinstance(error, e.NotPermitted):
         return _for_permission
+    if isinstance(error, e.Unreachable) and error.is_offline:
+        return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
         words = ["meters", "info"] if asked.command == "meters" else asked.command.split()
         return lambda *_: Step("see what it takes: {}", command(*words, "--help"))
