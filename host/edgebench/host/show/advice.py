@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.options.bench import OPTIONS
 from edgebench.host.options.command import Asked, Step, command
 from edgebench.host.result.verdict import Finding, RuleOutcome
@@ -183,6 +184,12 @@ def _enough_queries(finding: Finding, to: Situation) -> Advice:
     needed = _number(finding, "needed") * (to.asked.value("runs") or 1)
     count = math.ceil(max(needed, to.asked.more("min_query_count", 10_000)))
     return Advice((Step("measure more queries: {}", to.asked.bench(min_query_count=count)),))
+
+
+def _enough_runs(_: Finding, to: Situation) -> Advice:
+    text = "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}"
+    runs = max(MIN_RUNS, to.asked.value("runs") or 0)
+    return Advice((Step(text, to.asked.bench(runs=runs)),))
 
 
 def _as_many_threads_as_cpus(finding: Finding, to: Situation) -> Advice:
@@ -411,13 +418,7 @@ ADVICE: Mapping[str, Mapping[str, Make]] = {
             )
         ),
     },
-    "run_count": {
-        "": _more(
-            "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}",
-            "runs",
-            5,
-        )
-    },
+    "run_count": {"": _enough_runs},
     "between_runs_floor": {"": _alone_and_more_runs},
     "between_runs": {"": _alone_and_more_runs},
 }
