@@ -86,7 +86,7 @@ def _report(
         kind: Run or recording.
         named: Its name, by its key in JSON.
         differences: What is different.
-        shown_as: Name by which `edgebench show` finds it.
+        shown_as: Placeholder by which `edgebench show` finds it.
         as_json: Print a document.
     """
     [name] = named.values()

@@ -19,7 +19,7 @@ _REPEATABLE = {"--allow"}
 """Options of which another value is added to those that were given."""
 
 
-class Name(str):
+class Placeholder(str):
     """A word of a command that a shell takes as it stands, such as RUN…, for runs to be named."""
 
     __slots__ = ()
@@ -34,14 +34,16 @@ class Command:
 
     def __str__(self) -> str:
         """The line, as a shell takes it."""
-        words = (word if isinstance(word, Name) else shlex.quote(word) for word in self.words)
+        words = (
+            word if isinstance(word, Placeholder) else shlex.quote(word) for word in self.words
+        )
         return " ".join(("edgebench", *words))
 
 
 def command(*words: str | Sequence[str]) -> Command:
     """A command of these words.
 
-    >>> str(command("meters", "info", Name("METER")))
+    >>> str(command("meters", "info", Placeholder("METER")))
     'edgebench meters info METER'
     >>> str(command("show", ["a b", "c"]))
     "edgebench show 'a b' c"
@@ -50,11 +52,11 @@ def command(*words: str | Sequence[str]) -> Command:
     return Command(tuple(word for part in flat for word in part))
 
 
-class Step:
+class NextStep:
     """Something to do, in words that begin with a verb, with commands where they help.
 
-    >>> longer = command("bench", Name("MODEL"), "--wait", "10m")
-    >>> str(Step("wait: {}; or end it: {}", longer, command("stop")))
+    >>> longer = command("bench", Placeholder("MODEL"), "--wait", "10m")
+    >>> str(NextStep("wait: {}; or end it: {}", longer, command("stop")))
     'wait: edgebench bench MODEL --wait 10m; or end it: edgebench stop'
     """
 
@@ -77,7 +79,7 @@ class Step:
         for value in self.values:
             if isinstance(value, Command):
                 found.append(value)
-            elif isinstance(value, Step):
+            elif isinstance(value, NextStep):
                 found += value.commands
         return tuple(found)
 
@@ -87,7 +89,10 @@ class Step:
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same step."""
-        return isinstance(other, Step) and (self.text, self.values) == (other.text, other.values)
+        return isinstance(other, NextStep) and (self.text, self.values) == (
+            other.text,
+            other.values,
+        )
 
     def __hash__(self) -> int:
         """Hash of text and values."""
@@ -115,7 +120,7 @@ class Asked:
         >>> Asked(names={"METER": ("ppk2",)}).named("METER"), Asked().named("METER")
         (('ppk2',), ('METER',))
         """
-        return self.names.get(name, (Name(name),))
+        return self.names.get(name, (Placeholder(name),))
 
     def value(self, field_name: str) -> Any | None:
         """Value of an option of `bench`, by its field; None where it is not known."""

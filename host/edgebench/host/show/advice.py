@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.options.bench import OPTIONS
-from edgebench.host.options.command import Asked, Step, command
+from edgebench.host.options.command import Asked, NextStep, command
 from edgebench.host.result.verdict import Finding, RuleOutcome
 
 
 class Advice(NamedTuple):
     """What improves the next run."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[NextStep, ...]
     joint: str = "or"
     """Word between the steps."""
 
@@ -52,12 +52,14 @@ Make = Callable[[Finding, Situation], Advice]
 
 def _do(text: str, *values: object) -> Make:
     """A step that depends on nothing."""
-    return lambda *_: Advice((Step(text, *values),))
+    return lambda *_: Advice((NextStep(text, *values),))
 
 
 def _measure(text: str, *words: str, without: tuple[str, ...] = (), **changes: Any) -> Make:
     """Measure again, with other settings."""
-    return lambda _, to: Advice((Step(text, to.asked.bench(*words, without=without, **changes)),))
+    return lambda _, to: Advice(
+        (NextStep(text, to.asked.bench(*words, without=without, **changes)),)
+    )
 
 
 def _more(text: str, field_name: str, least: float, needs: str | None = None) -> Make:
@@ -75,7 +77,7 @@ def _more(text: str, field_name: str, least: float, needs: str | None = None) ->
         row = next((row for row in OPTIONS if row.field == needs), None)
         is_given = row is None or to.asked.value(row.field) is not None
         words = [] if row is None or is_given else [row.flag, str(row.metavar)]
-        return Advice((Step(text, to.asked.bench(*words, **more)),))
+        return Advice((NextStep(text, to.asked.bench(*words, **more)),))
 
     return make
 
@@ -91,11 +93,11 @@ def _longer(least_s: float) -> Make:
 
 def _alone(_: Finding, to: Situation) -> Advice:
     if not to.free_cpus:
-        return Advice((Step("end other programs on the device: top lists them"),))
+        return Advice((NextStep("end other programs on the device: top lists them"),))
     text = (
         "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
     )
-    return Advice((Step(text, to.asked.bench(cpus=to.free_cpus)),))
+    return Advice((NextStep(text, to.asked.bench(cpus=to.free_cpus)),))
 
 
 def _alone_or_longer(finding: Finding, to: Situation) -> Advice:
@@ -106,7 +108,7 @@ def _alone_or_longer(finding: Finding, to: Situation) -> Advice:
 def _alone_and_more_runs(finding: Finding, to: Situation) -> Advice:
     cpus: dict[str, Any] = {"cpus": to.free_cpus} if to.free_cpus else {}
     runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
-    return Advice((*_alone(finding, to).steps, Step("make more runs: {}", runs)), joint="and")
+    return Advice((*_alone(finding, to).steps, NextStep("make more runs: {}", runs)), joint="and")
 
 
 def _one_level(finding: Finding, to: Situation) -> Advice:
@@ -117,15 +119,15 @@ def _one_level(finding: Finding, to: Situation) -> Advice:
         return _governor(finding, to)
     text = "bind the model to CPUs of one kind, and fix their frequency: {}"
     fixed = to.asked.bench(cpus=to.free_cpus, governor="performance")
-    return Advice((Step(text, fixed),))
+    return Advice((NextStep(text, fixed),))
 
 
 def _one_kind(_: Finding, to: Situation) -> Advice:
     if not to.free_cpus:
         text = "measure when nothing else uses the memory of the device: {}"
-        return Advice((Step(text, to.asked.bench()),))
+        return Advice((NextStep(text, to.asked.bench()),))
     bound = to.asked.bench(cpus=to.free_cpus)
-    return Advice((Step("bind the model to CPUs of one kind: {}", bound),))
+    return Advice((NextStep("bind the model to CPUs of one kind: {}", bound),))
 
 
 def _governor(finding: Finding, to: Situation) -> Advice:
@@ -138,30 +140,30 @@ def _governor(finding: Finding, to: Situation) -> Advice:
 def _schedule(_: Finding, to: Situation) -> Advice:
     if not to.free_cpus:
         return Advice(
-            (Step("start the agent as root for --priority realtime: {}", to.asked.bench()),)
+            (NextStep("start the agent as root for --priority realtime: {}", to.asked.bench()),)
         )
     text = "choose CPUs that the agent may use, or start it as root for --priority realtime: {}"
-    return Advice((Step(text, to.asked.bench(cpus=to.free_cpus)),))
+    return Advice((NextStep(text, to.asked.bench(cpus=to.free_cpus)),))
 
 
 def _sample_less(_: Finding, to: Situation) -> Advice:
     rate_hz = min(2.0, (to.asked.value("telemetry_rate_hz") or 4.0) / 2)
     slower = to.asked.bench(telemetry_rate_hz=rate_hz)
     if not to.free_cpus:
-        return Advice((Step("sample less often: {}", slower),))
+        return Advice((NextStep("sample less often: {}", slower),))
     text = "sample less often, or leave a CPU free for it: {}, or --cpus {}"
-    return Advice((Step(text, slower, ",".join(map(str, to.free_cpus))),))
+    return Advice((NextStep(text, slower, ",".join(map(str, to.free_cpus))),))
 
 
 def _fewer_or_more_time(finding: Finding, to: Situation) -> Advice:
     longer = to.asked.bench(max_duration_s=to.asked.more("max_duration_s", 3600.0))
     done = int((finding.value or 0) * (to.asked.value("runs") or 1))
     text = "allow more time, or ask for fewer queries: {}, or --min-queries {}"
-    return Advice((Step(text, longer, max(1, done)),))
+    return Advice((NextStep(text, longer, max(1, done)),))
 
 
 def _fewer_arrivals(finding: Finding, to: Situation) -> Advice:
-    return Advice((Step("send fewer queries: {}", to.asked.bench(target_qps=_qps(finding))),))
+    return Advice((NextStep("send fewer queries: {}", to.asked.bench(target_qps=_qps(finding))),))
 
 
 def _qps(finding: Finding) -> float:
@@ -177,42 +179,42 @@ def _fewer_or_later(finding: Finding, to: Situation) -> Advice:
     target_s, p99_s = _number(finding, "target_s"), _number(finding, "p99_ns") / 1e9
     later_ms = math.ceil(1e3 * max(2 * target_s, 1.1 * p99_s))
     text = "send fewer queries, or allow a longer latency: {}, or --target-latency {}ms"
-    return Advice((Step(text, fewer, later_ms),))
+    return Advice((NextStep(text, fewer, later_ms),))
 
 
 def _enough_queries(finding: Finding, to: Situation) -> Advice:
     needed = _number(finding, "needed") * (to.asked.value("runs") or 1)
     count = math.ceil(max(needed, to.asked.more("min_query_count", 10_000)))
-    return Advice((Step("measure more queries: {}", to.asked.bench(min_query_count=count)),))
+    return Advice((NextStep("measure more queries: {}", to.asked.bench(min_query_count=count)),))
 
 
 def _enough_runs(_: Finding, to: Situation) -> Advice:
     text = "make more runs (in a campaign's file, repeats = 5; with --against B, --pairs 10): {}"
     runs = max(MIN_RUNS, to.asked.value("runs") or 0)
-    return Advice((Step(text, to.asked.bench(runs=runs)),))
+    return Advice((NextStep(text, to.asked.bench(runs=runs)),))
 
 
 def _as_many_threads_as_cpus(finding: Finding, to: Situation) -> Advice:
     threads = max(1, int(_number(finding, "cpu_count")))
-    return Advice((Step("use no more threads than CPUs: {}", to.asked.bench(threads=threads)),))
+    return Advice((NextStep("use no more threads than CPUs: {}", to.asked.bench(threads=threads)),))
 
 
 def _warm_up(_: Finding, to: Situation) -> Advice:
     longer = to.asked.bench(warmup_query_count=to.warmup_query_count)
-    return Advice((Step("warm up for as long as it took: {}", longer),))
+    return Advice((NextStep("warm up for as long as it took: {}", longer),))
 
 
 def _quantise_again(_: Finding, to: Situation) -> Advice:
     words = [] if to.asked.value("accuracy") else ["--accuracy", "DATASET"]
     text = "quantise the model again, with calibration data like its inputs; then {}"
-    return Advice((Step(text, to.asked.bench(*words)),))
+    return Advice((NextStep(text, to.asked.bench(*words)),))
 
 
 def _pull_the_cable(_: Finding, to: Situation) -> Advice:
     return Advice(
         (
-            Step("pull the cable (the run waits there for {})", to.asked.collect()),
-            Step(
+            NextStep("pull the cable (the run waits there for {})", to.asked.collect()),
+            NextStep(
                 "where the phone heeds it: adb shell setprop power.battery_input.suspended true, "
                 "and false after"
             ),
@@ -304,8 +306,8 @@ ADVICE: Mapping[str, Mapping[str, Make]] = {
     "delegation": {
         "": lambda _, to: Advice(
             (
-                Step("see which delegates the device has: {}", command("devices")),
-                Step("measure without one: {}", to.asked.bench(without=("delegate",))),
+                NextStep("see which delegates the device has: {}", command("devices")),
+                NextStep("measure without one: {}", to.asked.bench(without=("delegate",))),
             )
         )
     },
@@ -362,8 +364,8 @@ ADVICE: Mapping[str, Mapping[str, Make]] = {
         "": _do("leave the phone alone during the run, and measure again"),
         "not_told": lambda _, to: Advice(
             (
-                Step("let it sample: {}", to.asked.bench(telemetry_rate_hz=10.0)),
-                Step("upgrade its agent: {}", command("deploy", "adb:SERIAL")),
+                NextStep("let it sample: {}", to.asked.bench(telemetry_rate_hz=10.0)),
+                NextStep("upgrade its agent: {}", command("deploy", "adb:SERIAL")),
             )
         ),
     },
@@ -410,7 +412,7 @@ ADVICE: Mapping[str, Mapping[str, Make]] = {
         "": _METER,
         "simulated": lambda _, to: Advice(
             (
-                Step(
+                NextStep(
                     "measure with a real meter: {}; which there are: {}",
                     to.asked.bench("--meter", "METER"),
                     command("meters"),

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from edgebench.host.options.command import Asked, Command, Name, Step, command
+from edgebench.host.options.command import Asked, Command, NextStep, Placeholder, command
 from edgebench.protocol import errors as e
 from edgebench.protocol.identity import DEFAULT_PORT
 from edgebench.protocol.spec import MAX_LENGTH_S
@@ -15,7 +15,7 @@ from edgebench.system import unforeseen
 
 Value = Callable[[Any, Asked], object] | Command
 """A command or another value of a hint, by the error and by what was asked for."""
-Hint = Callable[[Any, Asked], Step]
+Hint = Callable[[Any, Asked], NextStep]
 Row = tuple[type[e.EdgebenchError], Hint]
 _DEVICES, _METERS, _BRIDGE = command("devices"), command("meters"), command("bridge", "list")
 _IMPORT_HELP = command("meters", "import", "--help")
@@ -27,9 +27,9 @@ _ACCOUNT, _OTHER, _SCHEDULER = "USER@HOST", "OTHER", "tcp://SCHEDULER:8786"
 def _on(kind: type[e.EdgebenchError], text: str, *values: Value) -> Row:
     """A row of a table of hints."""
 
-    def hint(error: Any, asked: Asked) -> Step:
+    def hint(error: Any, asked: Asked) -> NextStep:
         made = (one if isinstance(one, Command) else one(error, asked) for one in values)
-        return Step(text, *made)
+        return NextStep(text, *made)
 
     return kind, hint
 
@@ -39,102 +39,106 @@ def _with_dataset(kind: type[e.EdgebenchError], text: str) -> Row:
     return _on(kind, f"{text}; then {{}}", lambda _, asked: asked.bench(accuracy="set.npz"))
 
 
-def _for_lease(error: e.LeaseHeld, asked: Asked) -> Step:
+def _for_lease(error: e.LeaseHeld, asked: Asked) -> NextStep:
     """Wait for another client that measures, or end what it does."""
     if asked.command == "stop" and error.is_by_this_host:
-        return Step("end your command, with Ctrl-C in its terminal: no run is in progress just now")
+        return NextStep(
+            "end your command, with Ctrl-C in its terminal: no run is in progress just now"
+        )
     if asked.command == "stop":
-        return Step("only its own host can end that run, or on the device: edgebench-agent stop")
+        return NextStep(
+            "only its own host can end that run, or on the device: edgebench-agent stop"
+        )
     longer_s = max(600.0, min(10 * error.waited_s, MAX_LENGTH_S))
     wait = f"wait for {'longer' if error.waited_s > 0 else 'it'}: {{}}; or "
     measure = asked.bench(wait_s=longer_s)
     if error.stoppable_on:
         stop = command("stop", "--on", error.stoppable_on)
-        return Step(f"{wait}end your run there: {{}}", measure, stop)
+        return NextStep(f"{wait}end your run there: {{}}", measure, stop)
     if error.is_by_this_host:
-        return Step(f"{wait}end your other command there, with Ctrl-C in its terminal", measure)
-    return Step(f"{wait}end its run on the device: edgebench-agent stop", measure)
+        return NextStep(f"{wait}end your other command there, with Ctrl-C in its terminal", measure)
+    return NextStep(f"{wait}end its run on the device: edgebench-agent stop", measure)
 
 
-def _for_missing_run(error: e.NoSuchRun, asked: Asked) -> Step:
+def _for_missing_run(error: e.NoSuchRun, asked: Asked) -> NextStep:
     if error.is_store_empty:
         text = "measure one: {}; or open a bundle: {}"
-        return Step(text, asked.bench(), command("show", "FILE.zip"))
+        return NextStep(text, asked.bench(), command("show", "FILE.zip"))
     if error.bundle is not None:
-        one = Name(f"{shlex.quote(error.bundle)}#ID")
+        one = Placeholder(f"{shlex.quote(error.bundle)}#ID")
         text = "see its runs: {}; then name one: {}"
-        return Step(text, command("runs", error.bundle), command("show", one))
+        return NextStep(text, command("runs", error.bundle), command("show", one))
     if error.model is None:
-        return Step("see the stored runs: {}", command("runs"))
+        return NextStep("see the stored runs: {}", command("runs"))
     if asked.command in ("history", "runs"):
         named = command(asked.command, "--model", error.model)
-        return Step("name a model by its option: {}", named)
+        return NextStep("name a model by its option: {}", named)
     if asked.command == "compare":
         both = command("bench", error.model, "--against", "B")
-        return Step("measure two models and compare them: {}", both)
-    return Step("measure it: {}", command("bench", error.model))
+        return NextStep("measure two models and compare them: {}", both)
+    return NextStep("measure it: {}", command("bench", error.model))
 
 
-def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> Step:
+def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> NextStep:
     if error.sides:
         first, second = error.sides
-        return Step(
+        return NextStep(
             "name one as the other side: {}", command("compare", first, "--against", second)
         )
     if error.comparison_id:
-        return Step("name all its pairs: {}", command("compare", error.comparison_id))
-    return Step(
+        return NextStep("name all its pairs: {}", command("compare", error.comparison_id))
+    return NextStep(
         "name the other side: {}; or measure two models and compare them: {}",
         command("compare", "A", "--against", "B"),
         command("bench", "A", "--against", "B"),
     )
 
 
-def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> Step:
+def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
     is_campaign = asked.command.startswith("campaign")
     if error.meant and is_campaign:
-        return Step('name it in full in the campaign file: meter = "agent:{}"', error.meant)
+        return NextStep('name it in full in the campaign file: meter = "agent:{}"', error.meant)
     if error.meant:
-        return Step("name it in full: {}", asked.bench(meter=f"agent:{error.meant}"))
+        return NextStep("name it in full: {}", asked.bench(meter=f"agent:{error.meant}"))
     if is_campaign:
-        return Step(
+        return NextStep(
             "serve it there: edgebench-agent serve --meter {}, which gives it to the first of "
             "several boards; or leave the other devices out of the campaign file",
             error.meter,
         )
-    return Step(
+    return NextStep(
         "name it where that agent is started: edgebench-agent serve --meter {}, or in "
         "EDGEBENCH_METERS, or by {}",
         error.meter,
-        command("deploy", Name(_ACCOUNT), "--meter", error.meter),
+        command("deploy", Placeholder(_ACCOUNT), "--meter", error.meter),
     )
 
 
-def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> Step:
+def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> NextStep:
     again = _BRIDGE if asked.command.startswith("bridge") else _METERS
     if error.permission is e.Permission.SERIAL_PORT:
         join = "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER"
-        return Step(f"{join}; then {{}}", again)
+        return NextStep(f"{join}; then {{}}", again)
     if error.permission is e.Permission.USB_TESTER:
-        return Step(
+        return NextStep(
             "docs/meters.md, USB testers, has a rule of udev that allows it; add it, plug the "
             "tester in again, then {}",
             again,
         )
-    return Step("see which meters there are, and why others are not: {}", _METERS)
+    return NextStep("see which meters there are, and why others are not: {}", _METERS)
 
 
-def _for_difference(error: e.NotComparable, asked: Asked) -> Step:
+def _for_difference(error: e.NotComparable, asked: Asked) -> NextStep:
     text = "allow the difference, if it is what you compare: {}"
     allow = [["--allow", key] for key in error.keys]
     if type(error) is e.NotComparable and asked.command == "bench" and error.comparison_id:
-        return Step(text, command("compare", error.comparison_id, *allow))
-    return Step(text, asked.compare(allow))
+        return NextStep(text, command("compare", error.comparison_id, *allow))
+    return NextStep(text, asked.compare(allow))
 
 
-def _for_slow_dataset(_error: e.DatasetTooSlow, asked: Asked) -> Step:
+def _for_slow_dataset(_error: e.DatasetTooSlow, asked: Asked) -> NextStep:
     dataset = asked.value("accuracy") or "set.npz"
-    return Step(
+    return NextStep(
         "run a part of it, drawn at random, or allow more time: {}, or --accuracy-limit {}h",
         asked.bench(accuracy=dataset, dataset_sample_count=100),
         math.ceil(asked.more("dataset_limit_s", 86400.0) / 3600),
@@ -144,40 +148,40 @@ def _for_slow_dataset(_error: e.DatasetTooSlow, asked: Asked) -> Step:
 def _for_model(text: str) -> Hint:
     """Another runtime may take the model, unless all of them have been tried."""
 
-    def hint(_error: e.EdgebenchError, asked: Asked) -> Step:
+    def hint(_error: e.EdgebenchError, asked: Asked) -> NextStep:
         if asked.value("runtime") == "all":
-            return Step("check the file, or measure another one: {}", _BUILT_IN)
-        return Step(text, asked.bench(runtime="all"))
+            return NextStep("check the file, or measure another one: {}", _BUILT_IN)
+        return NextStep(text, asked.bench(runtime="all"))
 
     return hint
 
 
-def _for_page(error: e.PageUnavailable, _asked: Asked) -> Step:
+def _for_page(error: e.PageUnavailable, _asked: Asked) -> NextStep:
     if error.install:
-        return Step("install them: {}; then {}", error.install, command("serve"))
+        return NextStep("install them: {}; then {}", error.install, command("serve"))
     here = command("serve", "--port", "0")
-    return Step("listen on this machine, at any port that is free: {}", here)
+    return NextStep("listen on this machine, at any port that is free: {}", here)
 
 
-def _for_runtime(error: e.RuntimeUnavailable, _asked: Asked) -> Step:
+def _for_runtime(error: e.RuntimeUnavailable, _asked: Asked) -> NextStep:
     if error.install:
         text = "install it there: {}; then see whether it works: {}"
-        return Step(text, error.install, _DEVICES)
-    return Step("see what is installed there: {}", _DEVICES)
+        return NextStep(text, error.install, _DEVICES)
+    return NextStep("see what is installed there: {}", _DEVICES)
 
 
-def _for_unreachable(error: e.Unreachable, _asked: Asked) -> Step:
+def _for_unreachable(error: e.Unreachable, _asked: Asked) -> NextStep:
     if error.is_offline:
-        return Step("see whether this machine has a network: ip route; then {}", _DEVICES)
-    return Step("see which devices answer: {}", _DEVICES)
+        return NextStep("see whether this machine has a network: ip route; then {}", _DEVICES)
+    return NextStep("see which devices answer: {}", _DEVICES)
 
 
-def _for_measurement(error: e.MeasurementError, asked: Asked) -> Step:
+def _for_measurement(error: e.MeasurementError, asked: Asked) -> NextStep:
     if error.invalid is not None:
         text = "see why, and what would make it better: {}"
-        return Step(text, command("show", error.invalid))
+        return NextStep(text, command("show", error.invalid))
     longer = asked.bench(duration_s=asked.more("duration_s", 60.0))
-    return Step("measure again, for longer: {}", longer)
+    return NextStep("measure again, for longer: {}", longer)
 
 
 def _deploy(*words: str) -> Value:
@@ -185,7 +189,7 @@ def _deploy(*words: str) -> Value:
 
 
 def _bundle_again(kind: type[e.EdgebenchError]) -> Row:
-    again = command("bundle", Name("ID"))
+    again = command("bundle", Placeholder("ID"))
     return _on(kind, "ask for the file again; its sender makes one with: {}", again)
 
 
@@ -651,7 +655,7 @@ def hint_for(error: e.EdgebenchError, asked: Asked | None = None) -> str:
     return "; ".join(map(str, steps_after(error, asked or Asked())))
 
 
-def steps_after(error: e.EdgebenchError, asked: Asked) -> list[Step]:
+def steps_after(error: e.EdgebenchError, asked: Asked) -> list[NextStep]:
     """Steps after an error; of a run that failed and is stored, the last one shows the run.
 
     Args:
@@ -660,10 +664,10 @@ def steps_after(error: e.EdgebenchError, asked: Asked) -> list[Step]:
     """
     step = _hint(error, asked)(error, asked)
     if isinstance(error, e.UsageError) and error.meant and not isinstance(error, e.MeterNotServed):
-        step = Step("did you mean {}? otherwise {}", error.meant, step)
+        step = NextStep("did you mean {}? otherwise {}", error.meant, step)
     if error.run_id is None:
         return [step]
-    return [step, Step("what is kept: {}", command("show", error.run_id))]
+    return [step, NextStep("what is kept: {}", command("show", error.run_id))]
 
 
 def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
@@ -675,7 +679,7 @@ def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
         return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
         words = ["meters", "info"] if asked.command == "meters" else asked.command.split()
-        return lambda *_: Step("see what it takes: {}", command(*words, "--help"))
+        return lambda *_: NextStep("see what it takes: {}", command(*words, "--help"))
     if type(error) is e.StoreError and asked.command in _OF_STORE:
         return _OF_STORE[asked.command][1]
     rows = (*_OF_COMMAND.get(name, ()), *_HINTS)

@@ -31,8 +31,8 @@ WITHOUT_OPTION = {
     *("limits", "is_sustained"),  # --timeout, --memory-limit and --sustained have their own
 }
 """Settings of Python alone."""
-AXES = {"on", "wait_s", "runs", "runtime", "threads", "delegate", "scenario"}
-"""What a campaign file has outside `[settings]`, or in its axes."""
+ELSEWHERE = {"on", "wait_s", "runs"}
+"""What a campaign file has outside of `[settings]`."""
 VALUES: dict[str, object] = {
     "on": ("pi5", "label:pi"),
     "cpus": (2, 3),
@@ -63,8 +63,8 @@ def test_types_have_the_fields_of_the_table() -> None:
     of_table = {option.field for option in SETTINGS}
     assert BenchOptions.__annotations__.keys() == of_table | WITHOUT_OPTION
     assert SpecChanges.__annotations__.keys() <= BenchOptions.__annotations__.keys()
-    assert {one.name for one in fields(Settings)} == (of_table - AXES) | {"is_sustained"}
-    assert {option.field for option in SETTING_KEYS.values()} == of_table - AXES
+    assert {one.name for one in fields(Settings)} == (of_table - ELSEWHERE) | {"is_sustained"}
+    assert {option.field for option in SETTING_KEYS.values()} == of_table - ELSEWHERE
     parameters = signature(Lab.bench_against).parameters.keys()
     of_comparison = {option.field for option in SECTIONS[COMPARISON]}
     assert of_comparison == parameters - {"self", "baseline", "watcher", "options"}
