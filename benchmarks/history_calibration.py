@@ -25,7 +25,7 @@ import numpy as np
 from common import machine, parse, report, seconds_of, table
 from numpy.typing import NDArray
 
-from edgebench.host.analysis.history.levels import ALPHA, find_level_starts
+from edgebench.host.analysis.history.levels import FALSE_ALARM_RATE, find_level_starts
 
 Floats = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Floats]
@@ -70,7 +70,7 @@ def main() -> None:
     ]
     lines = [
         f"Histories without a change of {options.histories} that are said to have one, by the "
-        f"number of points; promised: at most {ALPHA:.0%}, but for the correlated ones:\n",
+        f"number of points; promised: at most {FALSE_ALARM_RATE:.0%}, but for correlated ones:\n",
         table(["points", *map(str, ALARM_COUNTS)], rows),
         "",
         "Steps of 5 % that are found, and histories with another change beside, by the number of "

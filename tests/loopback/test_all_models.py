@@ -13,9 +13,12 @@ from support.digits import PACKAGES
 from support.tools import need_runtime, need_shared
 
 from edgebench.agent.runtimes.registry import find_runtime
-from edgebench.host.analysis.verdict.outputs import FLOAT_AGREEMENT_LIMIT, QUANTIZED_AGREEMENT_LIMIT
+from edgebench.host.analysis.verdict.outputs import (
+    FLOAT_AGREEMENT_LIMIT,
+    QUANTIZED_AGREEMENT_LIMIT,
+    SATURATION,
+)
 from edgebench.host.bench.verify import verify
-from edgebench.host.show.sentences import SATURATION
 from edgebench.protocol.errors import EdgebenchError
 
 SETTINGS: dict[str, Any] = {

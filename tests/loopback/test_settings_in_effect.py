@@ -14,13 +14,13 @@ from support.signatures import WIDTH, two_signatures
 from support.tools import need_runtime, skip_or_fail
 
 from edgebench.host.analysis.run_set import alone
+from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.bench.verify import verify
 from edgebench.host.result.run import Run
 from edgebench.host.result.settings import EffectiveSettings, SettingState
 from edgebench.host.result.verdict import RuleOutcome
-from edgebench.host.show.advice import advice
 from edgebench.host.show.settings import run_notes
-from edgebench.host.show.verdict import verdict_rows
+from edgebench.host.show.verdict import advice_for, verdict_rows
 from edgebench.protocol.errors import SignatureRefused
 from edgebench.protocol.record import CpuQuota
 from edgebench.protocol.spec import SpecChanges
@@ -132,4 +132,4 @@ def test_quota_of_the_agents_group_makes_a_run_suspect(
     assert failed["cpu_share"].reason == "quota"
     sentences = dict(verdict_rows(alone(run)))
     assert "the CPU quota of the control group, 0.2 CPUs, was used up" in str(sentences["verdict"])
-    assert "raise or remove the CPU quota" in str(advice(failed["cpu_share"]))
+    assert "raise or remove the CPU quota" in str(advice_for(failed["cpu_share"], Situation()))

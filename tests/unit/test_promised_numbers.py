@@ -59,7 +59,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("STEADY_RATIO", 0.25, "within the last quarter of the run"),
             ("LASTING_RATIO", 0.02, "lasts less than 2 % of the run"),
         ],
-        "host.analysis.verdict.run": [
+        "host.analysis.verdict.latency": [
             ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
             ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
             ("HARNESS_SUSPECT_RATIO", 0.01, "as above, more than 1 % | suspect"),
@@ -154,7 +154,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("EDGE_WINDOW_MIN_S", 10.0, "a window is shorter than 10 s"),
         ],
         "host.analysis.verdict.target": [
-            ("MIN_WINDOWS", 5, "fewer than five windows, of which MLPerf"),
+            ("MIN_TARGET_WINDOWS", 5, "fewer than five windows, of which MLPerf"),
             ("RANGE_LIMIT_RATIO", 0.01, "`range_ratio` exceeds 1 %"),
             ("CLOCK_LIMIT_RATIO", 0.02, "differs from 1 by more than 2 %"),
         ],
@@ -184,7 +184,7 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
     },
     "docs/suspect.md": {
-        "host.analysis.verdict.run": [
+        "host.analysis.verdict.latency": [
             ("LEVEL_LIMIT_RATIO", 0.05, "their levels are more than 5 % apart"),
             ("STEADY_LIMIT_RATIO", 0.5, "More than half of the run was warm-up"),
         ],
@@ -390,7 +390,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.devices.packages": [("FRESH_S", 86_400.0, "they are cached for a day")],
     },
     "docs/history.md": {
-        "host.analysis.history.history": [("MAX_POINTS", 500, "at most the newest 500 points")],
+        "host.analysis.history.history": [
+            ("MAX_HISTORY_POINTS", 500, "at most the newest 500 points")
+        ],
         "host.analysis.history.levels": [("MIN_POINTS", 5, "there are fewer than 5 points")],
         "host.show.history": [("MAX_PICTURES", 4, "Up to four histories are shown")],
     },

@@ -14,13 +14,13 @@ from typing import Any
 from edgebench.host.bench import events
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
-from edgebench.host.show.incomplete import rejection_line
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     format_duration,
     format_half_width,
     format_metric,
     half_width_of,
 )
+from edgebench.host.show.incomplete import rejection_line
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from edgebench.host.analysis.median import LEVEL
 from edgebench.host.result.verdict import State
 
-LEVEL = 0.95
 MIN_ROUNDS = 3
 """Fewest rounds that both levels have at a place, for it to count."""
 

@@ -10,6 +10,9 @@ from functools import cache
 from statistics import median
 
 LEVEL = 0.95
+"""Confidence level of every interval."""
+SIGMAS = 1.959964
+"""Half-width of a 95 % interval in standard errors."""
 MIN_RUNS = 5
 """Fewest runs with an interval: the median lies between the lowest and the highest of five with
 93.75 %, of four with 87.5 %."""

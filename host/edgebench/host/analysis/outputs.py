@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from edgebench.host.analysis.median import LEVEL
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import CheckFacts, TensorSpec
@@ -19,7 +20,6 @@ _T = TypeVar("_T")
 Outputs = Mapping[str, NDArray[Any]]
 """Arrays by name, as in the agent's file: `used.N`, `reference.N`, `dataset.N`, `dataset_index`."""
 Values = NDArray[np.float64]
-LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,28 +19,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgebench.host.analysis.median import (
-    MIN_RUNS,
-    PRECISION_INVALID_RATIO,
-    PRECISION_SUSPECT_RATIO,
-    median_interval,
-)
-from edgebench.host.analysis.verdict.judge import verdict_of
+from edgebench.host.analysis.median import MIN_RUNS, SIGMAS, median_interval
+from edgebench.host.analysis.verdict.judge import judge_set
+from edgebench.host.analysis.verdict.run_set import SetEvidence
 from edgebench.host.analysis.verdict.table import BY_ID
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.metrics import METRICS, Metric
 from edgebench.host.result.metrics import headline as headline_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
-from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import Finding, State, Verdict
 
-INCLUDES_OF_SETS = {"between_runs_floor": "between_runs"}
-"""Rule of a set, and the one with a milder limit on the same number."""
 SHORTEST_LOOP_S = 0.5
 """Shorter loops are not proposed: a tick of the scheduler or one reading of a sensor is a large
 part of them."""
-_SIGMAS = 1.959964
-"""Half-width of a 95 % interval in standard errors."""
 
 
 def find_sets(runs: Iterable[Run]) -> list[RunSet]:
@@ -171,7 +163,7 @@ def _variance(
     if found is None or found.ci95 is None or found.median == 0:
         return None
     intervals = [metric.interval(run) for run in runs]
-    errors = [(one[1] - one[0]) / 2 / _SIGMAS for one in intervals if one is not None]
+    errors = [(one[1] - one[0]) / 2 / SIGMAS for one in intervals if one is not None]
     launches_s = [launch_s for run in runs if (launch_s := _launch_s(run)) is not None]
     if len(errors) < len(runs) or len(launches_s) < len(runs):
         return None
@@ -212,15 +204,6 @@ def _verdict(
     """The rules of a set, and each rule that a run of it broke, once."""
     if runs[0].set_id is None:
         return runs[0].verdict
-    findings = [*_own_findings(runs, counted, headline, metrics), *_broken_by_runs(runs, counted)]
-    unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
-    return verdict_of(findings, unwatched)
-
-
-def _own_findings(
-    runs: Sequence[Run], counted: Sequence[Run], headline: str, metrics: dict[str, SetMetric]
-) -> list[Finding]:
-    """How many runs count, and how far apart they are."""
     # Of a tail, the interval of the median is judged, as in a single run.
     median = f"{runs[0].spec.scenario.traits.headline}.p50"
     precise = median if METRICS[headline].is_tail else headline
@@ -229,44 +212,15 @@ def _own_findings(
     if summary is not None and METRICS[precise].is_exact:
         # A reproducible count has no distribution: it is known as far as the runs agree.
         half_width, needed = (summary.max - summary.min) / 2 / summary.median, 1
-    findings = [
-        Finding(
-            id="run_count",
-            outcome=_outcome(len(counted) >= needed),
-            severity=State.SUSPECT if counted else State.INVALID,
-            value=float(len(counted)),
-            limit=float(needed),
-            unit="count",
-            facts={"planned_count": _planned_count(runs)},
-        )
-    ]
-    for rule, severity, limit in (
-        ("between_runs_floor", State.INVALID, PRECISION_INVALID_RATIO),
-        ("between_runs", State.SUSPECT, PRECISION_SUSPECT_RATIO),
-    ):
-        facts = {"name": METRICS[precise].label}
-        if half_width is None:
-            unknown = RuleOutcome.UNKNOWN
-            findings.append(
-                Finding(id=rule, outcome=unknown, severity=severity, reason="too_few", facts=facts)
-            )
-            continue
-        findings.append(
-            Finding(
-                id=rule,
-                outcome=_outcome(half_width <= limit),
-                severity=severity,
-                value=half_width,
-                limit=limit,
-                unit="ratio",
-                facts=facts,
-            )
-        )
-    return findings
-
-
-def _outcome(is_kept: bool) -> RuleOutcome:
-    return RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
+    evidence = SetEvidence(
+        counted=len(counted),
+        planned=_planned_count(runs),
+        needed=needed,
+        name=METRICS[precise].label,
+        half_width_ratio=half_width,
+    )
+    unwatched = dict.fromkeys(name for run in counted for name in run.verdict.unwatched)
+    return judge_set(evidence, _broken_by_runs(runs, counted), unwatched)
 
 
 def _broken_by_runs(runs: Sequence[Run], counted: Sequence[Run]) -> list[Finding]:

@@ -12,6 +12,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from edgebench.host.analysis.verdict.machine import ClockRule
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.bench.cancellation import Cancellation
 from edgebench.host.bench.events import Place, raise_failures
@@ -46,7 +47,6 @@ MODELS = ("digits_int8.tflite", "digits_int8.onnx")
 MIN_ROOM_BYTES = 16 * 2**20
 """Room for models below which a device is no use: MobileNetV2 has 3.4 million weights, 14 MB in 32
 bits. Source: Sandler et al., MobileNetV2 (2018), table 4."""
-CLOCK_RULE = "clock"
 _CHANGES: SpecChanges = {
     "duration_s": 0.5,
     "min_query_count": 20,
@@ -91,7 +91,7 @@ def check_device(client: Client, name: str, cancellation: Cancellation) -> Healt
     model = _model_for(system)
     run = _quick_run(client, name, model, cancellation)
     for finding in run.verdict.rules:
-        if finding.id == CLOCK_RULE and finding.outcome is RuleOutcome.FAIL:
+        if finding.id == ClockRule.id and finding.outcome is RuleOutcome.FAIL:
             raise TargetError(sentence(finding))
     latency = None if run.verdict.is_refused else headline_latency(run)
     return HealthCheck(

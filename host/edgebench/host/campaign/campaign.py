@@ -187,11 +187,16 @@ class Campaign:
     def effects(self) -> Mapping[str, list[FactorEffect]]:
         """What each factor changes in each metric that the valid and suspect runs have.
 
-        The metrics are those of the scenarios' headlines, and the gross energy.
+        A cell that is invalid has no numbers, although some of its runs may have. The metrics are
+        those of the scenarios' headlines, and the gross energy.
         """
+        results = list(self._results())
+        refused = [one for one in find_sets(run for _, run in results) if one.verdict.is_refused]
+        without_numbers = {run.run_id for one in refused for run in one.runs}
         observed: dict[str, list[Observation]] = {}
-        for planned, run in self._results():
-            if run.failure is not None or run.verdict.is_refused:
+        for planned, run in results:
+            is_left_out = run.verdict.is_refused or run.run_id in without_numbers
+            if run.failure is not None or is_left_out:
                 continue
             levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)
             is_suspect = run.verdict.state is State.SUSPECT

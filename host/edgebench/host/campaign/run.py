@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 
+from edgebench.host.analysis.verdict.run import CompleteRule
+from edgebench.host.analysis.verdict.target import DatasetCompleteRule
 from edgebench.host.bench import events
 from edgebench.host.bench.events import Notify, Place
 from edgebench.host.bench.references import achieved_accuracy
@@ -44,7 +46,6 @@ from edgebench.protocol.errors import (
     TooLarge,
     TransportError,
 )
-from edgebench.protocol.record import Outcome
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 30.0
@@ -56,10 +57,10 @@ def was_stopped(run: Run) -> bool:
 
     One that became too hot, or reached its longest time, has a reason, and would again.
     """
-    failed = {rule.id: rule.facts for rule in run.verdict.failures}
-    complete, dataset = failed.get("complete", {}), failed.get("dataset_complete", {})
-    is_cut = complete.get("ended") == Outcome.INTERRUPTED.value and complete.get("why") is None
-    return is_cut or dataset.get("is_stopped") is True
+    return any(
+        CompleteRule.was_stopped(finding) or DatasetCompleteRule.was_stopped(finding)
+        for finding in run.verdict.failures
+    )
 
 
 _PASSING = (TransportError, LeaseHeld, NoSpace, SeatLeft, MeterLost, StoreError)

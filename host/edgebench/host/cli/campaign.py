@@ -122,9 +122,9 @@ def _plan(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.campaign.estimate import expected_plan_s
     from edgebench.host.cli.progress import ProgressWatcher
     from edgebench.host.lab import Lab
+    from edgebench.host.result.units import format_duration
     from edgebench.host.show.campaigns import cells_table
     from edgebench.host.show.tables import console
-    from edgebench.host.show.units import format_duration
     from edgebench.protocol.text import printable
 
     with ProgressWatcher() as watcher:

@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column
 from rich.text import Text
 
+from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.bench import events
 from edgebench.host.bench.collect import failure_of
 from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
@@ -24,10 +25,10 @@ from edgebench.host.cli.starting import end_starting
 from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import format_duration, format_metric
 from edgebench.host.show.devices import CLOSE_FILES
 from edgebench.host.show.incomplete import incomplete_line, rejection_line
 from edgebench.host.show.tables import REFUSED, console, print_line
-from edgebench.host.show.units import format_duration, format_metric
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol import messages as m
 from edgebench.protocol.errors import EdgebenchError
@@ -297,6 +298,7 @@ class DeviceProgress:
         """Model, runtime and device of the run in progress."""
         self._task: TaskID | None = None
         self._phase = ""
+        self._entered: Phase | None = None
         self._title = ""
         self._is_hashing = False
         self._shown = ""
@@ -348,7 +350,7 @@ class DeviceProgress:
                 self._note("warning", f"run {run_id} is not stored")
             case events.FetchBegan(device, run_id):
                 self._clear()
-                self._run, self._phase = None, ""
+                self._run, self._phase, self._entered = None, "", None
                 self._title = self._shown = printable(f"{run_id}, {device}")
                 if not self._display.console.is_terminal:
                     self._display.say(f"run: {self._title}")
@@ -384,7 +386,7 @@ class DeviceProgress:
                 line = f"{model} is left out: microcontrollers run quantised models only, so the "
                 self._note("note", f"{line}accuracy is not compared with it")
             case events.EarlierRunStored(run=run):
-                is_cut = any(rule.id == "complete" for rule in run.verdict.failures)
+                is_cut = any(rule.id == CompleteRule.id for rule in run.verdict.failures)
                 ended = "had been stopped" if is_cut else "had finished"
                 kept = "was still on the device; stored now, beside those of this command"
                 self._note("note", f"run {run.run_id} {ended} and {kept}")
@@ -429,11 +431,11 @@ class DeviceProgress:
         """Show the phase that a run entered, or how far it is in it."""
         if self._task is None:
             return
-        if progress.reached is not None and self._phase.startswith(_PHASES[progress.phase]):
+        if progress.reached is not None and self._entered is progress.phase:
             self._phase = f"{_PHASES[progress.phase]}, {_reached(progress.reached)}"
             self._display.bar.update(self._task, what=self._phase)
             return
-        self._phase = _PHASES[progress.phase]
+        self._entered, self._phase = progress.phase, _PHASES[progress.phase]
         expected_s = progress.expected_s or 0.0
         if progress.phase is Phase.CHECKING and expected_s >= LONG_CHECK_S:
             self._note("note", f"the data set takes about {format_duration(expected_s)}")

@@ -26,11 +26,11 @@ from edgebench.host.export.exported import (
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.comparisons import comparison_lines
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import REFUSED, unwatched_line
-from edgebench.host.show.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.text import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edgebench.host.result.metrics import METRICS
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_change,
     format_half_width,

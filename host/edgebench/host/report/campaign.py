@@ -20,8 +20,8 @@ from edgebench.host.report.numbers import ACCURACY, label_of, labels_of, number_
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, Better
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT
 from edgebench.host.result.verdict import State
-from edgebench.host.show.units import ABSENT
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_MATRIX = 12

@@ -11,7 +11,7 @@ from edgebench.host.analysis.compare.runs import RunComparison, compare_groups
 from edgebench.host.report.numbers import label_of
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.show.units import ABSENT, half_width_of
+from edgebench.host.result.units import ABSENT, half_width_of
 from edgebench.protocol.errors import MeasurementError, NotComparable, UsageError
 
 

@@ -11,9 +11,9 @@ from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.result.facts import BASELINE, CANDIDATE, side_id
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT, format_ns, format_size
 from edgebench.host.show.bench_command import bench_words
 from edgebench.host.show.page import confinement_line
-from edgebench.host.show.units import ABSENT, format_ns, format_size
 
 
 @dataclass(frozen=True, slots=True)

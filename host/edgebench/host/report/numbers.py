@@ -18,7 +18,7 @@ from edgebench.host.result.metrics import (
     Quantity,
 )
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     format_metric,
     format_ns,
     format_plain,

@@ -36,6 +36,14 @@ from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import (
+    format_joules,
+    format_joules_within,
+    format_ns,
+    format_uncertainty_joules,
+    format_watts,
+    half_width_of,
+)
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import read_series
@@ -46,14 +54,6 @@ from edgebench.host.show.page import heat_lines
 from edgebench.host.show.sentences import sentence
 from edgebench.host.show.set_page import variance_lines
 from edgebench.host.show.settings import setting_lines
-from edgebench.host.show.units import (
-    format_joules,
-    format_joules_within,
-    format_ns,
-    format_uncertainty_joules,
-    format_watts,
-    half_width_of,
-)
 from edgebench.host.show.verdict import advices
 from edgebench.host.store.annotations import Annotations
 from edgebench.protocol.errors import RunDamaged, StoreError

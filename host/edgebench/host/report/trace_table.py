@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgebench.host.report.charts import SENSOR_PANELS, panel_sensors
+from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_watts
 from edgebench.host.series.envelope import Envelope, even_edges
 from edgebench.host.series.run_series import RunSeries, WindowSeries
-from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_watts
 
 ROW_COUNT = 20
 """Number of intervals in a table."""

@@ -17,8 +17,7 @@ from edgebench.host.result.campaign import CampaignProgress
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
-from edgebench.host.show.tables import REFUSED
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_half_width,
     format_joules_within,
@@ -26,6 +25,7 @@ from edgebench.host.show.units import (
     format_watts,
     half_width_of,
 )
+from edgebench.host.show.tables import REFUSED
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice

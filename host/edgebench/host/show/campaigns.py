@@ -12,10 +12,10 @@ from edgebench.host.analysis.effects import FactorEffect
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
 from edgebench.host.result.document import Document
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT, format_duration
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.set_page import set_document
 from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text, verdict_style
-from edgebench.host.show.units import ABSENT, format_duration
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"

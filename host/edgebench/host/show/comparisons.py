@@ -11,16 +11,16 @@ from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.ratios import SetRatio
 from edgebench.host.analysis.compare.runs import RunComparison
 from edgebench.host.result.metrics import METRICS, Better, Quantity
-from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.ratios import UNLIKE, ratio_words
-from edgebench.host.show.tables import PIPE_WIDTH, name_cell
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_change,
     format_metric,
     format_ratio,
     half_width_of,
 )
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.ratios import UNLIKE, ratio_words
+from edgebench.host.show.tables import PIPE_WIDTH, name_cell
 from edgebench.protocol.text import printable
 
 _COUNTED_IN_TIMES = {

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
 from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
+from edgebench.host.result.units import ABSENT, format_duration, format_ns
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import PIPE_WIDTH, text
-from edgebench.host.show.units import ABSENT, format_duration, format_ns
 from edgebench.protocol.sizes import format_bytes
 
 CLOSE_FILES = (

@@ -13,7 +13,7 @@ from edgebench.host.result.energy import (
     TraceAssumption,
     TraceFile,
 )
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     format_joules,
     format_joules_within,
     format_lasting,

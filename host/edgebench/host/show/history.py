@@ -18,15 +18,15 @@ from edgebench.host.analysis.history.history import (
     HistorySubject,
 )
 from edgebench.host.result.metrics import METRICS, Metric
-from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_change,
     format_half_width,
     format_metric,
     half_width_of,
 )
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 

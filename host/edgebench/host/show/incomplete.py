@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from edgebench.host.show.units import format_duration
+from edgebench.host.result.units import format_duration
 from edgebench.host.store.incomplete import IncompleteRun, IncompleteState
 from edgebench.host.store.set_aside import SetAsideRun, reason_of
 from edgebench.protocol.errors import EdgebenchError, RunSetAside

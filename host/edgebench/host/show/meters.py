@@ -11,10 +11,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.energy.windows import shortest_window_s
 from edgebench.host.power.stored import StoredSession
-from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.hints import REFUSED_RECORDING
-from edgebench.host.show.tables import console, text
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     format_amperes,
     format_joules_within,
     format_ns,
@@ -22,6 +19,9 @@ from edgebench.host.show.units import (
     format_watts,
     format_watts_within,
 )
+from edgebench.host.show.data_table import DataTable
+from edgebench.host.show.hints import REFUSED_RECORDING
+from edgebench.host.show.tables import console, text
 from edgebench.meters.base import AbsentMeter, Header
 from edgebench.meters.registry import DRIVERS
 from edgebench.meters.uncertainty import CurrentLimit, Distribution, UncertaintyTerm, Unit

@@ -15,12 +15,7 @@ import numpy as np
 from edgebench.host.result.metrics import INSTRUCTIONS, LATENCY_SPANS, METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import RuleOutcome, State, Verdict
-from edgebench.host.series.envelope import Envelope, Floats, even_edges
-from edgebench.host.series.run_series import LatencySeries
-from edgebench.host.show.energy import energy_lines
-from edgebench.host.show.sentences import sentence
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     format_half_width,
     format_instructions,
     format_interval_ns,
@@ -29,6 +24,11 @@ from edgebench.host.show.units import (
     format_plain,
     half_width_of,
 )
+from edgebench.host.result.verdict import RuleOutcome, State, Verdict
+from edgebench.host.series.envelope import Envelope, Floats, even_edges
+from edgebench.host.series.run_series import LatencySeries
+from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.sentences import sentence
 from edgebench.protocol.text import printable
 
 COLUMNS = 240

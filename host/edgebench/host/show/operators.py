@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edgebench.host.result.run import ProfileResult
-from edgebench.host.show.units import format_ns
+from edgebench.host.result.units import format_ns
 from edgebench.protocol.record import OperatorTime
 
 _TIMER_NS = 1000

@@ -18,6 +18,16 @@ from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import BindingNs, Conditions, Failure, Metrics, ProfileResult, Run
 from edgebench.host.result.settings import SettingState
 from edgebench.host.result.thermal import ThermalResult
+from edgebench.host.result.units import (
+    format_duration,
+    format_instructions,
+    format_interval_ns,
+    format_ns,
+    format_plain,
+    format_rate,
+    format_size,
+    half_width_of,
+)
 from edgebench.host.result.windows import WindowSummary
 from edgebench.host.show.data_table import GAP, DataTable
 from edgebench.host.show.energy import energy_lines
@@ -30,16 +40,6 @@ from edgebench.host.show.tables import (
     results_table,
     text,
     unwatched_line,
-)
-from edgebench.host.show.units import (
-    format_duration,
-    format_instructions,
-    format_interval_ns,
-    format_ns,
-    format_plain,
-    format_rate,
-    format_size,
-    half_width_of,
 )
 from edgebench.host.show.verdict import failure_advice, rules_parts, verdict_rows
 from edgebench.host.store.annotations import Annotations

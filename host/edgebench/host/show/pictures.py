@@ -15,10 +15,10 @@ from rich.text import Text
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import format_ns, format_watts
 from edgebench.host.series.envelope import Floats, Points, even_edges
 from edgebench.host.series.run_series import RunSeries, SpanKind
 from edgebench.host.show.tables import text
-from edgebench.host.show.units import format_ns, format_watts
 from edgebench.protocol.record import Phase
 
 BLOCKS = "▁▂▃▄▅▆▇█"

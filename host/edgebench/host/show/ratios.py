@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT, format_sides, format_times
 from edgebench.host.result.verdict import State
 from edgebench.host.show.bench_command import asked_of
-from edgebench.host.show.units import ABSENT, format_sides, format_times
 from edgebench.protocol.text import printable
 
 _PRECISIONS = re.compile(

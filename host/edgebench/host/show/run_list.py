@@ -9,6 +9,7 @@ from rich.text import Text
 
 from edgebench.host.analysis.median import are_too_far_apart
 from edgebench.host.result.facts import side_id
+from edgebench.host.result.units import ABSENT, format_instructions, format_ns, format_rate
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
@@ -20,7 +21,6 @@ from edgebench.host.show.tables import (
     text,
     verdict_cell,
 )
-from edgebench.host.show.units import ABSENT, format_instructions, format_ns, format_rate
 from edgebench.host.store.index import INVALID, RunSummary
 from edgebench.protocol.text import printable
 

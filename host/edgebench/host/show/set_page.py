@@ -11,6 +11,12 @@ from rich.text import Text
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
+from edgebench.host.result.units import (
+    format_half_width,
+    format_metric,
+    format_ns,
+    half_width_of,
+)
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.page import facts_table
 from edgebench.host.show.sentences import described
@@ -23,12 +29,6 @@ from edgebench.host.show.tables import (
     text,
     unwatched_line,
     verdict_style,
-)
-from edgebench.host.show.units import (
-    format_half_width,
-    format_metric,
-    format_ns,
-    half_width_of,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
 from edgebench.host.store.index import FAILED

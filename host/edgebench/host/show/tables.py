@@ -14,13 +14,12 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.analysis.verdict.run import EnoughTimeRule
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, headline_latency
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import State
-from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_half_width,
     format_instructions,
@@ -33,6 +32,8 @@ from edgebench.host.show.units import (
     half_width_of,
     is_lopsided,
 )
+from edgebench.host.result.verdict import State
+from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
 from edgebench.host.store.index import DAMAGED, FAILED
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable, wrap
@@ -259,7 +260,7 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
 
 def is_at_query_limit(run: Run) -> bool:
     """Whether a run ended by the largest number of queries, before its time."""
-    return any(rule.id == "enough_time" and rule.reason == "full" for rule in run.verdict.rules)
+    return any(map(EnoughTimeRule.is_full, run.verdict.rules))
 
 
 def _loop_s(run: Run) -> float:

@@ -9,13 +9,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
-from edgebench.host.analysis.run_set import INCLUDES_OF_SETS
-from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause, cause_of
+from edgebench.host.analysis.verdict.advice import Advice, Situation, without_repeats
+from edgebench.host.analysis.verdict.rule import Cause
+from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.advice import Situation, advice, without_repeats
 from edgebench.host.show.bench_command import asked_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.hints import hint_for
@@ -85,8 +85,22 @@ def advices(one: RunSet, made: Run | None = None) -> list[str]:
         can_be_longer=not any(map(is_at_query_limit, one.runs)),
         warmup_query_count=-(-longest // step) * step,
     )
-    advised = (advice(rule, situation) for rule in findings)
+    advised = (advice_for(rule, situation) for rule in findings)
     return list(map(str, without_repeats(one for one in advised if one is not None)))
+
+
+def advice_for(finding: Finding, situation: Situation) -> Advice | None:
+    """Advice for a finding; None if the rule passed, or nothing can be done.
+
+    A rule that could not be checked has advice only for a reason that has its own.
+    """
+    if finding.id not in BY_ID or finding.outcome not in (_FAIL, _UNKNOWN):
+        return None
+    kind = kind_of(finding)
+    own = kind.advice_for(finding, situation) if kind is not None else None
+    if own is not None or finding.outcome is _UNKNOWN:
+        return own
+    return BY_ID[finding.id].advise(situation)
 
 
 def failure_advice(run: Run) -> str:
@@ -214,7 +228,7 @@ def _reasons(one: RunSet) -> dict[str, str]:
     lines = {rule.id: sentence(rule) for rule in one.verdict.rules if rule.outcome is _FAIL}
     refused = (run.metrics.energy for run in one.runs if run.metrics.energy is not None)
     _name_refused_energy(lines, next((one for one in refused if one.refused is not None), None))
-    for rule, milder in ({rule.id: rule.includes for rule in RULES} | INCLUDES_OF_SETS).items():
+    for rule, milder in {rule.id: rule.includes for rule in ALL_RULES}.items():
         if rule in lines and milder is not None:
             lines.pop(milder, None)
     # Of several with one cause, that of the most runs; the table of rules has the others.

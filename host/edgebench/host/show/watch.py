@@ -11,9 +11,9 @@ from datetime import timedelta
 from rich.table import Table
 from rich.text import Text
 
+from edgebench.host.result.units import ABSENT
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import text
-from edgebench.host.show.units import ABSENT
 from edgebench.host.watch import Absence, Batch, StateChange, Update
 from edgebench.protocol.messages import SeatState
 from edgebench.protocol.record import Phase

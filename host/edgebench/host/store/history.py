@@ -14,7 +14,7 @@ from functools import cache
 from edgebench.host.analysis.compare.runs import find_metric
 from edgebench.host.analysis.history.conditions import SUBJECT_KEYS, conditions_of, settings_of
 from edgebench.host.analysis.history.history import (
-    MAX_POINTS,
+    MAX_HISTORY_POINTS,
     History,
     HistoryRun,
     HistorySubject,
@@ -124,7 +124,7 @@ def _history(
     for row in counted:
         command = row.set_id or f"{row.comparison_id or row.run_id} {row.side}"
         commands.setdefault((command, row.conditions_digest), []).append(row)
-    recent = list(commands.values())[-MAX_POINTS:]
+    recent = list(commands.values())[-MAX_HISTORY_POINTS:]
     by_digest = {row.conditions_digest: row.run_id for group in recent for row in group}
     conditions = {one: conditions_of(read(run_id)) for one, run_id in by_digest.items()}
     column = None if metric.is_tail or metric.is_exact or metric.budget else metric.column

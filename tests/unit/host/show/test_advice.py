@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
 from support.errors import LEAVES, made
+from support.findings import some_facts
 
-from edgebench.host.analysis.verdict.table import ALL_RULES
+from edgebench.host.analysis.verdict.advice import Situation, without_repeats
+from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID
 from edgebench.host.cli.bench import parser
 from edgebench.host.cli.main import COMMANDS
 from edgebench.host.cli.options import OneLineParser, asked, options_of
 from edgebench.host.options.bench import OPTIONS
 from edgebench.host.options.command import Asked, Command
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.advice import ADVICE, Situation, advice, without_repeats
 from edgebench.host.show.hints import steps_after
-from edgebench.host.show.sentences import SENTENCES, SENTENCES_OF_SETS
+from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.errors import EdgebenchError, MeasurementError, WorkerTimeout
 
-ALL_SENTENCES = {**SENTENCES, **SENTENCES_OF_SETS}
-REASONS = [(rule, reason) for rule, reasons in ADVICE.items() for reason in reasons]
-FACTS = {
-    "qps": 60_000.0,
-    "per_s": 6640.0,
-    "target_s": 0.08,
-    "p99_ns": 7.86e9,
-    "needed": 40_000,
-    "cpu_count": 2,
-}
+KINDS = [(rule, kind) for rule in ALL_RULES for kind in rule.reasons().values()]
 LONG = (
     "--duration 10m --max-duration 2h --min-queries 50 --runs 30 --cooldown 30m --idle 30s "
     "--timeout 20m --telemetry-rate 1 --meter ppk2 --accuracy digits --accuracy-limit 48h"
@@ -51,10 +44,15 @@ MORE = {
 LESS = {"telemetry_rate_hz", "target_qps"}
 
 
-def finding(rule: str, outcome: RuleOutcome, reason: str | None = None) -> Finding:
-    """A finding with numbers of a server that has too much to do."""
+def finding(rule: str, outcome: RuleOutcome, reason: str = "") -> Finding:
+    """A finding of this reason."""
     return Finding(
-        id=rule, outcome=outcome, severity=State.SUSPECT, reason=reason, value=120, facts=FACTS
+        id=rule,
+        outcome=outcome,
+        severity=State.SUSPECT,
+        reason=reason or None,
+        value=120,
+        facts=some_facts(BY_ID[rule].reasons()[reason]),
     )
 
 
@@ -69,7 +67,7 @@ def asked_for(line: str) -> Asked:
 
 def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
     """Commands of every advice and hint, each with the name of its rule or error."""
-    for rule, reason in REASONS:
+    for rule, reason in KINDS:
         for cpus, is_free in (((2, 3), True), ((), False)):
             situation = Situation(
                 asked=asked,
@@ -78,27 +76,13 @@ def commands(asked: Asked) -> Iterator[tuple[str, Command]]:
                 can_be_longer=is_free,
                 warmup_query_count=1000,
             )
-            advised = advice(finding(rule, RuleOutcome.FAIL, reason), situation)
+            advised = advice_for(finding(rule.id, RuleOutcome.FAIL, reason.key), situation)
             assert advised is not None
             for step in advised.steps:
-                yield from ((f"{rule} {reason}", command) for command in step.commands)
+                yield from ((f"{rule.id} {reason.key}", command) for command in step.commands)
     for kind in LEAVES:
         for step in steps_after(made(kind), asked):
             yield from ((kind.__name__, command) for command in step.commands)
-
-
-def test_every_rule_has_an_advice() -> None:
-    """Otherwise whoever breaks a new rule would read what is wrong, and not what to do."""
-    assert ADVICE.keys() == ALL_SENTENCES.keys()
-    assert ADVICE.keys() >= {rule.id for rule in ALL_RULES}
-    for rule in ADVICE:
-        assert advice(finding(rule, RuleOutcome.FAIL)) is not None
-
-
-@pytest.mark.parametrize("rule", ADVICE)
-def test_every_reason_with_an_advice_is_one_of_the_rule(rule: str) -> None:
-    """Otherwise the advice of a reason that is renamed would never be given again."""
-    assert ADVICE[rule].keys() - {""} <= ALL_SENTENCES[rule].keys()
 
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
@@ -113,7 +97,7 @@ def test_every_command_is_one_that_is_accepted(line: str) -> None:
     assert refused == []
 
 
-STANDINS = {"HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz"}
+STANDINS = {"N": "5", "HZ": "100", "D": "xnnpack", "FILE.npz": "FILE.npz"}
 
 
 def check(words: Sequence[str]) -> None:
@@ -136,7 +120,8 @@ def test_more_is_more_than_what_was_asked_for(line: str) -> None:
     for name, command in commands(before):
         if command.words[0] != "bench" or name == "RunsTooShort":
             continue
-        groups = tuple((word, command.words[i + 1]) for i, word in flags(command))
+        values = [STANDINS.get(word, word) for word in command.words]
+        groups = tuple((word, values[i + 1]) for i, word in flags(command))
         after = Asked(command="bench", arguments=groups)
         for field in MORE | LESS:
             old, new = before.value(field), after.value(field)
@@ -156,35 +141,25 @@ def flags(command: Command) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("rule", "reason", "part"),
     [
-        ("keeps_up", None, "--qps 400"),  # 120 of 60,000 arrivals are due while one is answered
+        ("keeps_up", "", "--qps 400"),  # 120 of 60,000 arrivals are due while one is answered
         ("latency_target", "missed", "--qps 5300, or --target-latency 8646ms"),
         ("enough_queries", "max_duration", "--max-duration 4h, or --min-queries 3600"),
-        ("precision", None, "--duration 20m"),
+        ("precision", "", "--duration 20m"),
         ("steady_state", "slower", "--sustained 20m"),
-        ("between_runs", None, "--runs 60"),
-        ("cooldown", None, "--cooldown 60m"),
-        ("energy_idle", None, "--idle 60s"),
-        ("telemetry", None, "--telemetry-rate 0.5"),
-        ("dataset_complete", None, "--accuracy-limit 96h"),
-        ("loadgen", None, "--duration 20m"),
+        ("between_runs", "", "--runs 60"),
+        ("cooldown", "", "--cooldown 60m"),
+        ("energy_idle", "", "--idle 60s"),
+        ("telemetry", "", "--telemetry-rate 0.5"),
+        ("dataset_complete", "", "--accuracy-limit 96h"),
+        ("loadgen", "why", "--duration 20m"),
     ],
 )
 def test_numbers_follow_from_the_finding_and_from_what_was_asked_for(
-    rule: str, reason: str | None, part: str
+    rule: str, reason: str, part: str
 ) -> None:
-    """Otherwise an advice would lower what its own first line says is too low."""
-    ratio = "ratio" if rule == "keeps_up" else None
-    found = Finding(
-        id=rule,
-        outcome=RuleOutcome.FAIL,
-        severity=State.SUSPECT,
-        reason=reason,
-        value=120,
-        unit=ratio,
-        facts=FACTS,
-    )
-    line = str(advice(found, Situation(asked=asked_for(LINES["a model of 4 s"]))))
-    assert part in line
+    """Otherwise an advice would lower what its own first line states to be too low."""
+    situation = Situation(asked=asked_for(LINES["a model of 4 s"]))
+    assert part in str(advice_for(finding(rule, RuleOutcome.FAIL, reason), situation))
 
 
 def test_hints_ask_for_more_than_what_was_not_enough() -> None:
@@ -196,8 +171,9 @@ def test_hints_ask_for_more_than_what_was_not_enough() -> None:
 
 def test_run_that_ends_by_its_queries_is_not_advised_to_be_longer() -> None:
     """Otherwise a run that ends at a million queries would be measured again, to end there."""
-    for rule in ("steady_state", "precision", "block_stability"):
-        line = advice(finding(rule, RuleOutcome.FAIL), Situation(can_be_longer=False))
+    for rule, reason in (("steady_state", "unsteady"), ("precision", ""), ("block_stability", "")):
+        fails = finding(rule, RuleOutcome.FAIL, reason)
+        line = advice_for(fails, Situation(can_be_longer=False))
         assert line is not None
         assert "--duration" not in str(line)
 
@@ -205,19 +181,20 @@ def test_run_that_ends_by_its_queries_is_not_advised_to_be_longer() -> None:
 def test_what_passed_needs_no_advice() -> None:
     """Otherwise a good run would be advised to be longer."""
     for outcome in (RuleOutcome.PASS, RuleOutcome.NOT_APPLICABLE):
-        assert advice(finding("precision", outcome)) is None
-    assert advice(finding("frequency", RuleOutcome.UNKNOWN, "not_told")) is not None
-    assert advice(finding("precision", RuleOutcome.UNKNOWN, "no_interval")) is None
-    assert advice(finding("a rule of the past", RuleOutcome.FAIL)) is None
+        assert advice_for(finding("precision", outcome), Situation()) is None
+    assert advice_for(finding("frequency", RuleOutcome.UNKNOWN, "not_told"), Situation())
+    assert advice_for(finding("precision", RuleOutcome.UNKNOWN, "no_interval"), Situation()) is None
+    past = replace(finding("precision", RuleOutcome.FAIL), id="a rule of the past")
+    assert advice_for(past, Situation()) is None
 
 
 def test_governor_is_advised_where_the_kernel_has_one() -> None:
     """Otherwise the advice on a virtual machine would end in an error that leads back to it."""
-    for rule, reason in (("steady_state", "switching"), ("frequency", None)):
+    for rule, reason in (("steady_state", "switching"), ("frequency", "")):
         fails = finding(rule, RuleOutcome.FAIL, reason)
         for cpus in ((2, 3), ()):
-            assert "--governor" in str(advice(fails, Situation(free_cpus=cpus)))
-            without = advice(fails, Situation(free_cpus=cpus, has_governors=False))
+            assert "--governor" in str(advice_for(fails, Situation(free_cpus=cpus)))
+            without = advice_for(fails, Situation(free_cpus=cpus, has_governors=False))
             assert without is not None
             assert "--governor" not in str(without)
 
@@ -225,7 +202,7 @@ def test_governor_is_advised_where_the_kernel_has_one() -> None:
 def test_advice_whose_steps_another_one_has_is_not_repeated() -> None:
     """Otherwise the page of a set on a busy machine would advise twice to end other programs."""
     more_runs, alone, longer = (
-        advice(finding(rule, RuleOutcome.FAIL), Situation(free_cpus=(1,)))
+        advice_for(finding(rule, RuleOutcome.FAIL), Situation(free_cpus=(1,)))
         for rule in ("between_runs", "background_load", "precision")
     )
     assert more_runs

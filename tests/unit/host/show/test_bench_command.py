@@ -8,17 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.findings import some_facts
 from support.records import CREATED_UTC, latencies, run_record, traces_of, worker_record
 
 from edgebench.host.analysis.run import analyse_run
+from edgebench.host.analysis.verdict.advice import Situation
+from edgebench.host.analysis.verdict.table import ALL_RULES
 from edgebench.host.bench.plan import Step
 from edgebench.host.bench.request import BenchRequest
 from edgebench.host.cli import bench
 from edgebench.host.result.facts import BASELINE, Pair, SetMember
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Finding, RuleOutcome, State
-from edgebench.host.show.advice import ADVICE, Situation
 from edgebench.host.show.bench_command import asked_of, bench_words
+from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.errors import UsageError
 from edgebench.protocol.spec import Engine
 
@@ -135,19 +138,25 @@ def test_every_advice_is_a_command_that_is_accepted(options: str) -> None:
         asked=asked_of(made(request), request.run_count), free_cpus=(0,), warmup_query_count=1000
     )
     refused: list[str] = []
-    for rule, reasons in ADVICE.items():
-        for make in reasons.values():
-            finding = Finding(id=rule, outcome=RuleOutcome.FAIL, severity=State.SUSPECT)
-            advice = make(finding, situation)
-            for command in (command for step in advice.steps for command in step.commands):
-                words = [PLACES.get(word, word) for word in command.words[1:]]
-                # Arrivals, and limits on their latency, are those of the server scenario.
-                if command.words[0] != "bench" or {"--qps", "--target-latency"} & set(words):
-                    continue
-                try:
-                    requested(shlex.join(words))
-                except UsageError as exc:
-                    refused.append(f"{command}: {exc}")
+    for rule, kind in ((one, kind) for one in ALL_RULES for kind in one.reasons().values()):
+        finding = Finding(
+            id=rule.id,
+            outcome=RuleOutcome.FAIL,
+            severity=State.SUSPECT,
+            reason=kind.key,
+            facts=some_facts(kind),
+        )
+        advice = advice_for(finding, situation)
+        assert advice is not None
+        for command in (command for step in advice.steps for command in step.commands):
+            words = [PLACES.get(word, word) for word in command.words[1:]]
+            # Arrivals, and limits on their latency, are those of the server scenario.
+            if command.words[0] != "bench" or {"--qps", "--target-latency"} & set(words):
+                continue
+            try:
+                requested(shlex.join(words))
+            except UsageError as exc:
+                refused.append(f"{command}: {exc}")
     assert refused == []
 
 

@@ -10,9 +10,9 @@ from support.exports import SET, find_stored
 
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.metrics import METRICS
+from edgebench.host.result.units import format_metric, half_width_of
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.set_page import set_details, set_results
-from edgebench.host.show.units import format_metric, half_width_of
 
 NUMBERS = ("+169.9 % .. +179.2 %", "9.60 µs")
 

@@ -15,9 +15,9 @@ import pytest
 from edgebench.host.lab import Lab
 from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.run import Run
+from edgebench.host.result.units import format_interval_ns
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.notebook import run_html, set_html
-from edgebench.host.show.units import format_interval_ns
 from edgebench.host.store.layout import QUERIES_FILE
 from edgebench.host.stored_run import StoredRun
 

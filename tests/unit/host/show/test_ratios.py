@@ -16,9 +16,9 @@ from edgebench.host.analysis.run_set import find_set, find_sets
 from edgebench.host.result.facts import Pair, SetMember
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT
 from edgebench.host.result.verdict import State, Verdict
 from edgebench.host.show.ratios import ratio_lines, ratio_to_first, ratio_words, slower_int8_lines
-from edgebench.host.show.units import ABSENT
 from edgebench.protocol.spec import Scenario
 
 RUN = analyse_run(

@@ -31,6 +31,7 @@ from edgebench.host.result.migrations import AS_STORED
 from edgebench.host.result.outputs import Accuracy
 from edgebench.host.result.run import Run
 from edgebench.host.result.thermal import ThermalResult, ThermalState
+from edgebench.host.result.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.show.page import run_page
 from edgebench.host.show.run_list import invalid_lines, runs_table
@@ -40,7 +41,6 @@ from edgebench.host.show.tables import (
     tails_line,
     unwatched_line,
 )
-from edgebench.host.show.units import ABSENT, format_joules_within, format_ns
 from edgebench.host.show.verdict import advices, verdict_lines
 from edgebench.host.store.index import summary_of
 from edgebench.protocol.device import RuntimeReport, SystemDescription

@@ -13,7 +13,7 @@ from rich.console import Console
 from support.records import DEVICE
 
 from edgebench.host.cli import watch as command
-from edgebench.host.show.units import ABSENT
+from edgebench.host.result.units import ABSENT
 from edgebench.host.show.watch import WatchTable, change_line
 from edgebench.host.watch import Absence, Batch, StateChange, Update
 from edgebench.protocol.live import LiveSamples

@@ -54,7 +54,7 @@ from edgebench.protocol.errors import MeasurementError, UsageError
 ALPHA = 0.05
 POWER = 0.80
 """Chance that a minimum detectable effect is found."""
-COVERAGE = 2.0
+INSTRUMENT_COVERAGE = 2.0
 """k of what the instrument adds to an interval: about 95 %. Source: JCGM 100:2008 (GUM), 6.3.3."""
 
 
@@ -240,7 +240,7 @@ def minimum_detectable_effect(
     )
     share = 1 / counts[0] + (1 / counts[1] if counts[1] else 0)
     error = deviation * math.sqrt(share)
-    limit = math.hypot(critical * error, COVERAGE * instrument)
+    limit = math.hypot(critical * error, INSTRUMENT_COVERAGE * instrument)
     return limit + beyond * math.hypot(error, instrument)
 
 
@@ -366,8 +366,8 @@ def widened(bounds: Bounds | None, shift: float, instrument_ratio: float) -> Bou
     """Interval on the logarithm with the instrument's share; source: GUM, 5.1.2."""
     if bounds is None or not instrument_ratio:
         return bounds
-    low = math.hypot(shift - bounds[0], COVERAGE * instrument_ratio)
-    high = math.hypot(bounds[1] - shift, COVERAGE * instrument_ratio)
+    low = math.hypot(shift - bounds[0], INSTRUMENT_COVERAGE * instrument_ratio)
+    high = math.hypot(bounds[1] - shift, INSTRUMENT_COVERAGE * instrument_ratio)
     return shift - low, shift + high
 
 

@@ -25,16 +25,14 @@ from edgebench.host.analysis.history.levels import (
     find_exact_starts,
     find_level_starts,
 )
-from edgebench.host.analysis.median import are_too_far_apart, median_interval
+from edgebench.host.analysis.median import SIGMAS, are_too_far_apart, median_interval
 from edgebench.host.analysis.run_set import over_runs
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.protocol.errors import MeasurementError, UsageError
 
-MAX_POINTS = 500
+MAX_HISTORY_POINTS = 500
 """Number of points of a history, the newest ones."""
-_SIGMAS = 1.959964
-"""Half-width of a 95 % interval in standard errors."""
 
 
 class HistoryOutcome(str, Enum):
@@ -134,7 +132,7 @@ class History:
     missing_count: int
     """Number of runs without a positive value of the metric."""
     earlier_count: int
-    """Number of older commands beyond `MAX_POINTS`."""
+    """Number of older commands beyond `MAX_HISTORY_POINTS`."""
     margin_ratio: float
     outcome: HistoryOutcome
 
@@ -271,9 +269,7 @@ def _levels(
 
 def _error(point: HistoryPoint) -> float:
     """Standard error of the logarithm of a point; 0 if the point has no interval."""
-    return (
-        0.0 if point.ci95 is None else (point.ci95[1] - point.ci95[0]) / 2 / _SIGMAS / point.value
-    )
+    return 0.0 if point.ci95 is None else (point.ci95[1] - point.ci95[0]) / 2 / SIGMAS / point.value
 
 
 def _with_ratio(

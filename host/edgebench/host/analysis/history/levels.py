@@ -43,13 +43,13 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-ALPHA = 0.05
+FALSE_ALARM_RATE = 0.05
 """False alarm rate: probability that a change is reported in a history without one."""
 MIN_POINTS = 5
 """Shortest history that is searched."""
 MIN_PERMUTED = 8
 """Shortest history for a permutation test: of the 70 ways to halve 8 points, 2 separate fully."""
-MIN_LENGTH = 2
+MIN_LEVEL_LENGTH = 2
 """Shortest level: a single deviating point is an outlier until another confirms it."""
 _LASTING_SHARE = 0.8
 """Share of alpha for the search for a level that lasts to the end."""
@@ -63,7 +63,7 @@ _SIGMA_OF_MAD = 1.4826
 
 
 def find_level_starts(
-    values: Floats, *, errors: Floats | None = None, alpha: float = ALPHA, seed: int = 0
+    values: Floats, *, errors: Floats | None = None, alpha: float = FALSE_ALARM_RATE, seed: int = 0
 ) -> list[int]:
     """Indices at which a new level begins, ascending; empty if no change is found.
 
@@ -143,7 +143,7 @@ def _lasting_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     """Greatest contrast of one cut in each row, and the cut; shapes (r,) and (r, 1)."""
     count = rows.shape[1]
     centred = rows - rows.mean(axis=1, keepdims=True)
-    lengths = np.arange(MIN_LENGTH, count - MIN_LENGTH + 1)
+    lengths = np.arange(MIN_LEVEL_LENGTH, count - MIN_LEVEL_LENGTH + 1)
     sums = np.cumsum(centred, axis=1)[:, lengths - 1]
     explained = sums**2 * (count / (lengths * (count - lengths)))
     best = explained.argmax(axis=1)
@@ -158,16 +158,16 @@ def _passing_contrasts(rows: Floats) -> tuple[Floats, NDArray[np.int64]]:
     sums = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(centred, axis=1)], axis=1)
     greatest = np.zeros(len(rows))
     ends = np.zeros((len(rows), 2), np.int64)
-    for length in range(MIN_LENGTH, count - 2 * MIN_LENGTH + 1):
-        first = slice(MIN_LENGTH, count - MIN_LENGTH - length + 1)
-        last = slice(MIN_LENGTH + length, count - MIN_LENGTH + 1)
+    for length in range(MIN_LEVEL_LENGTH, count - 2 * MIN_LEVEL_LENGTH + 1):
+        first = slice(MIN_LEVEL_LENGTH, count - MIN_LEVEL_LENGTH - length + 1)
+        last = slice(MIN_LEVEL_LENGTH + length, count - MIN_LEVEL_LENGTH + 1)
         differences = np.abs(sums[:, last] - sums[:, first])
         best = differences.argmax(axis=1)
         explained = differences[np.arange(len(rows)), best] ** 2
         explained *= count / (length * (count - length))
         is_better = explained > greatest
         greatest[is_better] = explained[is_better]
-        begins = best[is_better] + MIN_LENGTH
+        begins = best[is_better] + MIN_LEVEL_LENGTH
         ends[is_better] = np.column_stack([begins, begins + length])
     squares = np.maximum((centred**2).sum(axis=1), _TINY)
     return greatest / squares, ends

@@ -25,7 +25,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-MIN_LENGTH = 2
+MIN_SEGMENT_LENGTH = 2
 """Shortest segment: one value has no variance."""
 PENALTY_FACTOR = 15.0
 """Penalty of a segment, times ln n. Source: Barrett et al. (2017), section 4.3; warmup_stats."""
@@ -62,9 +62,9 @@ def _best_cuts(
     best = np.full(count + 1, np.inf)
     best[0] = 0.0
     before = np.zeros(count + 1, np.int64)
-    for end in range(MIN_LENGTH, count + 1):
-        starts = slice(0, end - MIN_LENGTH + 1)
-        lengths = np.arange(end, MIN_LENGTH - 1, -1)
+    for end in range(MIN_SEGMENT_LENGTH, count + 1):
+        starts = slice(0, end - MIN_SEGMENT_LENGTH + 1)
+        lengths = np.arange(end, MIN_SEGMENT_LENGTH - 1, -1)
         means = (sums[end] - sums[starts]) / lengths
         variances = (squares[end] - squares[starts]) / lengths - means**2
         # Rounding can make the variance of equal values negative.

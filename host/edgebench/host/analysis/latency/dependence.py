@@ -32,9 +32,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_POINTS = 2**16
+MAX_CORRELATED_POINTS = 2**16
 """Points whose correlations are computed; the Fourier transforms take 5 ms."""
-STANDARD_ERRORS = 2.0
+TAU_STANDARD_ERRORS = 2.0
 """Distance of tau from 1 that may be chance."""
 BLOCKS = 16
 """Long blocks whose means show a dependence of long reach."""
@@ -68,7 +68,7 @@ def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
     Source: see the head of this module.
     """
     count = int(values.size)
-    size = -(-count // MAX_POINTS)
+    size = -(-count // MAX_CORRELATED_POINTS)
     means = values[: count // size * size].reshape(-1, size).mean(axis=1)
     power = float(np.var(values))
     if power == 0.0 or np.ptp(means) == 0.0:
@@ -76,7 +76,7 @@ def autocorrelation_time(values: NDArray[np.float64]) -> tuple[float, float]:
     time, last_lag = integrated_time(autocorrelations(means))
     time *= size * float(np.var(means)) / power
     error = math.sqrt(2 * (2 * last_lag + 1) / means.size)
-    return (time if time > 1 + STANDARD_ERRORS * error else 1.0), error
+    return (time if time > 1 + TAU_STANDARD_ERRORS * error else 1.0), error
 
 
 def _block_time(values: NDArray[np.float64]) -> float:

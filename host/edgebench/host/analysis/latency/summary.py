@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from edgebench.host.analysis.binomial import binomial_cdf, binomial_quantile
 from edgebench.host.analysis.latency.dependence import cautious_count
 from edgebench.host.analysis.latency.stability import rarer_level
+from edgebench.host.analysis.median import LEVEL
 from edgebench.host.result.latency import PERCENTILES, EffectiveCount, Interval, LatencySummary
 from edgebench.protocol.errors import MeasurementError
 
-LEVEL = 0.95
 MIN_DEPENDENT_COUNT = 45
 """Fewest independent queries that dependent ones have to be worth for any interval. With 45,
 1 % of the series worth 15 have one, as their dependence is underestimated, and 77 % of those worth

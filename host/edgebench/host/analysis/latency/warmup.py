@@ -2,7 +2,7 @@
 
 Theory of operation, in five steps:
 
-1. A long series is reduced to at most `MAX_POINTS` blocks, each represented by the mean of its
+1. A long series is reduced to at most `MAX_SEARCHED_POINTS` blocks, each by the mean of its
    middle half. Cutting n points costs n², and what is looked for (a device that warms up or slows
    down) lasts much longer than a block: a warm-up that is shorter than 1/2000 of the run moves no
    percentile that the run supports. The mean of the middle half ignores spikes as a median
@@ -41,7 +41,7 @@ from edgebench.host.analysis.latency.changepoints import find_changepoints
 
 MIN_QUERY_COUNT = 20
 """Fewest queries that can be classified: a quarter of fewer is not even a handful."""
-MAX_POINTS = 2000
+MAX_SEARCHED_POINTS = 2000
 """Most points that are searched; that takes 0.05 s."""
 DELTA_RATIO = 0.01
 """Relative difference below which two levels are equal."""
@@ -56,7 +56,7 @@ FILTER_WINDOW = 201
 """Neighbourhood that says whether a value is far. Source: warmup_stats, 200, here with a centre."""
 FILTER_RANGES = 3.0
 """Distance from the median that is far, in P90-P10. Source: warmup_stats, outliers."""
-STANDARD_ERRORS = 3.0
+LEVEL_STANDARD_ERRORS = 3.0
 """Distance of two levels that noise alone may explain."""
 MAX_STRICTNESS = 20.0
 """Longest autocorrelation time that is believed; an AR(1) series with 0.9 has 19."""
@@ -158,7 +158,7 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
     )
     spread = 1.4826 * float(np.median(deviations))
     tolerances = [
-        STANDARD_ERRORS * 1.2533 * spread * (dependence / part.query_count) ** 0.5
+        LEVEL_STANDARD_ERRORS * 1.2533 * spread * (dependence / part.query_count) ** 0.5
         for part in segments
     ]
     first, steady_class = _classify(segments, tolerances)
@@ -181,11 +181,11 @@ def find_steady_state(latency_ns: NDArray[np.int64]) -> SteadyState:
 
 
 def _reduced(latency_ns: NDArray[np.int64]) -> tuple[NDArray[np.float64], int]:
-    """At most `MAX_POINTS` values for the series, and the queries per value.
+    """At most `MAX_SEARCHED_POINTS` values for the series, and the queries per value.
 
     The last block also holds what is left over.
     """
-    size = -(-latency_ns.size // MAX_POINTS)
+    size = -(-latency_ns.size // MAX_SEARCHED_POINTS)
     if size == 1:
         return latency_ns.astype(np.float64), 1
     blocks = latency_ns.size // size

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
-    MeteredEvidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.evidence import Evidence, MeteredEvidence
+from edgebench.host.analysis.verdict.rule import (
+    SUSPECT,
+    EvidenceT,
+    Rule,
     Ruling,
     at_least,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
+from edgebench.host.options.command import command
 from edgebench.host.result.energy import SYNTHETIC, SyncMethod
+from edgebench.host.result.units import format_joules
 
 IDLE_LIMIT_RATIO = 0.1
 """Share of the net power by which idle before and after may differ …"""
@@ -23,87 +31,210 @@ EDGE_WINDOW_MIN_S = 10.0
 """Source: MLPerf Tiny run rules, energy: windows of ten seconds or more."""
 
 
-def meter(evidence: MeteredEvidence) -> Ruling:
+class _EnergyRule(Rule[EvidenceT]):
+    """A rule about the energy of a run."""
+
+    no_meter = plain("no_meter", "no meter was requested")
+
+
+class MeterRule(_EnergyRule[MeteredEvidence]):
     """The recording is complete, calibrated, without losses and not at the end of a range."""
-    energy = evidence.energy
-    if energy is None:
-        return not_applicable("no_meter")
-    if not energy.checks:
-        return holds(
-            False, "nothing_recorded", facts={"why": energy.refused or "nothing was recorded"}
-        )
-    failed = [check for check in energy.checks if check.is_passed is False]
-    checks = "; ".join(f"{check.id}: {check.detail}" for check in failed or energy.checks)
-    return holds(not failed, facts={"checks": checks})
+
+    id, severity = "meter", SUSPECT
+    advise = advice.check_meter
+
+    @reason("")
+    @staticmethod
+    def checked(value: float, limit: float, *, checks: str) -> str:
+        return checks
+
+    @reason("nothing_recorded")
+    @staticmethod
+    def nothing_recorded(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    def check(self, evidence: MeteredEvidence) -> Ruling:
+        energy = evidence.energy
+        if energy is None:
+            return not_applicable(self.no_meter())
+        if not energy.checks:
+            why = energy.refused or "nothing was recorded"
+            return holds(False, self.nothing_recorded(why=why))
+        failed = [check for check in energy.checks if check.is_passed is False]
+        lines = (f"{check.id}: {check.detail}" for check in failed or energy.checks)
+        return holds(not failed, self.checked(checks="; ".join(lines)))
 
 
-def sync(evidence: Evidence) -> Ruling:
+_SYNC = advice.again("give the meter's clock a load to align with: {}", sync="coded_load")
+_SEE_WIRES = advice.again(
+    "see whether the meter is wired to this device; then give the meter's clock a load to align "
+    "with: {}",
+    sync="coded_load",
+)
+
+
+class EnergySyncRule(_EnergyRule[Evidence]):
     """The meter's clock is aligned with the device's; that needs marks which the meter sees."""
-    energy = evidence.energy
-    if energy is None:
-        return not_applicable("no_meter")
-    sync = energy.sync
-    if sync is None:
-        return unknown("not_tried")
-    codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
-    is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
-    if sync.method is None or sync.error_ns is None:
-        return holds(False, "blind" if is_unseen else "no_method", facts={"why": sync.refusal})
-    is_blind = sync.method is SyncMethod.ARRIVAL and is_unseen  # made-up power
-    return holds(
-        not is_blind,
-        "not_seen" if is_blind else None,
-        value=sync.error_ns / 1e9,
-        unit="s",
-        facts={"method": sync.method.value},
-    )
 
+    id, severity = "energy_sync", SUSPECT
+    advise = _SYNC
+    not_tried = plain("not_tried", "not tried: the recording cannot be used")
 
-def idle(evidence: Evidence) -> Ruling:
-    """The device took as much when idle before the run as after it."""
-    energy = evidence.energy
-    if energy is None:
-        return not_applicable("no_meter")
-    before_w, after_w = energy.power_w_idle_before, energy.power_w_idle_after
-    if energy.power_w_mean is None:
-        return unknown("no_power")
-    if before_w is None or after_w is None or energy.power_w_idle is None:
-        return unknown(
-            "one_side",
-            facts={"why": energy.net_refused or "idle was recorded on one side of the run only"},
+    @reason("")
+    @staticmethod
+    def aligned(value: float, limit: float, *, method: str) -> str:
+        return f"{method}, within {1e3 * value:.3g} ms"
+
+    @reason("not_seen", _SEE_WIRES)
+    @staticmethod
+    def not_seen(value: float, limit: float, *, method: str) -> str:
+        within = f"{method}, within {1e3 * value:.3g} ms"
+        return f"{within}: the meter does not see the load code; is it wired to this device?"
+
+    @reason("blind", _SEE_WIRES)
+    @staticmethod
+    def blind(value: float, limit: float, *, why: str | None) -> str:
+        return f"{why}; is the meter wired to this device?"
+
+    @reason("no_method")
+    @staticmethod
+    def no_method(value: float, limit: float, *, why: str | None) -> str:
+        return str(why)
+
+    def check(self, evidence: Evidence) -> Ruling:
+        energy = evidence.energy
+        if energy is None:
+            return not_applicable(self.no_meter())
+        sync = energy.sync
+        if sync is None:
+            return unknown(self.not_tried())
+        codes = [one for one in sync.tried if one.method is SyncMethod.CODED_LOAD]
+        is_unseen = bool(evidence.worker.sync.codes) and any(one.reason for one in codes)
+        if sync.method is None or sync.error_ns is None:
+            kind = self.blind if is_unseen else self.no_method
+            return holds(False, kind(why=sync.refusal))
+        is_blind = sync.method is SyncMethod.ARRIVAL and is_unseen  # made-up power
+        found = self.not_seen if is_blind else self.aligned
+        return holds(
+            not is_blind, found(method=sync.method.value), value=sync.error_ns / 1e9, unit="s"
         )
-    net_w = abs(energy.power_w_mean - energy.power_w_idle)
-    limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * energy.power_w_idle)
-    return at_most(
-        abs(after_w - before_w), limit_w, "w", facts={"before_w": before_w, "after_w": after_w}
+
+
+class EnergyIdleRule(_EnergyRule[Evidence]):
+    """The device took as much when idle before the run as after it."""
+
+    id, severity = "energy_idle", SUSPECT
+    advise = advice.more(
+        "end other programs on the device, and let it rest for longer around each run: {}",
+        "idle_duration_s",
+        10.0,
+        "meter",
     )
+    no_power = plain("no_power", "the recording gives no power")
+
+    @reason("")
+    @staticmethod
+    def difference(value: float, limit: float, *, before_w: float, after_w: float) -> str:
+        idle = f"idle power {before_w:.4g} W before and {after_w:.4g} W after the run"
+        return f"{idle}; limit on the difference {limit:.2g} W"
+
+    @reason("one_side")
+    @staticmethod
+    def one_side(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    def check(self, evidence: Evidence) -> Ruling:
+        energy = evidence.energy
+        if energy is None:
+            return not_applicable(self.no_meter())
+        before_w, after_w = energy.power_w_idle_before, energy.power_w_idle_after
+        if energy.power_w_mean is None:
+            return unknown(self.no_power())
+        if before_w is None or after_w is None or energy.power_w_idle is None:
+            why = energy.net_refused or "idle was recorded on one side of the run only"
+            return unknown(self.one_side(why=why))
+        net_w = abs(energy.power_w_mean - energy.power_w_idle)
+        limit_w = max(IDLE_LIMIT_RATIO * net_w, IDLE_STEADY_RATIO * energy.power_w_idle)
+        found = self.difference(before_w=before_w, after_w=after_w)
+        return at_most(abs(after_w - before_w), limit_w, "w", found)
 
 
-def energy(evidence: MeteredEvidence) -> Ruling:
+def _use_real_meter(to: Situation) -> Advice:
+    text = "measure with a real meter: {}; which there are: {}"
+    return advice.do(text, to.asked.bench("--meter", "METER"), command("meters"))
+
+
+class EnergyRule(_EnergyRule[MeteredEvidence]):
     """There is a number, if one was requested and measured."""
-    result = evidence.energy
-    if result is None:
-        return not_applicable("no_meter")
-    gross_j, u95_j = result.gross_j_per_inference, result.u95_absolute_j
-    if gross_j is None or u95_j is None:
-        return holds(False, "refused", facts={"why": result.refused})
-    if gross_j <= 0:
-        return holds(True, "not_positive", value=gross_j, unit="j")
-    is_made_up = result.boundary == SYNTHETIC
-    return holds(
-        not is_made_up,
-        "simulated" if is_made_up else None,
-        value=gross_j,
-        unit="j",
-        facts={"u95_ratio": u95_j / gross_j},
+
+    id, severity = "energy", SUSPECT
+    advise = advice.check_meter
+
+    @reason("")
+    @staticmethod
+    def measured(value: float, limit: float, *, u95_ratio: float) -> str:
+        return f"{format_joules(value)} ±{u95_ratio:.2%} per inference, gross"
+
+    not_positive = plain(
+        "not_positive", lambda value, limit: f"{format_joules(value)} per inference, gross"
     )
 
+    @reason("simulated", advice.Advise(_use_real_meter))
+    @staticmethod
+    def made_up(value: float, limit: float, *, u95_ratio: float) -> str:
+        return "the energy is simulated, not measured: the meter computes its power"
 
-def energy_windows(evidence: MeteredEvidence) -> Ruling:
+    @reason("refused")
+    @staticmethod
+    def refused(value: float, limit: float, *, why: str | None) -> str:
+        return f"refused: {why}"
+
+    def check(self, evidence: MeteredEvidence) -> Ruling:
+        result = evidence.energy
+        if result is None:
+            return not_applicable(self.no_meter())
+        gross_j, u95_j = result.gross_j_per_inference, result.u95_absolute_j
+        if gross_j is None or u95_j is None:
+            return holds(False, self.refused(why=result.refused))
+        if gross_j <= 0:
+            return holds(True, self.not_positive(), value=gross_j, unit="j")
+        is_made_up = result.boundary == SYNTHETIC
+        kind = self.made_up if is_made_up else self.measured
+        return holds(not is_made_up, kind(u95_ratio=u95_j / gross_j), value=gross_j, unit="j")
+
+
+class EnergyWindowsRule(_EnergyRule[MeteredEvidence]):
     """Each window between two edges of the meter is as long as the benchmark's rules ask."""
-    result = evidence.energy
-    if result is None:
-        return not_applicable("no_meter")
-    if not result.edge_windows:
-        return unknown("no_edges")
-    return at_least(min(one.duration_s for one in result.edge_windows), EDGE_WINDOW_MIN_S, "s")
+
+    id, severity = "energy_windows", SUSPECT
+    advise = advice.more("make the windows longer: {}", "duration_s", 120.0, "meter")
+    no_edges = plain("no_edges", "no window has edges that the meter saw")
+    shortest = plain(
+        "",
+        lambda value, limit: (
+            f"shortest window {value:.3f} s between its edges, at least {limit:g} s needed"
+        ),
+    )
+
+    def check(self, evidence: MeteredEvidence) -> Ruling:
+        result = evidence.energy
+        if result is None:
+            return not_applicable(self.no_meter())
+        if not result.edge_windows:
+            return unknown(self.no_edges())
+        shortest_s = min(one.duration_s for one in result.edge_windows)
+        return at_least(shortest_s, EDGE_WINDOW_MIN_S, "s", self.shortest())
+
+
+ENERGY_RULES: tuple[Rule[Evidence], ...] = (
+    MeterRule(),
+    EnergySyncRule(),
+    EnergyIdleRule(),
+    EnergyRule(),
+)
+METERED_TARGET_RULES: tuple[Rule[MeteredEvidence], ...] = (
+    MeterRule(),
+    EnergyWindowsRule(),
+    EnergyRule(),
+)
+"""For a target, whose windows have edges that a meter sees."""

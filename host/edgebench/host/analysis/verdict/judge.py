@@ -10,14 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from edgebench.host.analysis.verdict.evidence import Evidence, Ruling
-from edgebench.host.analysis.verdict.table import (
-    BY_ID,
-    RULES,
-    TARGET_RULES,
-    Rule,
-    WatchedQuantity,
-)
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import Rule, Ruling, WatchedQuantity
+from edgebench.host.analysis.verdict.run import CompleteRule
+from edgebench.host.analysis.verdict.run_set import SET_RULES, SetEvidence
+from edgebench.host.analysis.verdict.table import RULES, TARGET_RULES
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.run import Failure
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
@@ -37,6 +34,14 @@ def judge_target(evidence: TargetEvidence) -> Verdict:
     return replace(verdict, unwatched=()) if evidence.is_counted else verdict
 
 
+def judge_set(
+    evidence: SetEvidence, of_runs: Iterable[Finding], unwatched: Iterable[str]
+) -> Verdict:
+    """Apply every rule for sets, beside what its runs broke."""
+    own = (_finding(rule, rule.check(evidence)) for rule in SET_RULES)
+    return verdict_of([*own, *of_runs], unwatched)
+
+
 def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Verdict:
     """Verdict with these findings: invalid or suspect, as the worst one that failed."""
     rules = tuple(findings)
@@ -46,19 +51,6 @@ def verdict_of(findings: Iterable[Finding], unwatched: Iterable[str] = ()) -> Ve
 
 
 def _judged(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
-    findings = (
-        Finding(
-            id=rule.id,
-            outcome=ruling.outcome,
-            severity=rule.severity,
-            value=_real(ruling.value),
-            limit=_real(ruling.limit),
-            unit=ruling.unit,
-            reason=ruling.reason,
-            facts=ruling.facts,
-        )
-        for rule, ruling in rulings
-    )
     watching: dict[WatchedQuantity, list[RuleOutcome]] = {}
     for rule, ruling in rulings:
         if rule.watches is not None:
@@ -68,19 +60,26 @@ def _judged(rulings: Sequence[tuple[Rule[Any], Ruling]]) -> Verdict:
         for subject in WatchedQuantity
         if subject in watching and all(one in _UNSEEN for one in watching[subject])
     )
-    return verdict_of(findings, unwatched)
+    return verdict_of((_finding(rule, ruling) for rule, ruling in rulings), unwatched)
 
 
 def judge_failure(failure: Failure) -> Verdict:
     """The verdict of a run that measured nothing: it is not complete, and no other rule applies."""
-    finding = Finding(
-        id="complete",
-        outcome=RuleOutcome.FAIL,
-        severity=BY_ID["complete"].severity,
-        reason="why",
-        facts={"ended": Outcome.FAILED.value, "why": failure.message},
+    rule = CompleteRule()
+    return verdict_of([_finding(rule, rule.ruling(Outcome.FAILED, failure.message))])
+
+
+def _finding(rule: Rule[Any], ruling: Ruling) -> Finding:
+    return Finding(
+        id=rule.id,
+        outcome=ruling.outcome,
+        severity=ruling.severity or rule.severity,
+        value=_real(ruling.value),
+        limit=_real(ruling.limit),
+        unit=ruling.unit,
+        reason=ruling.reason.kind.key or None,
+        facts=ruling.reason.facts,
     )
-    return verdict_of([finding])
 
 
 def _real(number: float | None) -> float | None:

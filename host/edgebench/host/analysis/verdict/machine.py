@@ -6,17 +6,27 @@ from dataclasses import dataclass
 
 from edgebench.host.analysis.cpu_quota import throttled_count, throttled_ratio, tightest_quota
 from edgebench.host.analysis.thermal.delegation import uses_accelerator
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Cause,
+    Reason,
+    Rule,
     Ruling,
+    WatchedQuantity,
     at_least,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
 from edgebench.host.analysis.worker_threads import loop_times
-from edgebench.host.result.verdict import Fact
+from edgebench.host.result.units import format_ns, format_size
 from edgebench.protocol.record import WorkerRecord
 
 CLOCK_INVALID_RATIO = 0.01
@@ -34,29 +44,44 @@ MEMORY_STALL_LIMIT_RATIO = 0.01
 QUOTA_LIMIT_RATIO = 0.01
 """Share of the run in periods in which a quota was used up: fewer of them can move no percentile up
 to p99."""
-QUOTA = "quota"
-"""Reason of a rule that fails because of a quota of CPU time."""
 FREQ_CHANGE_LIMIT_RATIO = 0.02
 """Frequency at the end, or between, against the start."""
 
 
-def clock(evidence: Evidence) -> Ruling:
+class _ClockRule(Rule[Evidence]):
+    """Monotonic and wall clock differ by so little."""
+
+    limit: float
+    advise = advice.always(
+        "let nothing set the device's clock during a run: timedatectl set-ntp false"
+    )
+    stood_still = plain("stood_still", "the monotonic clock stood still")
+    difference = plain(
+        "",
+        lambda value, limit: f"monotonic and wall clock differ by {value:.3%}, limit {limit:.1%}",
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        before, after = evidence.worker.before, evidence.worker.after
+        monotonic_ns = after.monotonic_ns - before.monotonic_ns
+        if monotonic_ns <= 0:
+            return holds(False, self.stood_still())
+        error = abs((after.wall_ns - before.wall_ns) / monotonic_ns - 1)
+        return at_most(error, self.limit, "ratio", self.difference())
+
+
+class ClockRule(_ClockRule):
     """Monotonic and wall clock run at the same rate."""
-    return _clock(evidence, CLOCK_INVALID_RATIO)
+
+    id, severity, includes = "clock", INVALID, "clock_drift"
+    limit = CLOCK_INVALID_RATIO
 
 
-def clock_drift(evidence: Evidence) -> Ruling:
+class ClockDriftRule(_ClockRule):
     """Monotonic and wall clock hardly differ."""
-    return _clock(evidence, CLOCK_SUSPECT_RATIO)
 
-
-def _clock(evidence: Evidence, limit: float) -> Ruling:
-    before, after = evidence.worker.before, evidence.worker.after
-    monotonic_ns = after.monotonic_ns - before.monotonic_ns
-    if monotonic_ns <= 0:
-        return holds(False, "stood_still")
-    error = abs((after.wall_ns - before.wall_ns) / monotonic_ns - 1)
-    return at_most(error, limit, "ratio")
+    id, severity = "clock_drift", SUSPECT
+    limit = CLOCK_SUSPECT_RATIO
 
 
 def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
@@ -94,16 +119,41 @@ def background_busy_ratio(worker: WorkerRecord, threads: int) -> float | None:
     return min(1.0, max(0.0, (busy_s - own_s) / total_s)) if total_s > 0 else None
 
 
-def background_load(evidence: Evidence) -> Ruling:
+class BackgroundLoadRule(Rule[Evidence]):
     """Other processes left the CPUs under test alone."""
-    ratio = background_busy_ratio(evidence.worker, evidence.record.spec.threads)
-    if ratio is None:
-        return unknown("not_told")
-    if evidence.loop_s < MIN_JUDGED_S:
-        return unknown("too_short", facts={"loop_s": evidence.loop_s})
-    return at_most(
-        ratio, BACKGROUND_LIMIT_RATIO, "ratio", "under_test" if evidence.worker.after.cpus else None
+
+    id, severity, cause = "background_load", SUSPECT, Cause.BUSY_MACHINE
+    watches = WatchedQuantity.LOAD
+    advise = advice.alone
+    not_reported = plain(
+        "not_told", "the kernel does not report the load of other processes", advice.see_sensors
     )
+    taken = plain(
+        "",
+        lambda value, limit: f"other processes took {value:.1%} of the CPU time, limit {limit:.0%}",
+    )
+
+    @reason("under_test")
+    @staticmethod
+    def taken_under_test(value: float, limit: float) -> str:
+        # Of as many CPUs as the model has threads, on any of its CPUs; cut off at 100 %.
+        share = f"CPU time worth {value:.1%} of what"
+        share = "at least as much CPU time as" if value >= 1 else share
+        return f"other processes used {share} the model's threads can use, limit {limit:.0%}"
+
+    @reason("too_short", advice.longer)
+    @staticmethod
+    def too_short(value: float, limit: float, *, loop_s: float) -> str:
+        return f"{loop_s:.3f} s is too short to tell what other processes took"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        ratio = background_busy_ratio(evidence.worker, evidence.record.spec.threads)
+        if ratio is None:
+            return unknown(self.not_reported())
+        if evidence.loop_s < MIN_JUDGED_S:
+            return unknown(self.too_short(loop_s=evidence.loop_s))
+        kind = self.taken_under_test if evidence.worker.after.cpus else self.taken
+        return at_most(ratio, BACKGROUND_LIMIT_RATIO, "ratio", kind())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +177,44 @@ def thread_shares(evidence: Evidence) -> ThreadShares | None:
     return ThreadShares(running_s / loop_s, sum(waits) / loop_s, max(waits) / loop_s)
 
 
-def cpu_quota(evidence: Evidence) -> Ruling:
+class CpuQuotaRule(Rule[Evidence]):
     """No quota of CPU time stopped the worker.
 
     A group that has used its quota up is stopped for the rest of the period, in the middle of an
     inference. The latencies are then about the quota.
     """
-    worker = evidence.worker
-    quota = tightest_quota(worker.scheduling)
-    if worker.scheduling.quotas is None:
-        return unknown("not_told")
-    if quota is None:
-        return not_applicable("no_quota")
-    facts: dict[str, Fact] = {
-        "cpu_count": quota.cpu_count,
-        "period_s": quota.period_s,
-        "throttled_count": throttled_count(worker),
-    }
-    return at_most(throttled_ratio(worker), QUOTA_LIMIT_RATIO, "ratio", facts=facts)
+
+    id, severity, cause = "cpu_quota", SUSPECT, Cause.QUOTA
+    advise = advice.more_quota
+    no_quota = plain("no_quota", "no control group has a quota of CPU time")
+    not_reported = plain(
+        "not_told", "the device reports no control groups, so a CPU quota is not known"
+    )
+
+    @reason("")
+    @staticmethod
+    def used_up(
+        value: float, limit: float, *, cpu_count: float, period_s: float, throttled_count: int
+    ) -> str:
+        return (
+            f"the CPU quota of the control group, {cpu_count:g} CPUs, was used up in "
+            f"{throttled_count} periods of {format_ns(period_s * 1e9)}, {value:.1%} of the run, "
+            f"limit {limit:.0%}"
+        )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        worker = evidence.worker
+        quota = tightest_quota(worker.scheduling)
+        if worker.scheduling.quotas is None:
+            return unknown(self.not_reported())
+        if quota is None:
+            return not_applicable(self.no_quota())
+        used_up = self.used_up(
+            cpu_count=quota.cpu_count,
+            period_s=quota.period_s,
+            throttled_count=throttled_count(worker),
+        )
+        return at_most(throttled_ratio(worker), QUOTA_LIMIT_RATIO, "ratio", used_up)
 
 
 def _used_up_quota(worker: WorkerRecord) -> float | None:
@@ -155,132 +225,320 @@ def _used_up_quota(worker: WorkerRecord) -> float | None:
     return quota.cpu_count
 
 
-def cpu_pressure(evidence: Evidence) -> Ruling:
+class _StallRule(Rule[Evidence]):
+    """No task waited for long, by pressure stall information."""
+
+    not_reported = plain("not_told", "the kernel has no pressure stall information")
+
+    def of_tasks(
+        self,
+        evidence: Evidence,
+        before_s: float | None,
+        after_s: float | None,
+        limit: float,
+        found: Reason,
+    ) -> Ruling:
+        """The ruling on the time for which tasks waited before and after the loop."""
+        if before_s is None or after_s is None or evidence.loop_s <= 0:
+            return unknown(self.not_reported())
+        return at_most((after_s - before_s) / evidence.loop_s, limit, "ratio", found)
+
+
+class CpuPressureRule(_StallRule):
     """No thread of the worker waited long for a CPU.
 
     The slowest thread decides when an inference ends, so the one that waited longest counts, not
     their mean. Pressure stall information, which older runs have, is about all tasks on all CPUs: a
     model on one of 16 hardly shows in it, and two neighbours who disturb each other do.
     """
-    shares = thread_shares(evidence)
-    if shares is not None:
+
+    id, severity, cause = "cpu_pressure", SUSPECT, Cause.BUSY_MACHINE
+    watches = WatchedQuantity.LOAD
+    advise = advice.alone
+    not_reported = plain(
+        "not_told", "the kernel has no pressure stall information", advice.see_sensors
+    )
+    any_task = plain(
+        "",
+        lambda value, limit: (
+            f"a task waited for a CPU during {value:.1%} of the run, limit {limit:.0%}"
+        ),
+    )
+
+    @reason("more_threads")
+    @staticmethod
+    def more_threads(value: float, limit: float, *, threads: int, cpu_count: int) -> str:
+        more = f"more threads ({threads}) than CPUs ({cpu_count})"
+        return f"{more}: one of them waited during {value:.1%} of the run, limit {limit:.0%}"
+
+    @more_threads.advice
+    @staticmethod
+    def _(value: float, to: Situation, *, threads: int, cpu_count: int) -> Advice:
+        fewer = to.asked.bench(threads=max(1, cpu_count))
+        return advice.do("use no more threads than CPUs: {}", fewer)
+
+    @reason("of_threads")
+    @staticmethod
+    def thread(value: float, limit: float) -> str:
+        waited = f"waited for a CPU during {value:.1%} of the run"
+        return f"a thread of the worker {waited}, limit {limit:.0%}"
+
+    @reason("quota", advice.more_quota, Cause.QUOTA)
+    @staticmethod
+    def stopped_by_quota(value: float, limit: float, *, quota_cpu_count: float) -> str:
+        return (
+            f"a thread of the worker waited during {value:.1%} of the run, limit {limit:.0%}: its "
+            f"control group has a quota of {quota_cpu_count:g} CPUs"
+        )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        limit, shares = CPU_STALL_LIMIT_RATIO, thread_shares(evidence)
+        if shares is None:
+            before_s, after_s = (
+                evidence.worker.before.cpu_stall_s,
+                evidence.worker.after.cpu_stall_s,
+            )
+            return self.of_tasks(evidence, before_s, after_s, limit, self.any_task())
         threads = evidence.record.spec.threads
         cpu_count = len(evidence.worker.scheduling.cpus)
-        limit = CPU_STALL_LIMIT_RATIO
         quota = _used_up_quota(evidence.worker)
+        found = self.thread()
         if quota is not None and shares.waiting_max > limit:
-            return at_most(shares.waiting_max, limit, "ratio", QUOTA, {"quota_cpu_count": quota})
-        if threads > cpu_count > 0:
-            return at_most(
-                shares.waiting_max,
-                limit,
-                "ratio",
-                "more_threads",
-                {"threads": threads, "cpu_count": cpu_count},
-            )
-        return at_most(shares.waiting_max, limit, "ratio", "of_threads")
-    before, after = evidence.worker.before, evidence.worker.after
-    return _stall(evidence, before.cpu_stall_s, after.cpu_stall_s, CPU_STALL_LIMIT_RATIO)
+            found = self.stopped_by_quota(quota_cpu_count=quota)
+        elif threads > cpu_count > 0:
+            found = self.more_threads(threads=threads, cpu_count=cpu_count)
+        return at_most(shares.waiting_max, limit, "ratio", found)
 
 
-def memory_pressure(evidence: Evidence) -> Ruling:
+class MemoryPressureRule(_StallRule):
     """Nothing waited long for memory, by pressure stall information."""
-    before, after = evidence.worker.before, evidence.worker.after
-    return _stall(evidence, before.memory_stall_s, after.memory_stall_s, MEMORY_STALL_LIMIT_RATIO)
+
+    id, severity, cause = "memory_pressure", SUSPECT, Cause.MEMORY
+    advise = advice.more_memory
+    any_task = plain(
+        "",
+        lambda value, limit: (
+            f"a task waited for memory during {value:.1%} of the run, limit {limit:.0%}"
+        ),
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        before, after = evidence.worker.before, evidence.worker.after
+        return self.of_tasks(
+            evidence,
+            before.memory_stall_s,
+            after.memory_stall_s,
+            MEMORY_STALL_LIMIT_RATIO,
+            self.any_task(),
+        )
 
 
-def _stall(
-    evidence: Evidence, before_s: float | None, after_s: float | None, limit: float
-) -> Ruling:
-    if before_s is None or after_s is None or evidence.loop_s <= 0:
-        return unknown("not_told")
-    return at_most((after_s - before_s) / evidence.loop_s, limit, "ratio")
-
-
-def frequency(evidence: Evidence) -> Ruling:
+class FrequencyRule(Rule[Evidence]):
     """Governor and frequency stayed what they were.
 
     At both ends of the loop, and between them by the telemetry, which has the clock that the model
     ran at. A device that slowed down is named by the rule about heat, and not again here. Beside an
-    accelerator, the frequency of the CPU says nothing.
+    accelerator, the frequency of the CPU tells nothing.
     """
-    before, after = evidence.worker.before, evidence.worker.after
-    governors = ", ".join(after.governors) or "unknown"
-    if before.governors != after.governors:
-        was = ", ".join(before.governors)
-        return holds(False, "governor_changed", facts={"before": was, "governors": governors})
-    throttling = evidence.measured.throttling
-    between = None if throttling is None or throttling.is_slowed else throttling.freq_change_ratio
-    at_ends = None
-    is_told = before.freq_hz and after.freq_hz and max(before.freq_hz) > 0
-    if is_told and not uses_accelerator(evidence.worker.placement):
-        # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
-        at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
-    if between is not None and (at_ends is None or between > at_ends):
-        return at_most(
-            between, FREQ_CHANGE_LIMIT_RATIO, "ratio", "between", facts={"governors": governors}
+
+    id, severity, watches = "frequency", SUSPECT, WatchedQuantity.CLOCK
+    advise = advice.governor
+    not_reported = plain(
+        "not_told", "the kernel reports neither governor nor frequency", advice.see_sensors
+    )
+
+    @reason("")
+    @staticmethod
+    def at_ends(value: float, limit: float, *, governors: str) -> str:
+        return f"governor {governors}; frequency changed by {value:.1%}, limit {limit:.0%}"
+
+    @reason("between")
+    @staticmethod
+    def between(value: float, limit: float, *, governors: str) -> str:
+        return (
+            f"governor {governors}; during the run, the clock differed by {value:.1%} from that at "
+            f"the start, limit {limit:.0%}"
         )
-    if at_ends is None:
-        return unknown("not_told")
-    return at_most(at_ends, FREQ_CHANGE_LIMIT_RATIO, "ratio", facts={"governors": governors})
+
+    @reason("governor_changed")
+    @staticmethod
+    def governor_changed(value: float, limit: float, *, before: str, governors: str) -> str:
+        return f"governor changed from {before} to {governors}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        before, after = evidence.worker.before, evidence.worker.after
+        governors = ", ".join(after.governors) or "unknown"
+        if before.governors != after.governors:
+            was = ", ".join(before.governors)
+            return holds(False, self.governor_changed(before=was, governors=governors))
+        throttling = evidence.measured.throttling
+        is_slowed = throttling is not None and throttling.is_slowed
+        between = None if throttling is None or is_slowed else throttling.freq_change_ratio
+        at_ends = None
+        is_reported = before.freq_hz and after.freq_hz and max(before.freq_hz) > 0
+        if is_reported and not uses_accelerator(evidence.worker.placement):
+            # The worker's CPU is the busiest one, and so the fastest; others may sleep and wake.
+            at_ends = abs(max(after.freq_hz) / max(before.freq_hz) - 1)
+        if between is not None and (at_ends is None or between > at_ends):
+            kind = self.between(governors=governors)
+            return at_most(between, FREQ_CHANGE_LIMIT_RATIO, "ratio", kind)
+        if at_ends is None:
+            return unknown(self.not_reported())
+        kind = self.at_ends(governors=governors)
+        return at_most(at_ends, FREQ_CHANGE_LIMIT_RATIO, "ratio", kind)
 
 
-def scheduling(evidence: Evidence) -> Ruling:
-    """The worker was bound and prioritised as was asked."""
-    actual = evidence.worker.scheduling
-    if actual.refused:
-        return holds(False, "refused", facts={"why": "; ".join(actual.refused)})
-    wanted = set(evidence.record.spec.cpus)
-    if wanted and set(actual.cpus) != wanted:
-        return holds(
-            False, "bound_elsewhere", facts={"count": len(actual.cpus), "wanted_count": len(wanted)}
-        )
-    cpus = ",".join(map(str, actual.cpus))
-    return holds(True, facts={"policy": actual.policy, "nice": actual.nice, "cpus": cpus})
+class SchedulingRule(Rule[Evidence]):
+    """The worker was bound and prioritised as was requested."""
+
+    id, severity = "scheduling", SUSPECT
+    advise = advice.schedule
+
+    @reason("")
+    @staticmethod
+    def applied(value: float, limit: float, *, policy: str, nice: int, cpus: str) -> str:
+        return f"policy {policy}, nice {nice}, CPU {cpus}"
+
+    @reason("refused")
+    @staticmethod
+    def refused(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    @reason("bound_elsewhere")
+    @staticmethod
+    def bound_elsewhere(value: float, limit: float, *, count: int, wanted_count: int) -> str:
+        return f"bound to {count} CPUs, {wanted_count} were requested"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        actual = evidence.worker.scheduling
+        if actual.refused:
+            return holds(False, self.refused(why="; ".join(actual.refused)))
+        wanted = set(evidence.record.spec.cpus)
+        if wanted and set(actual.cpus) != wanted:
+            elsewhere = self.bound_elsewhere(count=len(actual.cpus), wanted_count=len(wanted))
+            return holds(False, elsewhere)
+        cpus = ",".join(map(str, actual.cpus))
+        return holds(True, self.applied(policy=actual.policy, nice=actual.nice, cpus=cpus))
 
 
-def cpu_share(evidence: Evidence) -> Ruling:
+class CpuShareRule(Rule[Evidence]):
     """The worker had a CPU for each of its threads; a rival on the same core shows nowhere else.
 
     Threads of a pool are idle where a model cannot be split, and that is the model's own speed. So
-    where the kernel tells how long they waited for a CPU, less than a CPU for each of them is
+    where the kernel reports how long they waited for a CPU, less than a CPU for each of them is
     allowed as long as they got what they wanted, and at least one of them always ran.
     """
-    worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
-    if evidence.is_scheduled:
-        return not_applicable("waits_for_arrivals")
-    if uses_accelerator(worker.placement):
-        return not_applicable("waits_for_accelerator")
-    if loop_s < MIN_JUDGED_S:
-        return unknown("too_short", facts={"loop_s": loop_s})
-    cpu_count = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
-    share, limit = cpu_count / max(1, threads), CPU_SHARE_LIMIT_RATIO
-    facts: dict[str, Fact] = {"threads": threads, "cpu_count": cpu_count}
-    shares = thread_shares(evidence)
-    is_of_wanted = False
-    if threads > 1 and share < limit <= cpu_count and shares is not None and shares.running > 0:
-        share = shares.running / (shares.running + shares.waiting)
-        is_of_wanted = True
-    if (quota := _used_up_quota(worker)) is not None and share < limit:
-        return at_least(share, limit, "ratio", QUOTA, {**facts, "quota_cpu_count": quota})
-    if is_of_wanted:
-        return at_least(share, limit, "ratio", "of_wanted", facts)
-    return at_least(share, limit, "ratio", None if threads <= 1 else "of_threads", facts)
+
+    id, severity, cause = "cpu_share", SUSPECT, Cause.BUSY_MACHINE
+    advise = advice.alone
+    waits_for_arrivals = plain("waits_for_arrivals", "the worker waits for arrivals")
+    waits_for_accelerator = plain("waits_for_accelerator", "the worker may wait for an accelerator")
+
+    @reason("")
+    @staticmethod
+    def of_one(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
+        had = f"the worker had {value:.1%} of a CPU during the run"
+        return f"{had}, at least {limit:.0%} needed"
+
+    @reason("of_threads")
+    @staticmethod
+    def of_threads(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
+        had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
+        return f"{had}: {value:.1%} of one each, at least {limit:.0%} needed"
+
+    @reason("of_wanted")
+    @staticmethod
+    def of_wanted(value: float, limit: float, *, threads: int, cpu_count: float) -> str:
+        had = f"the worker's {threads} threads had {cpu_count:.2f} CPUs during the run"
+        return f"{had}: {value:.1%} of what they could have used, at least {limit:.0%} needed"
+
+    @reason("quota", advice.more_quota, Cause.QUOTA)
+    @staticmethod
+    def stopped_by_quota(
+        value: float, limit: float, *, threads: int, cpu_count: float, quota_cpu_count: float
+    ) -> str:
+        return (
+            f"the worker's threads had {cpu_count:.2f} CPUs during the run, {value:.1%} of what "
+            f"they could have used, at least {limit:.0%} needed: their control group has a quota "
+            f"of {quota_cpu_count:g} CPUs"
+        )
+
+    @reason("too_short", advice.longer)
+    @staticmethod
+    def too_short(value: float, limit: float, *, loop_s: float) -> str:
+        return f"{loop_s:.3f} s is too short to tell which share of a CPU the worker had"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        worker, loop_s, threads = evidence.worker, evidence.loop_s, evidence.record.spec.threads
+        if evidence.is_scheduled:
+            return not_applicable(self.waits_for_arrivals())
+        if uses_accelerator(worker.placement):
+            return not_applicable(self.waits_for_accelerator())
+        if loop_s < MIN_JUDGED_S:
+            return unknown(self.too_short(loop_s=loop_s))
+        cpu_count = (worker.after.own_cpu_s - worker.before.own_cpu_s) / loop_s
+        share, limit = cpu_count / max(1, threads), CPU_SHARE_LIMIT_RATIO
+        kind = self.of_one if threads <= 1 else self.of_threads
+        shares = thread_shares(evidence)
+        if threads > 1 and share < limit <= cpu_count and shares is not None and shares.running > 0:
+            share = shares.running / (shares.running + shares.waiting)
+            kind = self.of_wanted
+        found = kind(threads=threads, cpu_count=cpu_count)
+        if (quota := _used_up_quota(worker)) is not None and share < limit:
+            found = self.stopped_by_quota(
+                threads=threads, cpu_count=cpu_count, quota_cpu_count=quota
+            )
+        return at_least(share, limit, "ratio", found)
 
 
-def memory(evidence: Evidence) -> Ruling:
+class MemoryRule(Rule[Evidence]):
     """The worker fitted into the memory that was free."""
-    available_bytes = evidence.record.environment.memory_available_bytes
-    peak_bytes = evidence.worker.memory.peak_rss_bytes
-    if not available_bytes or not peak_bytes:  # older agents said 0 where /proc was not readable
-        return unknown("not_told")
-    return at_most(peak_bytes, available_bytes, "bytes")
+
+    id, severity, cause = "memory", SUSPECT, Cause.MEMORY
+    advise = advice.more_memory
+    not_reported = plain("not_told", "the system does not report how much memory was available")
+    used = plain(
+        "", lambda value, limit: f"peak memory {format_size(value)}, available {format_size(limit)}"
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        available_bytes = evidence.record.environment.memory_available_bytes
+        peak_bytes = evidence.worker.memory.peak_rss_bytes
+        # Older agents had 0 where /proc was not readable.
+        if not available_bytes or not peak_bytes:
+            return unknown(self.not_reported())
+        return at_most(peak_bytes, available_bytes, "bytes", self.used())
 
 
-def swap(evidence: Evidence) -> Ruling:
+class SwapRule(Rule[Evidence]):
     """Nothing was swapped in or out."""
-    before, after = evidence.worker.before, evidence.worker.after
-    if before.swapped_page_count is None or after.swapped_page_count is None:
-        return unknown("not_told")
-    count = after.swapped_page_count - before.swapped_page_count
-    return holds(count == 0, value=count, limit=0, unit="count")
+
+    id, severity, cause = "swap", SUSPECT, Cause.MEMORY
+    advise = advice.more_memory
+    not_reported = plain("not_told", "the kernel does not report swapping")
+    moved = plain(
+        "", lambda value, limit: f"{value:.0f} pages were moved to or from swap during the run"
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        before, after = evidence.worker.before, evidence.worker.after
+        if before.swapped_page_count is None or after.swapped_page_count is None:
+            return unknown(self.not_reported())
+        count = after.swapped_page_count - before.swapped_page_count
+        return holds(count == 0, self.moved(), value=count, limit=0, unit="count")
+
+
+MACHINE_RULES: tuple[Rule[Evidence], ...] = (
+    ClockRule(),
+    ClockDriftRule(),
+    FrequencyRule(),
+    SchedulingRule(),
+    CpuQuotaRule(),
+    BackgroundLoadRule(),
+    CpuPressureRule(),
+    CpuShareRule(),
+    MemoryPressureRule(),
+    MemoryRule(),
+    SwapRule(),
+)
+"""In the order in which a person should read them."""

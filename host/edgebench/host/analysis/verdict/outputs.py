@@ -6,22 +6,33 @@ import re
 
 from edgebench.host.analysis.delegates import is_cpu
 from edgebench.host.analysis.outputs import ERROR_METRICS
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Rule,
     Ruling,
     at_least,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
 from edgebench.host.analysis.verdict.target import TargetEvidence
 from edgebench.host.result.outputs import Accuracy, ReferenceAccuracy
-from edgebench.host.result.verdict import Fact
 from edgebench.protocol.record import TargetRecord
 
 OutputEvidence = Evidence | TargetEvidence
 """Outputs are judged alike, whether the worker or the target timed the inferences."""
+SATURATION = (
+    "this CPU has AVX2 but no VNNI: there, onnxruntime adds products of 8-bit activations and int8 "
+    "weights in 16 bits, which saturate; quantise with a reduced range (7-bit weights) or with "
+    "uint8 weights"
+)
 FLOAT_AGREEMENT_LIMIT = 0.05
 QUANTIZED_AGREEMENT_LIMIT = 0.3
 """RMS difference to the reference kernels over the spread of the outputs, of models whose
@@ -52,51 +63,134 @@ ACCURACY_INVALID_RATIO = 0.93
 rules 3.0: floors of 93 % to 98 %, by model."""
 
 
-def finite_outputs(evidence: OutputEvidence) -> Ruling:
+class FiniteOutputsRule(Rule[OutputEvidence]):
     """No output is NaN or infinite."""
-    output = evidence.measured_record.output
-    if not output.is_finite:
-        return holds(False, "not_finite")
-    return holds(True, value=output.sample_count, unit="count")
+
+    id, severity = "finite_outputs", INVALID
+    advise = advice.again("give the model inputs that make sense: {}", inputs="FILE.npz")
+    not_finite = plain("not_finite", "outputs contain NaN or infinity")
+    finite = plain("", lambda value, limit: f"outputs are finite for {value:.0f} different samples")
+
+    def check(self, evidence: OutputEvidence) -> Ruling:
+        output = evidence.measured_record.output
+        if not output.is_finite:
+            return holds(False, self.not_finite())
+        return holds(True, self.finite(), value=output.sample_count, unit="count")
 
 
-def agreement(evidence: OutputEvidence) -> Ruling:
+def _difference(
+    value: float, limit: float, which: str, reference: str, top1_equal_ratio: float | None
+) -> str:
+    same = f"; same largest output in {top1_equal_ratio or 0:.0%} of the samples"
+    top1 = "" if top1_equal_ratio is None else same
+    return (
+        f"the {which} output differs from {reference} by {value:.2g} of the spread of the outputs "
+        f"(RMS), limit {limit:g}{top1}"
+    )
+
+
+class _AgreementRule(Rule[OutputEvidence]):
+    """Outputs agree with those of reference kernels."""
+
+    advise = advice.other_runtime
+    not_asked = plain("not_asked", "not compared: switched off")
+
+    @reason("")
+    @staticmethod
+    def difference(
+        value: float,
+        limit: float,
+        *,
+        which: str,
+        reference: str,
+        top1_equal_ratio: float | None,
+    ) -> str:
+        return _difference(value, limit, which, reference, top1_equal_ratio)
+
+    @reason(
+        "saturated",
+        advice.again("quantise the weights to 7 bits, or use another runtime: {}", runtime="all"),
+    )
+    @staticmethod
+    def saturated(
+        value: float,
+        limit: float,
+        *,
+        which: str,
+        reference: str,
+        top1_equal_ratio: float | None,
+    ) -> str:
+        return f"{_difference(value, limit, which, reference, top1_equal_ratio)}; {SATURATION}"
+
+    @reason(
+        "constant",
+        advice.again("give the model inputs that change its outputs: {}", inputs="FILE.npz"),
+    )
+    @staticmethod
+    def constant(value: float, limit: float, *, reference: str) -> str:
+        return (
+            f"the outputs of {reference} are one constant for all samples, which tells nothing "
+            "about the kernels"
+        )
+
+    @reason("unbounded")
+    @staticmethod
+    def unbounded(value: float, limit: float, *, reference: str) -> str:
+        return f"differs from {reference} without bound: one is not a number, or 0"
+
+    @reason("not_compared")
+    @staticmethod
+    def not_compared(value: float, limit: float, *, why: str) -> str:
+        return f"not compared: {why}"
+
+    def agrees(self, evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
+        """The ruling on the difference of an output, the best or the worst."""
+        agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
+        if agreement is None:
+            why = evidence.measured.quality.agreement_error or check.reference_error
+            if why is None and not evidence.record.spec.is_checked:
+                return not_applicable(self.not_asked())
+            why = why or "there are no outputs of reference kernels"
+            return unknown(self.not_compared(why=why))
+        if agreement.is_constant:
+            return holds(False, self.constant(reference=agreement.reference))
+        if share is None:
+            return holds(False, self.unbounded(reference=agreement.reference))
+        is_exact = which == "worst" and _claims_exactness(evidence)
+        limit = 0.0 if is_exact else _agreement_limit(evidence)
+        is_saturated = share > limit and _saturates(evidence)
+        kind = self.saturated if is_saturated else self.difference
+        found = kind(
+            which=which,
+            reference=agreement.reference,
+            top1_equal_ratio=agreement.top1_equal_ratio,
+        )
+        return at_most(share, limit, "ratio", found)
+
+
+class AgreementRule(_AgreementRule):
     """At least one output agrees: no kernel is wrong from the first operator on.
 
     An output that never changes agrees whatever the kernels compute.
     """
-    agreement = evidence.measured.quality.agreement
-    return _agrees(evidence, None if agreement is None else agreement.relative_rms_best, "best")
+
+    id, severity, includes = "agreement", INVALID, "agreement_of_all"
+
+    def check(self, evidence: OutputEvidence) -> Ruling:
+        agreement = evidence.measured.quality.agreement
+        best = None if agreement is None else agreement.relative_rms_best
+        return self.agrees(evidence, best, "best")
 
 
-def agreement_of_all(evidence: OutputEvidence) -> Ruling:
+class AgreementOfAllRule(_AgreementRule):
     """All outputs agree; a detector may list equal boxes in another order, and be right."""
-    agreement = evidence.measured.quality.agreement
-    return _agrees(evidence, None if agreement is None else agreement.relative_rms, "worst")
 
+    id, severity = "agreement_of_all", SUSPECT
 
-def _agrees(evidence: OutputEvidence, share: float | None, which: str) -> Ruling:
-    agreement, check = evidence.measured.quality.agreement, evidence.measured_record.check
-    if agreement is None:
-        why = evidence.measured.quality.agreement_error or check.reference_error
-        if why is None and not evidence.record.spec.is_checked:
-            return not_applicable("not_asked")
-        return unknown(
-            "not_compared", facts={"why": why or "there are no outputs of reference kernels"}
-        )
-    if agreement.is_constant:
-        return holds(False, "constant", facts={"reference": agreement.reference})
-    if share is None:
-        return holds(False, "unbounded", facts={"reference": agreement.reference})
-    is_exact = which == "worst" and _claims_exactness(evidence)
-    limit = 0.0 if is_exact else _agreement_limit(evidence)
-    is_saturated = share > limit and _saturates(evidence)
-    facts: dict[str, Fact] = {
-        "which": which,
-        "reference": agreement.reference,
-        "top1_equal_ratio": agreement.top1_equal_ratio,
-    }
-    return at_most(share, limit, "ratio", "saturated" if is_saturated else None, facts)
+    def check(self, evidence: OutputEvidence) -> Ruling:
+        agreement = evidence.measured.quality.agreement
+        worst = None if agreement is None else agreement.relative_rms
+        return self.agrees(evidence, worst, "worst")
 
 
 def _claims_exactness(evidence: OutputEvidence) -> bool:
@@ -154,47 +248,130 @@ def accuracy_drop(accuracy: Accuracy, reference: ReferenceAccuracy | None) -> fl
     return sign * (reference.value - accuracy.value)
 
 
-def accuracy_floor(evidence: OutputEvidence) -> Ruling:
+@advice.Advise
+def _quantise_again(to: Situation) -> Advice:
+    words = [] if to.asked.value("accuracy") else ["--accuracy", "DATASET"]
+    text = "quantise the model again, with calibration data like its inputs; then {}"
+    return advice.do(text, to.asked.bench(*words))
+
+
+def _measured(metric: str, accuracy: float, sample_count: int) -> str:
+    return f"{metric} {accuracy:.4g} on {sample_count} samples"
+
+
+class _AccuracyRule(Rule[OutputEvidence]):
+    """So much of the accuracy of the unquantised sibling is left."""
+
+    limit: float
+    advise = _quantise_again
+    no_dataset = plain("no_dataset", "no data set was given")
+    not_answered = plain("not_answered", "no sample of the data set was run")
+    labels_elsewhere = plain("labels_elsewhere", "the labels of the data set are on another host")
+
+    @reason("")
+    @staticmethod
+    def kept(
+        value: float,
+        limit: float,
+        *,
+        metric: str,
+        accuracy: float,
+        sample_count: int,
+        reference: str,
+        reference_accuracy: float,
+    ) -> str:
+        return (
+            f"{_measured(metric, accuracy, sample_count)}, {reference} has "
+            f"{reference_accuracy:.4g}: {value:.1%}, limit {limit:.0%}"
+        )
+
+    @reason("no_reference")
+    @staticmethod
+    def no_reference(
+        value: float, limit: float, *, metric: str, accuracy: float, sample_count: int
+    ) -> str:
+        return f"{_measured(metric, accuracy, sample_count)}; no reference to compare with"
+
+    @reason("reference_is_zero")
+    @staticmethod
+    def reference_is_zero(
+        value: float,
+        limit: float,
+        *,
+        metric: str,
+        accuracy: float,
+        sample_count: int,
+        reference: str,
+        reference_accuracy: float,
+    ) -> str:
+        measured = _measured(metric, accuracy, sample_count)
+        return f"{measured}; {reference} has 0: labels and outputs do not belong together"
+
+    @reason("not_judged")
+    @staticmethod
+    def not_judged(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    def check(self, evidence: OutputEvidence) -> Ruling:
+        accuracy, reference = evidence.measured.quality.accuracy, evidence.facts.reference
+        if accuracy is None:
+            return self._without_accuracy(evidence)
+        metric, count = accuracy.metric, accuracy.sample_count
+        if reference is None:
+            return unknown(
+                self.no_reference(metric=metric, accuracy=accuracy.value, sample_count=count)
+            )
+        is_error = metric in ERROR_METRICS
+        is_zero = not is_error and reference.value <= 0
+        kind = self.reference_is_zero if is_zero else self.kept
+        found = kind(
+            metric=metric,
+            accuracy=accuracy.value,
+            sample_count=count,
+            reference=reference.model,
+            reference_accuracy=reference.value,
+        )
+        if is_zero:
+            return holds(False, found)
+        good, bad = reference.value, accuracy.value
+        good, bad = (good, bad) if is_error else (bad, good)
+        ratio = good / bad if bad > 0 else float(good >= bad)
+        return at_least(ratio, self.limit, "ratio", found)
+
+    def _without_accuracy(self, evidence: OutputEvidence) -> Ruling:
+        check, error = evidence.measured_record.check, evidence.measured.quality.accuracy_error
+        if evidence.record.spec.dataset_sha256 is None:
+            return not_applicable(self.no_dataset())
+        is_target = isinstance(evidence.measured_record, TargetRecord)
+        if is_target and not check.dataset_sample_count:
+            return unknown(self.not_answered())  # rule dataset_complete has the reason
+        if error:
+            return holds(False, self.not_judged(why=error))
+        if check.dataset_sample_count:
+            return unknown(self.labels_elsewhere())
+        why = check.dataset_error or "the data set was not run"
+        return holds(False, self.not_judged(why=why))
+
+
+class AccuracyFloorRule(_AccuracyRule):
     """What is left of the accuracy of the unquantised sibling is worth measuring."""
-    return _accuracy(evidence, ACCURACY_INVALID_RATIO)
+
+    id, severity, includes = "accuracy_floor", INVALID, "accuracy"
+    limit = ACCURACY_INVALID_RATIO
 
 
-def accuracy(evidence: OutputEvidence) -> Ruling:
+class AccuracyRule(_AccuracyRule):
     """Nearly all of the accuracy of the unquantised sibling is left."""
-    return _accuracy(evidence, ACCURACY_SUSPECT_RATIO)
+
+    id, severity = "accuracy", SUSPECT
+    limit = ACCURACY_SUSPECT_RATIO
 
 
-def _accuracy(evidence: OutputEvidence, limit: float) -> Ruling:
-    accuracy, reference = evidence.measured.quality.accuracy, evidence.facts.reference
-    if accuracy is None:
-        return _without_accuracy(evidence)
-    facts: dict[str, Fact] = {
-        "metric": accuracy.metric,
-        "accuracy": accuracy.value,
-        "sample_count": accuracy.sample_count,
-    }
-    if reference is None:
-        return unknown("no_reference", facts=facts)
-    facts |= {"reference": reference.model, "reference_accuracy": reference.value}
-    is_error = accuracy.metric in ERROR_METRICS
-    if not is_error and reference.value <= 0:
-        return holds(False, "reference_is_zero", facts=facts)
-    good, bad = (reference.value, accuracy.value) if is_error else (accuracy.value, reference.value)
-    ratio = good / bad if bad > 0 else float(good >= bad)
-    return at_least(ratio, limit, "ratio", facts=facts)
-
-
-def _without_accuracy(evidence: OutputEvidence) -> Ruling:
-    check = evidence.measured_record.check
-    if evidence.record.spec.dataset_sha256 is None:
-        return not_applicable("no_dataset")
-    is_target = isinstance(evidence.measured_record, TargetRecord)
-    if is_target and not check.dataset_sample_count:
-        return unknown("not_answered")  # rule dataset_complete says why
-    if evidence.measured.quality.accuracy_error:
-        return holds(False, "not_judged", facts={"why": evidence.measured.quality.accuracy_error})
-    if check.dataset_sample_count:
-        return unknown("labels_elsewhere")
-    return holds(
-        False, "not_judged", facts={"why": check.dataset_error or "the data set was not run"}
-    )
+QUALITY_RULES: tuple[Rule[OutputEvidence], ...] = (
+    AccuracyFloorRule(),
+    AccuracyRule(),
+    AgreementRule(),
+    AgreementOfAllRule(),
+)
+OUTPUT_RULES: tuple[Rule[OutputEvidence], ...] = (FiniteOutputsRule(), *QUALITY_RULES)
+"""In the order in which a person should read them."""

@@ -1,4 +1,4 @@
-"""Rules about phones: battery, screen, power saver, scheduling, and the system's own word on heat.
+"""Rules about phones: battery, screen, power saver, scheduling, and heat as the system reports it.
 
 They apply to devices whose system is Android; `suspended` applies to every device that records both
 of the clocks that it compares.
@@ -6,14 +6,25 @@ of the clocks that it compares.
 
 from __future__ import annotations
 
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Cause,
+    Reason,
+    Rule,
     Ruling,
+    WatchedQuantity,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
+from edgebench.host.options.command import NextStep, command
 
 LIGHT, MODERATE = 1, 2
 """Source: `android.os.PowerManager`, THERMAL_STATUS_LIGHT, THERMAL_STATUS_MODERATE."""
@@ -22,106 +33,257 @@ SUSPEND_LIMIT_S = 0.02
 """Time for which the two clocks may differ by the way they are read. A suspend and the resume after
 it take longer."""
 _BACKGROUND = frozenset({"background", "system-background", "restricted"})
-"""Groups of processes that nobody sees; they get few CPUs, and those the slow ones. Source:
+"""Groups of processes in the background; they get few CPUs, and those the slow ones. Source:
 https://source.android.com/docs/core/perf/cgroups."""
 
 
-def charging(evidence: Evidence) -> Ruling:
+class _PhoneRule(Rule[Evidence]):
+    """A rule about the state of a phone."""
+
+    no_phone = plain("no_phone", "the system is no Android")
+    not_reported = plain("not_told", "the system does not report it")
+
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        """The ruling on a phone."""
+        raise NotImplementedError
+
+    def check(self, evidence: Evidence) -> Ruling:
+        if evidence.record.environment.android is None:
+            return not_applicable(self.no_phone())
+        return self.on_phone(evidence)
+
+    def never(self, ratio: float | None, found: Reason) -> Ruling:
+        """The ruling on a state that no reading may have."""
+        return (
+            unknown(self.not_reported()) if ratio is None else at_most(ratio, 0.0, "ratio", found)
+        )
+
+
+@advice.Advise
+def _pull_the_cable(to: Situation) -> Advice:
+    heeds = "where the phone heeds it: adb shell setprop power.battery_input.suspended true"
+    steps = (
+        NextStep("pull the cable (the run waits there for {})", to.asked.collect()),
+        NextStep(f"{heeds}, and false after"),
+    )
+    return Advice(steps)
+
+
+class ChargingRule(_PhoneRule):
     """The phone ran from its battery, which did not charge: that heats it."""
-    state = evidence.measured.phone
-    if evidence.record.environment.android is None:
-        return not_applicable("no_phone")
-    if state.charging_ratio is None:
-        return unknown("faked" if state.is_battery_faked else "not_told")
-    return at_most(state.charging_ratio, 0.0, "ratio")
+
+    id, severity = "charging", SUSPECT
+    advise = _pull_the_cable
+    faked = plain(
+        "faked",
+        "the battery's service reports what it was told to (dumpsys battery)",
+        advice.always("let it report again: adb shell dumpsys battery reset"),
+    )
+    charged = plain("", lambda value, limit: f"the battery charged in {value:.0%} of the readings")
+
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        state = evidence.measured.phone
+        if state.charging_ratio is None and state.is_battery_faked:
+            return unknown(self.faked())
+        return self.never(state.charging_ratio, self.charged())
 
 
-def screen(evidence: Evidence) -> Ruling:
+class ScreenRule(_PhoneRule):
     """The screen was on: with it off, the system slows processes down, and may sleep."""
-    ratio = evidence.measured.phone.screen_off_ratio
-    if evidence.record.environment.android is None:
-        return not_applicable("no_phone")
-    return unknown("not_told") if ratio is None else at_most(ratio, 0.0, "ratio")
+
+    id, severity = "screen", SUSPECT
+    advise = advice.always(
+        f"switch the screen on, and keep it on: adb shell input keyevent 224; {advice.AWAKE}"
+    )
+    was_off = plain("", lambda value, limit: f"the screen was off in {value:.0%} of the readings")
+
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        return self.never(evidence.measured.phone.screen_off_ratio, self.was_off())
 
 
-def suspended(evidence: Evidence) -> Ruling:
+class SuspendedRule(Rule[Evidence]):
     """The device did not sleep during the run: its monotonic clock stands still meanwhile."""
-    before, after = evidence.worker.before.suspended_ns, evidence.worker.after.suspended_ns
-    if before is None or after is None:
-        return unknown("not_told")
-    return at_most(max(0, after - before) / 1e9, SUSPEND_LIMIT_S, "s")
+
+    id, severity = "suspended", SUSPECT
+    advise = advice.again(f"keep the device awake: on a phone, {advice.AWAKE}; then {{}}")
+    not_reported = plain(
+        "not_told", "the agent does not report for how long the device was suspended"
+    )
+    slept = plain(
+        "",
+        lambda value, limit: (
+            f"the device was suspended for {value:.3g} s during the run, limit {limit:g} s"
+        ),
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        before, after = evidence.worker.before.suspended_ns, evidence.worker.after.suspended_ns
+        if before is None or after is None:
+            return unknown(self.not_reported())
+        return at_most(max(0, after - before) / 1e9, SUSPEND_LIMIT_S, "s", self.slept())
 
 
-def power_saver(evidence: Evidence) -> Ruling:
+class PowerSaverRule(_PhoneRule):
     """The power saver, which lowers clocks, was off."""
-    ratio = evidence.measured.phone.power_saver_ratio
-    if evidence.record.environment.android is None:
-        return not_applicable("no_phone")
-    return unknown("not_told") if ratio is None else at_most(ratio, 0.0, "ratio")
+
+    id, severity = "power_saver", SUSPECT
+    advise = advice.always("switch the power saver off: adb shell settings put global low_power 0")
+    was_on = plain(
+        "", lambda value, limit: f"the power saver was on in {value:.0%} of the readings"
+    )
+
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        return self.never(evidence.measured.phone.power_saver_ratio, self.was_on())
 
 
-def phone_settings(evidence: Evidence) -> Ruling:
+def _sample_or_upgrade(to: Situation) -> Advice:
+    sampled = NextStep("let it sample: {}", to.asked.bench(telemetry_rate_hz=10.0))
+    return Advice((sampled, NextStep("upgrade its agent: {}", command("deploy", "adb:SERIAL"))))
+
+
+class PhoneSettingsRule(Rule[Evidence]):
     """Airplane mode and brightness were those that the run asked for."""
-    spec, state = evidence.record.spec, evidence.measured.phone
-    requested = spec.screen_brightness
-    if not spec.is_airplane_mode and requested is None:
-        return not_applicable("not_asked")
-    is_told = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
-    if not is_told or (requested is not None and state.screen_brightness is None):
-        return holds(False, "not_told")  # an agent of an earlier version ignores the request
-    if spec.is_airplane_mode and state.airplane_mode_ratio != 1:
-        return at_most(1 - (state.airplane_mode_ratio or 0.0), 0.0, "ratio", "airplane_mode")
-    lowest, highest = state.screen_brightness or (0, 0)
-    if requested is None or lowest == highest == requested:
-        return holds(True)
-    facts = {"lowest": lowest, "highest": highest, "requested": requested}
-    return holds(False, "brightness", facts)
+
+    id, severity = "phone_settings", SUSPECT
+    advise = advice.always("leave the phone alone during the run, and measure again")
+    as_requested = plain("", "airplane mode and brightness were as requested")
+    not_asked = plain("not_asked", "neither airplane mode nor a brightness was requested")
+    not_reported = plain(
+        "not_told",
+        "airplane mode or brightness was requested, and the agent does not report it",
+        advice.Advise(_sample_or_upgrade),
+    )
+    not_in_airplane_mode = plain(
+        "airplane_mode",
+        lambda value, limit: f"airplane mode was off in {value:.0%} of the readings",
+    )
+
+    @reason("brightness")
+    @staticmethod
+    def other_brightness(
+        value: float, limit: float, *, lowest: int, highest: int, requested: int | None
+    ) -> str:
+        was = f"the brightness of the screen was {lowest} to {highest}"
+        return f"{was}, requested {requested}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        spec, state = evidence.record.spec, evidence.measured.phone
+        requested = spec.screen_brightness
+        if not spec.is_airplane_mode and requested is None:
+            return not_applicable(self.not_asked())
+        is_reported = state.airplane_mode_ratio is not None or not spec.is_airplane_mode
+        if not is_reported or (requested is not None and state.screen_brightness is None):
+            return holds(False, self.not_reported())  # an earlier agent ignores the request
+        if spec.is_airplane_mode and state.airplane_mode_ratio != 1:
+            off_ratio = 1 - (state.airplane_mode_ratio or 0.0)
+            return at_most(off_ratio, 0.0, "ratio", self.not_in_airplane_mode())
+        lowest, highest = state.screen_brightness or (0, 0)
+        if requested is None or lowest == highest == requested:
+            return holds(True, self.as_requested())
+        other = self.other_brightness(lowest=lowest, highest=highest, requested=requested)
+        return holds(False, other)
 
 
-def scheduling_group(evidence: Evidence) -> Ruling:
+class SchedulingGroupRule(_PhoneRule):
     """The worker's control groups gave it all CPUs and all of their clock."""
-    groups, cpu = evidence.worker.scheduling.android, evidence.record.environment.cpu
-    if evidence.record.environment.android is None:
-        return not_applicable("no_phone")
-    if groups is None or groups.cpuset is None:
-        return unknown("not_told")
-    highest = groups.utilization_max_ratio
-    if groups.cpuset.rpartition("/")[2] in _BACKGROUND:
-        return holds(False, "background", {"group": groups.cpuset})
-    if highest is not None and highest < 1:
-        return holds(False, "clamped", {"group": groups.cpuset, "highest": highest})
-    return holds(
-        cpu.usable_count >= cpu.logical_count,
-        None if cpu.usable_count >= cpu.logical_count else "few_cpus",
-        {
-            "group": groups.cpuset,
-            "cpu_count": cpu.usable_count,
-            "of_cpu_count": cpu.logical_count,
-        },
+
+    id, severity = "scheduling_group", SUSPECT
+    advise = advice.always(f"keep the screen on: {advice.AWAKE}")
+
+    @reason("")
+    @staticmethod
+    def all_cpus(
+        value: float, limit: float, *, group: str, cpu_count: int, of_cpu_count: int
+    ) -> str:
+        on = f"group {group}, on {cpu_count} of {of_cpu_count} CPUs"
+        return f"{on}; it is not that of an app in front"
+
+    @reason("few_cpus")
+    @staticmethod
+    def few_cpus(
+        value: float, limit: float, *, group: str, cpu_count: int, of_cpu_count: int
+    ) -> str:
+        return f"group {group} may use {cpu_count} of {of_cpu_count} CPUs"
+
+    @reason("background")
+    @staticmethod
+    def background(value: float, limit: float, *, group: str) -> str:
+        return f"group {group} is for processes in the background: it gets the slow CPUs"
+
+    @reason("clamped")
+    @staticmethod
+    def clamped(value: float, limit: float, *, group: str, highest: float) -> str:
+        return f"group {group} is scheduled as if it used at most {highest:.0%} of a CPU"
+
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        groups, cpu = evidence.worker.scheduling.android, evidence.record.environment.cpu
+        if groups is None or groups.cpuset is None:
+            return unknown(self.not_reported())
+        highest = groups.utilization_max_ratio
+        if groups.cpuset.rpartition("/")[2] in _BACKGROUND:
+            return holds(False, self.background(group=groups.cpuset))
+        if highest is not None and highest < 1:
+            return holds(False, self.clamped(group=groups.cpuset, highest=highest))
+        has_all = cpu.usable_count >= cpu.logical_count
+        kind = self.all_cpus if has_all else self.few_cpus
+        found = kind(
+            group=groups.cpuset, cpu_count=cpu.usable_count, of_cpu_count=cpu.logical_count
+        )
+        return holds(has_all, found)
+
+
+class _ThermalStatusRule(_PhoneRule):
+    """The system reported less heat than this."""
+
+    lowest: int
+    cause, watches = Cause.HEAT, WatchedQuantity.HEAT
+    advise = advice.cool
+    overridden = plain(
+        "overridden",
+        "Android's thermal status was overridden (cmd thermalservice override-status)",
+        advice.always("let it report again: adb shell cmd thermalservice reset"),
     )
 
+    @reason("")
+    @staticmethod
+    def highest(value: float, limit: float, *, name: str) -> str:
+        most = f"Android's thermal status was {value:.0f} ({name}) at most"
+        return f"{most}, limit {limit:.0f}"
 
-def thermal_status_moderate(evidence: Evidence) -> Ruling:
+    def on_phone(self, evidence: Evidence) -> Ruling:
+        state, lowest = evidence.measured.phone, self.lowest
+        status = state.thermal_status_max
+        if status is None or (state.is_thermal_overridden and status < lowest):
+            return unknown(
+                self.overridden() if state.is_thermal_overridden else self.not_reported()
+            )
+        name = STATUS_NAMES[min(max(status, 0), len(STATUS_NAMES) - 1)]
+        found = self.highest(name=name)
+        return holds(status < lowest, found, value=status, limit=lowest - 1, unit="status")
+
+
+class ThermalStatusModerateRule(_ThermalStatusRule):
     """The system did not throttle by its own account."""
-    return _thermal_status(evidence, MODERATE)
+
+    id, severity, includes = "thermal_status_moderate", INVALID, "thermal_status"
+    lowest = MODERATE
 
 
-def thermal_status(evidence: Evidence) -> Ruling:
+class ThermalStatusRule(_ThermalStatusRule):
     """The system reported no heat at all."""
-    return _thermal_status(evidence, LIGHT)
+
+    id, severity = "thermal_status", SUSPECT
+    lowest = LIGHT
 
 
-def _thermal_status(evidence: Evidence, lowest: int) -> Ruling:
-    state = evidence.measured.phone
-    if evidence.record.environment.android is None:
-        return not_applicable("no_phone")
-    status = state.thermal_status_max
-    if status is None or (state.is_thermal_overridden and status < lowest):
-        return unknown("overridden" if state.is_thermal_overridden else "not_told")
-    return holds(
-        status < lowest,
-        value=status,
-        limit=lowest - 1,
-        unit="status",
-        facts={"name": STATUS_NAMES[min(max(status, 0), len(STATUS_NAMES) - 1)]},
-    )
+PHONE_RULES: tuple[Rule[Evidence], ...] = (
+    SuspendedRule(),
+    ChargingRule(),
+    ScreenRule(),
+    PowerSaverRule(),
+    PhoneSettingsRule(),
+    SchedulingGroupRule(),
+    ThermalStatusModerateRule(),
+    ThermalStatusRule(),
+)
+"""In the order in which a person should read them."""

@@ -3,50 +3,97 @@
 from __future__ import annotations
 
 from edgebench.host.analysis.delegates import delegated_count, operator_places, plain_name
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.advice import Advice, Situation
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Rule,
     Ruling,
     at_least,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
+from edgebench.host.options.command import NextStep, command
 from edgebench.protocol.record import WorkerRecord
 
 DELEGATED_LIMIT_RATIO = 0.5
 """Share of the operators; below, it is not the delegate that was measured."""
 
 
-def delegation(evidence: Evidence) -> Ruling:
-    """A delegate that was asked for was used."""
-    runtime = evidence.worker.runtime
-    asked = [name for name in runtime.delegates_requested if name != "none"]
-    facts = {"asked": ", ".join(asked), "ran": _placement_text(evidence.worker)}
-    if not asked:
-        return not_applicable("not_asked", facts=facts)
-    places = set(operator_places(evidence.worker))
-    used = {plain_name(name) for name in (*runtime.delegates_used, *places)}
-    missing = [name for name in asked if plain_name(name) not in used]
-    # The interpreter lists no operators of a graph that a signature names.
-    is_listed = places or evidence.record.spec.signature is None
-    if missing and is_listed and (places or not all("/" in name for name in missing)):
-        return holds(False, facts=facts)
-    if missing or not places:
-        return unknown("not_told", facts=facts)
-    return holds(True, facts=facts)
+def _other_delegate(to: Situation) -> Advice:
+    listed = NextStep("see which delegates the device has: {}", command("devices"))
+    without = to.asked.bench(without=("delegate",))
+    return Advice((listed, NextStep("measure without one: {}", without)))
 
 
-def delegated_share(evidence: Evidence) -> Ruling:
+class DelegationRule(Rule[Evidence]):
+    """A delegate that was requested was used."""
+
+    id, severity, includes = "delegation", INVALID, "delegated_share"
+    advise = advice.Advise(_other_delegate)
+
+    @reason("")
+    @staticmethod
+    def requested(value: float, limit: float, *, asked: str, ran: str) -> str:
+        return f"requested {asked}, {ran}"
+
+    @reason("not_asked")
+    @staticmethod
+    def not_requested(value: float, limit: float, *, asked: str, ran: str) -> str:
+        return f"no delegate was requested, {ran}"
+
+    @reason("not_told")
+    @staticmethod
+    def not_reported(value: float, limit: float, *, asked: str, ran: str) -> str:
+        return f"requested {asked}, {ran}; the runtime does not report whether it was used"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        runtime = evidence.worker.runtime
+        names = [name for name in runtime.delegates_requested if name != "none"]
+        asked, ran = ", ".join(names), _placement_text(evidence.worker)
+        if not names:
+            return not_applicable(self.not_requested(asked=asked, ran=ran))
+        places = set(operator_places(evidence.worker))
+        used = {plain_name(name) for name in (*runtime.delegates_used, *places)}
+        missing = [name for name in names if plain_name(name) not in used]
+        # The interpreter lists no operators of a graph that a signature names.
+        is_listed = places or evidence.record.spec.signature is None
+        if missing and is_listed and (places or not all("/" in name for name in missing)):
+            return holds(False, self.requested(asked=asked, ran=ran))
+        if missing or not places:
+            return unknown(self.not_reported(asked=asked, ran=ran))
+        return holds(True, self.requested(asked=asked, ran=ran))
+
+
+class DelegatedShareRule(Rule[Evidence]):
     """Most of the model ran where it was meant to run."""
-    asked = {plain_name(n) for n in evidence.worker.runtime.delegates_requested if n != "none"}
-    if not asked:
-        return not_applicable("not_asked")
-    counts = delegated_count(evidence.worker, asked)
-    if counts is None:
-        return unknown("not_told")
-    count, total = counts
-    share = count / total if total else 0.0
-    return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", facts={"count": count, "total": total})
+
+    id, severity = "delegated_share", SUSPECT
+    advise = advice.again("see which operators stay on the CPU: {}", is_profiled=True)
+    not_requested = plain("not_asked", "no delegate was requested")
+    not_reported = plain("not_told", "the runtime does not report where its operators ran")
+
+    @reason("")
+    @staticmethod
+    def share(value: float, limit: float, *, count: int, total: int) -> str:
+        return f"{count} of {total} operators ran on it, at least {limit:.0%} needed"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        requested = evidence.worker.runtime.delegates_requested
+        asked = {plain_name(name) for name in requested if name != "none"}
+        if not asked:
+            return not_applicable(self.not_requested())
+        counts = delegated_count(evidence.worker, asked)
+        if counts is None:
+            return unknown(self.not_reported())
+        count, total = counts
+        share = count / total if total else 0.0
+        return at_least(share, DELEGATED_LIMIT_RATIO, "ratio", self.share(count=count, total=total))
 
 
 def _placement_text(worker: WorkerRecord) -> str:
@@ -57,3 +104,10 @@ def _placement_text(worker: WorkerRecord) -> str:
     total = sum(counts.values())
     places = ", ".join(f"{place} {count}" for place, count in counts.items())
     return f"of {total} operators: {places}"
+
+
+PLACEMENT_RULES: tuple[Rule[Evidence], ...] = (
+    DelegationRule(),
+    DelegatedShareRule(),
+)
+"""In the order in which a person should read them."""

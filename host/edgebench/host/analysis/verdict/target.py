@@ -8,23 +8,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgebench.host.analysis.verdict.evidence import (
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Rule,
     Ruling,
+    WatchedQuantity,
     at_least,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
+from edgebench.host.analysis.verdict.run import (
+    COUNTED,
+    DurationRule,
+    NoSimulationRule,
+    QueryCountRule,
+    RealProcessorRule,
+    RunEndRule,
+)
+from edgebench.host.analysis.verdict.thermal import SlowdownRule
+from edgebench.host.options.command import command
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.facts import HostFacts
+from edgebench.host.result.verdict import Finding
 from edgebench.protocol.record import MeasuredRecord, Outcome, RunRecord, TargetRecord
 
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from edgebench.host.analysis.windows import WindowMeasurement
 
-MIN_WINDOWS = 5
+MIN_TARGET_WINDOWS = 5
 """Source: MLPerf Tiny run rules: the median of five windows."""
 RANGE_LIMIT_RATIO = 0.01
 """Range of the times of the windows, over their median. A microcontroller has nothing else to do;
@@ -57,110 +75,255 @@ class TargetEvidence:
         return self.measured.instructions_per_inference is not None
 
 
-def complete(evidence: TargetEvidence) -> Ruling:
+_BY_METER = ("--meter", "METER")
+
+
+class TargetCompleteRule(RunEndRule[TargetEvidence]):
     """The measurement went to its end."""
-    record = evidence.record
-    is_complete = record.outcome is Outcome.COMPLETED
-    why = None if is_complete else record.error
-    return holds(
-        is_complete, "why" if why else None, facts={"ended": record.outcome.value, "why": why}
-    )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        record = evidence.record
+        why = None if record.outcome is Outcome.COMPLETED else record.error
+        return self.ruling(record.outcome, why)
 
 
-def real_time(evidence: TargetEvidence) -> Ruling:
+class TargetRealTimeRule(RealProcessorRule[TargetEvidence]):
     """The times are those of a real processor; where instructions are counted, none is claimed."""
-    if evidence.is_counted:
-        return not_applicable("counted")
-    is_emulated = evidence.target.firmware.emulator is not None
-    return holds(not is_emulated, "emulated" if is_emulated else None)
+
+    counted = plain("counted", "instructions are counted, and no time is claimed")
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.is_counted:
+            return not_applicable(self.counted())
+        is_emulated = evidence.target.firmware.emulator is not None
+        return holds(not is_emulated, self.emulated() if is_emulated else self.real())
 
 
-def real_device(evidence: TargetEvidence) -> Ruling:
+class TargetRealDeviceRule(NoSimulationRule[TargetEvidence]):
     """The device is no simulation; an emulated one that only counts does not pretend to be one."""
-    if evidence.record.simulated:
-        return holds(False, "simulated")
-    return holds(True, "counted" if evidence.is_counted else None)
+
+    counted = plain(
+        "counted", "the device is emulated: its instructions are counted, and no time is claimed"
+    )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.record.simulated:
+            return holds(False, self.simulated())
+        return holds(True, self.counted() if evidence.is_counted else self.real())
 
 
-def enough_queries(evidence: TargetEvidence) -> Ruling:
+class TargetEnoughQueriesRule(QueryCountRule[TargetEvidence]):
     """The run has as many inferences as were requested."""
-    if evidence.is_counted:
-        return not_applicable("counted")
-    return at_least(
-        evidence.measured.summary.inference_count,
-        evidence.record.spec.min_query_count,
-        "count",
-        facts={"counted": "inferences"},
-    )
+
+    uncounted = plain("counted", COUNTED)
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.is_counted:
+            return not_applicable(self.uncounted())
+        count, least = (
+            evidence.measured.summary.inference_count,
+            evidence.record.spec.min_query_count,
+        )
+        return at_least(count, least, "count", self.issued(counted="inferences"))
 
 
-def enough_time(evidence: TargetEvidence) -> Ruling:
+class TargetEnoughTimeRule(DurationRule[TargetEvidence]):
     """The windows took as long as was asked for, together."""
-    if evidence.is_counted:
-        return not_applicable("counted")
-    took_s = evidence.measured.duration_s
-    if took_s is None:
-        return holds(False, "no_time" if evidence.target.pace_ns is None else "heard")
-    return at_least(took_s, evidence.record.spec.duration_s, "s")
 
-
-def enough_windows(evidence: TargetEvidence) -> Ruling:
-    """The run has as many windows as a median needs."""
-    if evidence.is_counted:
-        return not_applicable("counted")
-    return at_least(evidence.measured.summary.count, MIN_WINDOWS, "count")
-
-
-def dataset_complete(evidence: TargetEvidence) -> Ruling:
-    """Every sample of the data set was run that was to be."""
-    check = evidence.target.check
-    if evidence.record.spec.dataset_sha256 is None:
-        return not_applicable("no_dataset")
-    return at_least(
-        check.dataset_sample_count,
-        max(1, check.dataset_wanted_count),
-        "count",
-        "why" if check.dataset_error else None,
-        facts={"why": check.dataset_error, "is_stopped": evidence.target.is_dataset_stopped},
+    counted = plain("counted", COUNTED)
+    no_time = plain(
+        "no_time",
+        "the device is in energy mode and has no time, and no meter has edges of its windows",
+        advice.again(
+            "wire the meter to the board's pin, see docs/bring-your-own-board.md; then {}",
+            *_BY_METER,
+        ),
+    )
+    untimed = plain(
+        "heard",
+        "the firmware prints no time, and neither an interface board nor a meter timed it",
+        advice.again("time it by a meter: {}", *_BY_METER),
     )
 
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.is_counted:
+            return not_applicable(self.counted())
+        took_s = evidence.measured.duration_s
+        if took_s is None:
+            is_silent = evidence.target.pace_ns is None
+            return holds(False, self.no_time() if is_silent else self.untimed())
+        return at_least(took_s, evidence.record.spec.duration_s, "s", self.took())
 
-def known_model(evidence: TargetEvidence) -> Ruling:
+
+class EnoughWindowsRule(Rule[TargetEvidence]):
+    """The run has as many windows as a median needs."""
+
+    id, severity = "enough_windows", SUSPECT
+    advise = advice.longer
+    counted = plain("counted", COUNTED)
+    windows = plain("", lambda value, limit: f"{value:.0f} windows, at least {limit:.0f} needed")
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.is_counted:
+            return not_applicable(self.counted())
+        return at_least(
+            evidence.measured.summary.count, MIN_TARGET_WINDOWS, "count", self.windows()
+        )
+
+
+class DatasetCompleteRule(Rule[TargetEvidence]):
+    """Every sample of the data set was run that was to be."""
+
+    id, severity = "dataset_complete", SUSPECT
+    advise = advice.more("allow the data set more time: {}", "dataset_limit_s", 86400.0, "accuracy")
+    no_dataset = plain("no_dataset", "no data set was given")
+
+    @reason("")
+    @staticmethod
+    def all_run(value: float, limit: float, *, why: str | None, is_stopped: bool) -> str:
+        return f"{value:.0f} of {limit:.0f} samples of the data set were run"
+
+    @reason("why")
+    @staticmethod
+    def cut_off(value: float, limit: float, *, why: str | None, is_stopped: bool) -> str:
+        return f"{value:.0f} of {limit:.0f} samples of the data set were run: {why}"
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        check = evidence.target.check
+        if evidence.record.spec.dataset_sha256 is None:
+            return not_applicable(self.no_dataset())
+        kind = self.cut_off if check.dataset_error else self.all_run
+        found = kind(why=check.dataset_error, is_stopped=evidence.target.is_dataset_stopped)
+        wanted = max(1, check.dataset_wanted_count)
+        return at_least(check.dataset_sample_count, wanted, "count", found)
+
+    @classmethod
+    def was_stopped(cls, finding: Finding) -> bool:
+        """Whether the finding is that a data set was stopped."""
+        return finding.id == cls.id and finding.facts.get("is_stopped") is True
+
+
+class KnownModelRule(Rule[TargetEvidence]):
     """The model is a file, so that it can be told from another one."""
-    model = evidence.target.model
-    if model.sha256 is None:
-        return unknown("in_firmware", facts={"model": model.name})
-    return holds(True)
+
+    id, severity = "known_model", SUSPECT
+    advise = advice.again("measure a model file instead, where the firmware takes one: {}")
+    of_file = plain("", "the model is a file whose hash is known")
+
+    @reason("in_firmware")
+    @staticmethod
+    def in_firmware(value: float, limit: float, *, model: str) -> str:
+        return (
+            f"{model} is in the firmware of the device: no file and no hash tell it from another "
+            "of that name"
+        )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        model = evidence.target.model
+        if model.sha256 is None:
+            return unknown(self.in_firmware(model=model.name))
+        return holds(True, self.of_file())
 
 
-def inputs_read_back(evidence: TargetEvidence) -> Ruling:
+class InputsReadBackRule(Rule[TargetEvidence]):
     """The inputs on the device are those that were sent to it."""
-    if evidence.target.pace_ns is not None:
-        return not_applicable("heard")
-    return holds(True) if evidence.target.is_read_back else unknown("not_told")
+
+    id, severity = "inputs_read_back", SUSPECT
+    advise = advice.always(
+        "look at the line to the board: {}", command("bridge", "console", "BOARD")
+    )
+    equal = plain("", "the inputs on the device are those that were sent")
+    not_reported = plain("not_told", "the firmware does not report which input it has got")
+    live = plain("heard", "the device runs on live audio: no inputs are sent to it")
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        if evidence.target.pace_ns is not None:
+            return not_applicable(self.live())
+        return (
+            holds(True, self.equal())
+            if evidence.target.is_read_back
+            else unknown(self.not_reported())
+        )
 
 
-def window_range(evidence: TargetEvidence) -> Ruling:
+class WindowRangeRule(Rule[TargetEvidence]):
     """Each window would have given the same number."""
-    if evidence.target.pace_ns is not None:
-        return not_applicable("heard")
-    if evidence.measured.summary.count < 2:
-        return unknown("one")
-    if evidence.measured.summary.range_ratio is None:
-        return unknown("no_time")
-    return at_most(evidence.measured.summary.range_ratio, RANGE_LIMIT_RATIO, "ratio")
+
+    id, severity = "window_range", SUSPECT
+    advise = advice.longer
+    single = plain("one", "one window is too few to tell")
+    no_time = plain("no_time", "the windows were not timed")
+    live = plain("heard", "windows are as long as the sound that the device gets")
+    times = plain(
+        "",
+        lambda value, limit: (
+            f"times of the windows range over {value:.3%} of their median, limit {limit:.0%}"
+        ),
+    )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        summary = evidence.measured.summary
+        if evidence.target.pace_ns is not None:
+            return not_applicable(self.live())
+        if summary.count < 2:
+            return unknown(self.single())
+        if summary.range_ratio is None:
+            return unknown(self.no_time())
+        return at_most(summary.range_ratio, RANGE_LIMIT_RATIO, "ratio", self.times())
 
 
-def target_clock(evidence: TargetEvidence) -> Ruling:
-    """The target's counter runs as fast as it is said to."""
-    ratio = evidence.measured.summary.clock_ratio
-    if ratio is None:
-        if evidence.target.firmware.emulator is not None:
-            return not_applicable("emulated")
-        return not_applicable("no_time" if evidence.target.pace_ns is None else "heard")
-    return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio")
+class TargetClockRule(Rule[TargetEvidence]):
+    """The target's counter runs as fast as its firmware states."""
+
+    id, severity, watches = "target_clock", INVALID, WatchedQuantity.CLOCK
+    advise = advice.again(
+        "state the rate of the board's counter in its firmware, see docs/firmware.md; then measure "
+        "again: {}"
+    )
+    emulated = plain("emulated", "an emulator's counter follows no clock")
+    no_time = plain("no_time", "the device is in energy mode, and has no time")
+    untimed = plain("heard", "the firmware prints no time: there is no counter to check")
+    difference = plain(
+        "",
+        lambda value, limit: (
+            "the device's counter and the clock of the machine that it is connected to differ by "
+            f"{value:.3%}, limit {limit:.0%}"
+        ),
+    )
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        ratio = evidence.measured.summary.clock_ratio
+        if ratio is None:
+            if evidence.target.firmware.emulator is not None:
+                return not_applicable(self.emulated())
+            is_silent = evidence.target.pace_ns is None
+            return not_applicable(self.no_time() if is_silent else self.untimed())
+        return at_most(abs(ratio - 1), CLOCK_LIMIT_RATIO, "ratio", self.difference())
 
 
-def thermal(evidence: TargetEvidence) -> Ruling:
+class TargetThermalRule(SlowdownRule[TargetEvidence]):
     """The temperature of a microcontroller cannot be read."""
-    return not_applicable("counted") if evidence.is_counted else unknown("no_sensor")
+
+    counted = plain("counted", "heat changes no count of instructions")
+
+    def check(self, evidence: TargetEvidence) -> Ruling:
+        return not_applicable(self.counted()) if evidence.is_counted else unknown(self.no_sensor())
+
+
+RULES_OF_RUN: tuple[Rule[TargetEvidence], ...] = (
+    TargetCompleteRule(),
+    TargetRealTimeRule(),
+    TargetRealDeviceRule(),
+    TargetEnoughQueriesRule(),
+    TargetEnoughTimeRule(),
+    EnoughWindowsRule(),
+)
+RULES_OF_DEVICE: tuple[Rule[TargetEvidence], ...] = (
+    KnownModelRule(),
+    InputsReadBackRule(),
+    WindowRangeRule(),
+    TargetClockRule(),
+    TargetThermalRule(),
+)
+"""In the order in which a person should read them. One of the name of a rule of other devices looks
+at the same thing."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
+
 from edgebench.host.analysis.thermal.heat_signals import FREQ_DROP_LIMIT_RATIO, LATENCY_LIMIT_RATIO
-from edgebench.host.analysis.verdict.evidence import (
-    Evidence,
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    SUSPECT,
+    Cause,
+    EvidenceT,
+    Rule,
     Ruling,
+    WatchedQuantity,
     at_most,
     holds,
     not_applicable,
+    plain,
+    reason,
     unknown,
 )
 from edgebench.host.result.thermal import ThermalState
@@ -23,128 +33,296 @@ APART_LIMIT_RATIO = 0.02
 needs more time for the same readings, and a busy one begins each of them with cold caches."""
 
 
-def thermal(evidence: Evidence) -> Ruling:
+class SlowdownRule(Rule[EvidenceT]):
     """The device did not slow down."""
-    throttling = evidence.measured.throttling
-    if throttling is None:
-        return unknown("not_looked_at")
-    if throttling.state is ThermalState.UNKNOWN:
-        return unknown("unknown", facts={"why": throttling.reason})
-    if throttling.state is ThermalState.NOT_THROTTLED:
-        return holds(True, "not_throttled", facts={"why": throttling.reason})
-    if not throttling.is_slowed:
-        return holds(True, "not_heat")
-    return holds(
-        False,
-        value=throttling.retention_ratio,
-        unit=None if throttling.retention_ratio is None else "ratio",
-        facts={
-            "verdict": throttling.verdict,
-            "onset_s": throttling.onset_s,
-            "why": throttling.reason,
-            "is_certain": throttling.is_certain,
-        },
+
+    id, severity, cause = "thermal", SUSPECT, Cause.HEAT
+    watches = WatchedQuantity.HEAT
+    advise = advice.cool
+    not_heat = plain("not_heat", "not throttled; see interference")
+    not_looked_at = plain("not_looked_at", "no telemetry", advice.sample)
+    no_sensor = plain(
+        "no_sensor", "the device has no sensor of temperature that can be read", advice.see_sensors
     )
 
+    @reason("")
+    @staticmethod
+    def slowed(
+        value: float,
+        limit: float,
+        *,
+        verdict: str,
+        onset_s: float | None,
+        why: str,
+        is_certain: bool,
+    ) -> str:
+        from_s = "" if onset_s is None else f" from {onset_s:.0f} s on"
+        kept = "" if math.isnan(value) else f", performance retention {value:.0%} by latency"
+        certainty = "reported by the device" if is_certain else "probable"
+        return f"{verdict}{from_s}{kept}: {why} ({certainty})"
 
-def interference(evidence: Evidence) -> Ruling:
+    @reason("not_throttled")
+    @staticmethod
+    def not_throttled(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    @reason("unknown")
+    @staticmethod
+    def not_known(value: float, limit: float, *, why: str) -> str:
+        return why
+
+
+class ThermalRule(SlowdownRule[Evidence]):
+    """The device did not slow down."""
+
+    def check(self, evidence: Evidence) -> Ruling:
+        throttling = evidence.measured.throttling
+        if throttling is None:
+            return unknown(self.not_looked_at())
+        if throttling.state is ThermalState.UNKNOWN:
+            return unknown(self.not_known(why=throttling.reason))
+        if throttling.state is ThermalState.NOT_THROTTLED:
+            return holds(True, self.not_throttled(why=throttling.reason))
+        if not throttling.is_slowed:
+            return holds(True, self.not_heat())
+        slowed = self.slowed(
+            verdict=throttling.verdict,
+            onset_s=throttling.onset_s,
+            why=throttling.reason,
+            is_certain=throttling.is_certain,
+        )
+        retention = throttling.retention_ratio
+        return holds(False, slowed, value=retention, unit=None if retention is None else "ratio")
+
+
+class InterferenceRule(Rule[Evidence]):
     """Nothing but heat slowed the device down."""
-    throttling = evidence.measured.throttling
-    if throttling is None:
-        return unknown("unknown")
-    if throttling.state is ThermalState.INTERFERENCE:
-        return holds(False, facts={"why": throttling.reason})
-    share, times = throttling.moved_ratio, throttling.moved_latency_ratio
-    if share is not None and times is not None and share > MOVED_LIMIT_RATIO:
-        is_same = max(times, 1 / times) <= LATENCY_LIMIT_RATIO
-        return holds(is_same, "moved", facts={"share": share, "times": times})
-    if throttling.state is ThermalState.UNKNOWN:
-        return unknown("unknown")
-    return holds(True, "none")
+
+    id, severity = "interference", SUSPECT
+    advise = advice.alone
+    none = plain("none", "no slowdown without a known cause")
+    not_known = plain("unknown", "unknown whether the latency rose, and why")
+
+    @reason("")
+    @staticmethod
+    def slowed(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    @reason("moved", advice.one_kind)
+    @staticmethod
+    def moved(value: float, limit: float, *, share: float, times: float) -> str:
+        return (
+            f"for {share:.0%} of the run the model was on another type of core, where an inference "
+            f"took {times:.2g} times as long"
+        )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        throttling = evidence.measured.throttling
+        if throttling is None:
+            return unknown(self.not_known())
+        if throttling.state is ThermalState.INTERFERENCE:
+            return holds(False, self.slowed(why=throttling.reason))
+        share, times = throttling.moved_ratio, throttling.moved_latency_ratio
+        if share is not None and times is not None and share > MOVED_LIMIT_RATIO:
+            is_same = max(times, 1 / times) <= LATENCY_LIMIT_RATIO
+            return holds(is_same, self.moved(share=share, times=times))
+        if throttling.state is ThermalState.UNKNOWN:
+            return unknown(self.not_known())
+        return holds(True, self.none())
 
 
-def start_temperature(evidence: Evidence) -> Ruling:
+class StartTemperatureRule(Rule[Evidence]):
     """The run began below where the device throttles: a hot start hides everything."""
-    throttling = evidence.measured.throttling
-    if throttling is None or throttling.throttle_temp_c is None:
-        return unknown("no_limit")
-    if throttling.is_baseline_cool is None or throttling.start_temp_c is None:
-        return unknown("not_read")
-    return holds(
-        throttling.is_baseline_cool,
-        None if throttling.is_baseline_cool else "hot",
-        value=throttling.start_temp_c,
-        limit=throttling.throttle_temp_c,
-        unit="c",
-        facts={"max_temp_c": throttling.max_temp_c or 0.0},
+
+    id, severity, cause = "start_temperature", SUSPECT, Cause.HEAT
+    watches = WatchedQuantity.HEAT
+    advise = advice.cool
+    no_limit = plain(
+        "no_limit",
+        "no temperature with a known throttle temperature can be read",
+        advice.see_sensors,
+    )
+    not_read = plain(
+        "not_read", "the temperature was not read during the baseline", advice.see_sensors
     )
 
+    @reason("")
+    @staticmethod
+    def start(value: float, limit: float, *, max_temp_c: float) -> str:
+        most = f"{value:.1f} °C at the start, {max_temp_c:.1f} °C at most"
+        return f"{most}; throttles at {limit:.1f} °C"
 
-def nominal_clock(evidence: Evidence) -> Ruling:
+    @reason("hot")
+    @staticmethod
+    def hot(value: float, limit: float, *, max_temp_c: float) -> str:
+        return (
+            f"{value:.1f} °C at the start, {max_temp_c:.1f} °C at most: the baseline was close to "
+            f"{limit:.1f} °C, where the device throttles"
+        )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        throttling = evidence.measured.throttling
+        if throttling is None or throttling.throttle_temp_c is None:
+            return unknown(self.no_limit())
+        if throttling.is_baseline_cool is None or throttling.start_temp_c is None:
+            return unknown(self.not_read())
+        kind = self.start if throttling.is_baseline_cool else self.hot
+        return holds(
+            throttling.is_baseline_cool,
+            kind(max_temp_c=throttling.max_temp_c or 0.0),
+            value=throttling.start_temp_c,
+            limit=throttling.throttle_temp_c,
+            unit="c",
+        )
+
+
+class NominalClockRule(Rule[Evidence]):
     """The clock was what it should be: a low one from the start is no onset, and yet slow."""
-    throttling = evidence.measured.throttling
-    if (
-        throttling is None
-        or throttling.baseline_freq_hz is None
-        or throttling.nominal_freq_hz is None
-    ):
-        return unknown("no_clock")
-    first_hz, nominal_hz = throttling.baseline_freq_hz, throttling.nominal_freq_hz
-    is_nominal = first_hz >= FREQ_DROP_LIMIT_RATIO * nominal_hz
-    if not is_nominal and not evidence.record.expected.clusters:
-        # The highest clock that the kernel allows may be a turbo that few cores reach together.
-        return unknown("maybe_turbo", facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz})
-    return holds(
-        is_nominal,
-        None if is_nominal else "low",
-        value=first_hz,
-        limit=FREQ_DROP_LIMIT_RATIO * nominal_hz,
-        unit="hz",
-        facts={"freq_hz": first_hz, "nominal_freq_hz": nominal_hz},
+
+    id, severity, watches = "nominal_clock", SUSPECT, WatchedQuantity.CLOCK
+    advise = advice.governor
+    no_clock = plain(
+        "no_clock", "no trusted clock, or no nominal clock to compare it with", advice.see_sensors
     )
 
+    @reason("")
+    @staticmethod
+    def nominal(value: float, limit: float, *, freq_hz: float, nominal_freq_hz: float) -> str:
+        return _clocks(freq_hz, nominal_freq_hz)
 
-def cooldown(evidence: Evidence) -> Ruling:
+    @reason("low")
+    @staticmethod
+    def low(value: float, limit: float, *, freq_hz: float, nominal_freq_hz: float) -> str:
+        return f"{_clocks(freq_hz, nominal_freq_hz)}: a slow governor or a power mode"
+
+    @reason("maybe_turbo")
+    @staticmethod
+    def maybe_turbo(value: float, limit: float, *, freq_hz: float, nominal_freq_hz: float) -> str:
+        clocks = _clocks(freq_hz, nominal_freq_hz)
+        return f"{clocks}: a slow governor, a power mode, or a turbo that was not reached"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        throttling = evidence.measured.throttling
+        if (
+            throttling is None
+            or throttling.baseline_freq_hz is None
+            or throttling.nominal_freq_hz is None
+        ):
+            return unknown(self.no_clock())
+        first_hz, nominal_hz = throttling.baseline_freq_hz, throttling.nominal_freq_hz
+        is_nominal = first_hz >= FREQ_DROP_LIMIT_RATIO * nominal_hz
+        if not is_nominal and not evidence.record.expected.clusters:
+            # The highest clock that the kernel allows may be a turbo that few cores reach together.
+            return unknown(self.maybe_turbo(freq_hz=first_hz, nominal_freq_hz=nominal_hz))
+        kind = self.nominal if is_nominal else self.low
+        return holds(
+            is_nominal,
+            kind(freq_hz=first_hz, nominal_freq_hz=nominal_hz),
+            value=first_hz,
+            limit=FREQ_DROP_LIMIT_RATIO * nominal_hz,
+            unit="hz",
+        )
+
+
+def _clocks(freq_hz: float, nominal_freq_hz: float) -> str:
+    return f"{freq_hz / 1e9:.2f} GHz of {nominal_freq_hz / 1e9:.2f} GHz in the baseline"
+
+
+class CooldownRule(Rule[Evidence]):
     """The device was as cool as it should be before the run."""
-    cooldown = evidence.record.cooldown
-    if cooldown.outcome is CooldownOutcome.NOT_ASKED:
-        return not_applicable("not_asked")
-    if cooldown.outcome is CooldownOutcome.NO_SENSOR or cooldown.reached_c is None:
-        return unknown("no_sensor")
-    is_cool = cooldown.outcome is CooldownOutcome.COOL
-    is_below = cooldown.target_c is not None and cooldown.reached_c <= cooldown.target_c
-    return holds(
-        is_cool,
-        "no_target"
-        if cooldown.target_c is None
-        else "unsettled"
-        if is_below and not is_cool
-        else None,
-        value=cooldown.reached_c,
-        limit=cooldown.target_c,
-        unit="c",
-        facts={"waited_s": cooldown.waited_s},
-    )
+
+    id, severity, cause = "cooldown", SUSPECT, Cause.HEAT
+    advise = advice.cool
+    not_asked = plain("not_asked", "no wait was requested")
+    no_sensor = plain("no_sensor", "no temperature with a known target can be read")
+
+    @reason("")
+    @staticmethod
+    def reached(value: float, limit: float, *, waited_s: float) -> str:
+        return f"{value:.1f} °C after {waited_s:.0f} s of waiting, at most {limit:.1f} °C"
+
+    @reason("no_target")
+    @staticmethod
+    def without_target(value: float, limit: float, *, waited_s: float) -> str:
+        return f"{value:.1f} °C after {waited_s:.0f} s of waiting"
+
+    @reason("unsettled")
+    @staticmethod
+    def unsettled(value: float, limit: float, *, waited_s: float) -> str:
+        return (
+            f"{value:.1f} °C after {waited_s:.0f} s of waiting, not steady below {limit:.1f} °C "
+            "for long enough"
+        )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        cooldown = evidence.record.cooldown
+        if cooldown.outcome is CooldownOutcome.NOT_ASKED:
+            return not_applicable(self.not_asked())
+        if cooldown.outcome is CooldownOutcome.NO_SENSOR or cooldown.reached_c is None:
+            return unknown(self.no_sensor())
+        is_cool = cooldown.outcome is CooldownOutcome.COOL
+        kind = self.reached
+        if cooldown.target_c is None:
+            kind = self.without_target
+        elif cooldown.reached_c <= cooldown.target_c and not is_cool:
+            kind = self.unsettled
+        return holds(
+            is_cool,
+            kind(waited_s=cooldown.waited_s),
+            value=cooldown.reached_c,
+            limit=cooldown.target_c,
+            unit="c",
+        )
 
 
-def telemetry(evidence: Evidence) -> Ruling:
+class TelemetryRule(Rule[Evidence]):
     """The device was watched, and the watching cost nothing."""
-    facts = evidence.record.telemetry
-    is_asked = evidence.record.spec.telemetry_rate_hz > 0
-    if not is_asked and not facts.sensors:
-        return not_applicable("not_asked")
-    lost = next((item.reason for item in facts.absent if item.sensor == "all"), None)
-    if lost is not None:
-        return holds(False, "lost", facts={"why": lost})
-    if not facts.sensors or facts.wall_s <= 0:
-        return unknown("none")
-    return at_most(
-        facts.cpu_s / facts.wall_s,
-        APART_LIMIT_RATIO if _is_apart(evidence) else SAMPLER_LIMIT_RATIO,
-        "ratio",
-        None if is_asked else "guard_only",
-        facts={"sensor_count": len(facts.sensors), "rate_hz": facts.rate_hz},
-    )
+
+    id, severity = "telemetry", SUSPECT
+    advise = advice.sample_less
+    none = plain("none", "no telemetry")
+    not_asked = plain("not_asked", "switched off")
+
+    @reason("")
+    @staticmethod
+    def sampled(value: float, limit: float, *, sensor_count: int, rate_hz: float) -> str:
+        took = f"the sampler took {_rounded_up(value):.2%} of a CPU, limit {limit:.0%}"
+        return f"{sensor_count} sensors at {rate_hz:g} Hz; {took}"
+
+    @reason("guard_only")
+    @staticmethod
+    def guarded(value: float, limit: float, *, sensor_count: int, rate_hz: float) -> str:
+        took = f"the sampler took {_rounded_up(value):.2%} of a CPU, limit {limit:.0%}"
+        only = "only to enforce the temperature limit"
+        return f"{sensor_count} sensors at {rate_hz:g} Hz, {only}; {took}"
+
+    @reason("lost")
+    @staticmethod
+    def lost(value: float, limit: float, *, why: str) -> str:
+        return f"no telemetry: {why}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        facts = evidence.record.telemetry
+        is_asked = evidence.record.spec.telemetry_rate_hz > 0
+        if not is_asked and not facts.sensors:
+            return not_applicable(self.not_asked())
+        lost = next((item.reason for item in facts.absent if item.sensor == "all"), None)
+        if lost is not None:
+            return holds(False, self.lost(why=lost))
+        if not facts.sensors or facts.wall_s <= 0:
+            return unknown(self.none())
+        kind = self.sampled if is_asked else self.guarded
+        return at_most(
+            facts.cpu_s / facts.wall_s,
+            APART_LIMIT_RATIO if _is_apart(evidence) else SAMPLER_LIMIT_RATIO,
+            "ratio",
+            kind(sensor_count=len(facts.sensors), rate_hz=facts.rate_hz),
+        )
+
+
+def _rounded_up(ratio: float) -> float:
+    """A share rounded up, so that what is over the limit never reads as the limit itself."""
+    return math.ceil(round(ratio * 1e4, 6)) / 1e4
 
 
 def _is_apart(evidence: Evidence) -> bool:
@@ -152,3 +330,14 @@ def _is_apart(evidence: Evidence) -> bool:
     bound = evidence.worker.scheduling.cpus
     usable_count = evidence.record.environment.cpu.usable_count
     return bool(evidence.record.spec.cpus) and len(bound) < usable_count
+
+
+THERMAL_RULES: tuple[Rule[Evidence], ...] = (
+    ThermalRule(),
+    InterferenceRule(),
+    StartTemperatureRule(),
+    NominalClockRule(),
+    CooldownRule(),
+    TelemetryRule(),
+)
+"""In the order in which a person should read them."""

@@ -14,7 +14,7 @@ from support.series import ar1
 from support.tools import need_shared
 
 from edgebench.host.analysis.latency.dependence import (
-    MAX_POINTS,
+    MAX_CORRELATED_POINTS,
     autocorrelation_time,
     autocorrelations,
     cautious_count,
@@ -66,7 +66,7 @@ def test_effective_count_follows_the_theory(phi: float, count: int) -> None:
 
 def test_slow_drift_of_a_long_series_is_seen() -> None:
     """Dependence that reaches farther than any block goes unnoticed."""
-    count = 20 * MAX_POINTS
+    count = 20 * MAX_CORRELATED_POINTS
     series = np.random.default_rng(3).standard_normal(count)
     series += 3 * np.sin(np.arange(count) / count * 30)
     assert effective_count(series) < 200

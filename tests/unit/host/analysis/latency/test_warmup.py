@@ -13,7 +13,7 @@ from support.series import known_series, steady, whole
 from support.tools import need_shared
 
 from edgebench.host.analysis.latency.warmup import (
-    MAX_POINTS,
+    MAX_SEARCHED_POINTS,
     MIN_QUERY_COUNT,
     Segment,
     SteadyClass,
@@ -164,7 +164,7 @@ def test_segments_cover_every_query_once(values: list[int], times: int) -> None:
     assert starts == [0, *ends[:-1]]
     assert ends[-1] == latency_ns.size
     assert all(segment.query_count > 0 for segment in found.segments)
-    assert found.block_size == -(-latency_ns.size // MAX_POINTS)
+    assert found.block_size == -(-latency_ns.size // MAX_SEARCHED_POINTS)
     if found.first_steady_index is None:
         assert found.steady_class is SteadyClass.NO_STEADY_STATE
     else:

@@ -11,10 +11,11 @@ from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.outputs import OutputQuality
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
+from edgebench.host.analysis.verdict.outputs import SATURATION
 from edgebench.host.result.facts import HostFacts
 from edgebench.host.result.outputs import Agreement
 from edgebench.host.result.verdict import RuleOutcome
-from edgebench.host.show.sentences import SATURATION, described
+from edgebench.host.show.sentences import described
 from edgebench.protocol.record import QuantizedOperands
 
 HASWELL = ("avx2",)

@@ -15,10 +15,12 @@ from support.records import ENVIRONMENT, latencies, run_record, traces_of, worke
 from edgebench.host.analysis.latency.warmup import Segment, SteadyClass, SteadyState
 from edgebench.host.analysis.measurement import measure_traces
 from edgebench.host.analysis.phone import PhoneConditions
+from edgebench.host.analysis.verdict.advice import Situation
 from edgebench.host.analysis.verdict.evidence import Evidence
 from edgebench.host.analysis.verdict.judge import judge
 from edgebench.host.analysis.verdict.outputs import accuracy_drop
-from edgebench.host.analysis.verdict.table import BY_ID, RULES, Cause, cause_of
+from edgebench.host.analysis.verdict.rule import Cause
+from edgebench.host.analysis.verdict.table import BY_ID, RULES, cause_of
 from edgebench.host.result.energy import (
     EnergyResult,
     EnergySync,
@@ -37,8 +39,8 @@ from edgebench.host.result.latency import (
 from edgebench.host.result.outputs import Accuracy, Agreement, ReferenceAccuracy
 from edgebench.host.result.thermal import ThermalResult, ThermalState
 from edgebench.host.result.verdict import Finding, RuleOutcome, State, Verdict
-from edgebench.host.show.advice import advice
 from edgebench.host.show.sentences import described
+from edgebench.host.show.verdict import advice_for
 from edgebench.protocol.device import AndroidSystem
 from edgebench.protocol.record import (
     AndroidGroups,
@@ -887,7 +889,7 @@ def test_quota_is_named_where_the_worker_got_less_than_a_cpu() -> None:
     for name in ("cpu_share", "cpu_pressure"):
         assert "control group has a quota of 0.5 CPUs" in failed[name].detail
     assert {cause_of(one) for one in failed.values()} == {Cause.QUOTA}
-    advised = {advice(one) for one in failed.values()}
+    advised = {advice_for(one, Situation()) for one in failed.values()}
     assert len(advised) == 1, "one thing is to be done"
     assert "end other programs" not in str(advised.pop())
 
@@ -963,7 +965,7 @@ def test_more_threads_than_cpus_are_the_cause_that_is_told() -> None:
     assert rule.detail == (
         "more threads (4) than CPUs (2): one of them waited during 50.0% of the run, limit 5%"
     )
-    assert str(advice(rule)).endswith(
+    assert str(advice_for(rule, Situation())).endswith(
         "no more threads than CPUs: edgebench bench MODEL --threads 2"
     )
 

@@ -44,7 +44,7 @@ from edgebench.protocol.record import SyncFacts
 
 PROBE_NS = 100e3
 """Error of a steady clock over an honest link, however short the round trips."""
-RESIDUAL_FACTOR = 3.0
+CLOCK_RESIDUAL_FACTOR = 3.0
 """Residual over what is expected above which one of the clocks was set, or sleeps."""
 _PRECEDENCE = (
     (SyncMethod.EDGE, SyncMethod.CODED_LOAD),
@@ -231,10 +231,10 @@ class _Methods:
         if model is None:
             raise MeasurementError("the device's clock was not probed")
         explained_ns = model.error_ns - model.residual_ns + PROBE_NS
-        if model.residual_ns > RESIDUAL_FACTOR * explained_ns:
+        if model.residual_ns > CLOCK_RESIDUAL_FACTOR * explained_ns:
             raise MeasurementError(
                 f"probes of the device's clock are {model.residual_ns / 1e6:.3g} ms off the line "
-                f"through them, limit {RESIDUAL_FACTOR * explained_ns / 1e6:.3g} ms"
+                f"through them, limit {CLOCK_RESIDUAL_FACTOR * explained_ns / 1e6:.3g} ms"
             )
         error_ns = max(model.error_ns_at(model.to_host(at_ns)) for at_ns in self.clocks.span_ns)
         return Alignment(SyncMethod.PROBES, host_line(model), error_ns)

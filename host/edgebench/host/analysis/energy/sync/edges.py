@@ -36,7 +36,7 @@ MAX_EDGES = 4000
 """Edges above which an input carries something else: mains hum has as many in 80 s."""
 FIRST_PULSES = 3
 """Number of first pulses of which at least one is found."""
-RESIDUAL_FACTOR = 3.0
+MARK_RESIDUAL_FACTOR = 3.0
 """Residual over what line and sampling explain above which a mark is not ours."""
 
 
@@ -131,7 +131,7 @@ def _nearest(expected: Nanoseconds, edges: Nanoseconds) -> Nanoseconds:
 def _judged(match: _Match, times: Nanoseconds, explained_ns: float) -> Alignment:
     """Line through the marks, without those that are no pulses of ours after all."""
     device_ns, edges_ns = times[match.found], match.edges
-    limit_ns = RESIDUAL_FACTOR * explained_ns
+    limit_ns = MARK_RESIDUAL_FACTOR * explained_ns
     while True:
         line = fit_line(device_ns, edges_ns, slope=None)
         off_ns = residuals_ns(line, device_ns, edges_ns)

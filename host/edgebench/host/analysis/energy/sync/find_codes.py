@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from edgebench.host.analysis.energy.integrate import Floats
 from edgebench.host.analysis.energy.sync.alignment import ClockLine
-from edgebench.host.analysis.energy.sync.load_code import Cumulative
+from edgebench.host.analysis.energy.sync.load_code import STEPS_PER_CHIP, Cumulative
 from edgebench.host.analysis.energy.windows import CODES_OF_RUN, in_words
 from edgebench.protocol.errors import MeasurementError
 from edgebench.protocol.record import LoadCode
 
-STEPS_PER_CHIP = 4
 MAX_STEPS = 1 << 23
 """Most places in a file: 11 h with chips of 20 ms. Each takes 40 bytes of memory."""
 RATE_LIMIT = 1e-3
@@ -37,7 +36,7 @@ MIN_EACH = 0.5
 MIN_MEAN = 0.75
 """Least correlation of each code, and of both. By chance, 31 chips of noise have 0.18 (standard
 deviation), so both have 0.13: 0.75 is 5.9 of them, once in a hundred million places."""
-RIVAL_RATIO = 0.8
+RIVAL_PLACE_RATIO = 0.8
 """Correlation of another place, over the best one, at which that one is a guess."""
 MAX_PLACES = 64
 
@@ -152,7 +151,7 @@ def find_codes(
     while len(places) < MAX_PLACES and len(both):
         best = int(np.argmax(both))
         highest = float(both[best])
-        if highest < MIN_MEAN or (places and highest < RIVAL_RATIO * places[0].correlation):
+        if highest < MIN_MEAN or (places and highest < RIVAL_PLACE_RATIO * places[0].correlation):
             break
         low = max(0, best + apart - reach)
         other = low + int(np.argmax(first[low : best + apart + reach + 1]))

@@ -50,7 +50,7 @@ MIN_CORRELATION = {1: 0.85, 2: 0.7}
 million such searches for two codes, once in 2000 for one, noise is taken for the code."""
 MIN_CORRELATION_EACH = 0.5
 """Least correlation of each code alone, at the shift that is best for both."""
-RIVAL_RATIO = 0.8
+RIVAL_PEAK_RATIO = 0.8
 """Height of another peak, over the best one, at which the result is a guess."""
 MIN_MARKS = 6
 MIN_MARKS_RATIO = 0.5
@@ -64,7 +64,7 @@ FLAT_RATIO = 0.2
 OUTLIER_FACTOR = 5.0
 """Distance of an outlier, in standard deviations of a normal spread with this median deviation."""
 _MAD_TO_SIGMA = 1.4826
-COVERAGE = 2.0
+CODE_COVERAGE = 2.0
 
 Cumulative = Callable[[Nanoseconds], Floats]
 """Energy up to these meter times, joules; NaN outside the recording."""
@@ -202,7 +202,7 @@ def _peak_ns(codes: Sequence[CodeTrace], guess: ClockLine, search_ns: float) -> 
             f"the load code is not seen in the power: correlation {mean[best]:.2f}, limit {limit:g}"
         )
     rival = mean[np.abs(shifts_ns - shifts_ns[best]) > 2 * chip_ns].max(initial=0.0)
-    if rival > RIVAL_RATIO * mean[best]:
+    if rival > RIVAL_PEAK_RATIO * mean[best]:
         raise MeasurementError(
             f"the load code is seen in two places: correlation {mean[best]:.2f} and {rival:.2f}"
         )
@@ -273,7 +273,7 @@ def _judged(marks: _Marks, line: ClockLine, codes: Sequence[CodeTrace]) -> Align
     rises, falls = off_ns[marks.is_rise], off_ns[~marks.is_rise]
     lopsided_ns = abs(float(rises.mean() - falls.mean())) / 2 if len(rises) and len(falls) else 0.0
     # Half of the marks are at each end of the span.
-    line_ns = COVERAGE * spread_ns * float(np.sqrt(2 / count)) + lopsided_ns
+    line_ns = CODE_COVERAGE * spread_ns * float(np.sqrt(2 / count)) + lopsided_ns
     chip_ns = codes[0].chip_ns
     error_ns = line_ns + chip_ns / GRID_PER_CHIP / np.sqrt(count)
     if error_ns > chip_ns / 2:

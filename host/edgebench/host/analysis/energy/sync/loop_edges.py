@@ -44,7 +44,7 @@ one outside; all between them counts as one more, however long it is."""
 RIVAL_FACTOR, RIVAL_LEFT = 4.0, 0.1
 """Variance that another place leaves unexplained, over what the best one leaves, and the least of
 it, below which the result is a guess: another activity as long as the loop may be it."""
-COVERAGE = 3.0
+EDGE_COVERAGE = 3.0
 """k of the fluctuation: it is estimated from few independent places in a short loop."""
 EARLY_NS = 5e6
 """No sample comes before it is taken, but the first guess may be wrong by this much."""
@@ -115,14 +115,14 @@ def align_loop(
         raise MeasurementError("the power does not rise when the loop begins, or fall when it ends")
     noise_ns = edges.noise_j(loop, line) / float(np.abs(step_w).min()) * 1e9
     apart_ns = float(abs(late_ns[1] - late_ns[0]))
-    if max(COVERAGE * noise_ns, apart_ns) > half_ns / 2:
+    if max(EDGE_COVERAGE * noise_ns, apart_ns) > half_ns / 2:
         raise MeasurementError(
             f"the loop's start and end are seen too faintly: {apart_ns / 1e6:.3g} ms apart, "
-            f"fluctuation {COVERAGE * noise_ns / 1e6:.3g} ms, limit {half_ns / 2e6:.3g} ms"
+            f"fluctuation {EDGE_COVERAGE * noise_ns / 1e6:.3g} ms, limit {half_ns / 2e6:.3g} ms"
         )
     middle_ns = (rise_ns + fall_ns) // 2
     far_ns = max(abs(time_ns - middle_ns) for time_ns in span_ns)
-    error_ns = apart_ns / 2 + COVERAGE * noise_ns + loop.open_ns + drift * far_ns
+    error_ns = apart_ns / 2 + EDGE_COVERAGE * noise_ns + loop.open_ns + drift * far_ns
     return Alignment(SyncMethod.LOOP, line, error_ns, apart_ns / 2, len(late_ns))
 
 

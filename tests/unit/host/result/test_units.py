@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.host.cli import options
-from edgebench.host.show import pictures, units
-from edgebench.host.show import ratios as ratios_module
-from edgebench.host.show.units import (
+from edgebench.host.result.units import (
     ABSENT,
     format_change,
     format_duration,
@@ -32,6 +30,8 @@ from edgebench.host.show.units import (
     format_watts_within,
     half_width_of,
 )
+from edgebench.host.show import pictures, units
+from edgebench.host.show import ratios as ratios_module
 
 TIMES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
 PREFIXES = {"G": 9, "M": 6, "k": 3, "": 0, "m": -3, "µ": -6, "n": -9, "p": -12}

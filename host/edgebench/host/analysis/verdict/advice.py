@@ -1,0 +1,219 @@
+"""What helps: steps that rules offer, with numbers from what the run asked for.
+
+Each is a function of the situation, so that what does not apply is not offered, and more is more
+than what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from edgebench.host.options.bench import OPTIONS
+from edgebench.host.options.command import Asked, NextStep, command
+
+AWAKE = "adb shell svc power stayon true"
+_SHARED = (
+    "measure where nobody else uses the CPUs: those of a virtual machine or container are shared"
+)
+
+
+class Advice(NamedTuple):
+    """What improves the next run."""
+
+    steps: tuple[NextStep, ...]
+    joint: str = "or"
+    """Word between the steps."""
+
+    def __str__(self) -> str:
+        """The advice in one line."""
+        return f"; {self.joint} ".join(map(str, self.steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What was measured, and what can be changed about it."""
+
+    asked: Asked = field(default_factory=Asked)
+    """What the runs asked for."""
+    free_cpus: tuple[int, ...] = ()
+    """CPUs for the model that leave others to the rest; empty if there are none."""
+    has_governors: bool = True
+    """Whether the kernel shows governors of the CPU's frequency."""
+    can_be_longer: bool = True
+    """Whether a run takes longer if it is asked to: it may end by its number of queries."""
+    warmup_query_count: int = 0
+    """Queries of a warm-up that is long enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advise:
+    """Makes an advice for a situation."""
+
+    make: Callable[[Situation], Advice]
+
+    def __call__(self, to: Situation) -> Advice:
+        """The advice for this situation."""
+        return self.make(to)
+
+
+def do(text: str, *values: object) -> Advice:
+    """A step."""
+    return Advice((NextStep(text, *values),))
+
+
+def always(text: str, *values: object) -> Advise:
+    """A step that depends on nothing."""
+    return Advise(lambda _: do(text, *values))
+
+
+def again(text: str, *words: str, **changes: Any) -> Advise:
+    """Measure again, with other settings."""
+    return Advise(lambda to: do(text, to.asked.bench(*words, **changes)))
+
+
+def more(text: str, field_name: str, least: float, needs: str | None = None) -> Advise:
+    """Measure again, with more of something than was asked for.
+
+    Args:
+        text: The step.
+        field_name: What there is more of.
+        least: The least that is advised.
+        needs: Field of an option that this needs; it is named where the run has none.
+    """
+
+    @Advise
+    def advise(to: Situation) -> Advice:
+        changes: dict[str, Any] = {field_name: to.asked.more(field_name, least)}
+        row = next((row for row in OPTIONS if row.field == needs), None)
+        is_given = row is None or to.asked.value(row.field) is not None
+        words = [] if row is None or is_given else [row.flag, str(row.metavar)]
+        return do(text, to.asked.bench(*words, **changes))
+
+    return advise
+
+
+def longer_than(least_s: float) -> Advise:
+    """Measure for longer, where that makes a run longer."""
+
+    @Advise
+    def advise(to: Situation) -> Advice:
+        if not to.can_be_longer:
+            return alone(to)
+        return more("measure for longer: {}", "duration_s", least_s)(to)
+
+    return advise
+
+
+longer = longer_than(120.0)
+
+
+@Advise
+def alone(to: Situation) -> Advice:
+    """Leave the CPUs to the model."""
+    if not to.free_cpus:
+        return do("end other programs on the device: top lists them")
+    text = (
+        "end other programs on the device (top lists them), or give the model CPUs of its own: {}"
+    )
+    return do(text, to.asked.bench(cpus=to.free_cpus))
+
+
+@Advise
+def alone_or_longer(to: Situation) -> Advice:
+    """Leave the CPUs to the model, or measure for longer."""
+    return Advice(tuple(dict.fromkeys((*alone(to).steps, *longer_than(300.0)(to).steps))))
+
+
+@Advise
+def alone_and_more_runs(to: Situation) -> Advice:
+    """Leave the CPUs to the model, and make more runs."""
+    cpus: dict[str, Any] = {"cpus": to.free_cpus} if to.free_cpus else {}
+    runs = to.asked.bench(**cpus, runs=int(to.asked.more("runs", 15)))
+    return Advice((*alone(to).steps, NextStep("make more runs: {}", runs)), joint="and")
+
+
+@Advise
+def one_level(to: Situation) -> Advice:
+    """Keep the latency on one level: by CPUs of one kind, and one frequency."""
+    if not to.has_governors:
+        return one_kind(to) if to.free_cpus else do(_SHARED)
+    if not to.free_cpus:
+        return governor(to)
+    text = "bind the model to CPUs of one kind, and fix their frequency: {}"
+    return do(text, to.asked.bench(cpus=to.free_cpus, governor="performance"))
+
+
+@Advise
+def one_kind(to: Situation) -> Advice:
+    """Keep the model on CPUs of one kind."""
+    if not to.free_cpus:
+        text = "measure when nothing else uses the memory of the device: {}"
+        return do(text, to.asked.bench())
+    return do("bind the model to CPUs of one kind: {}", to.asked.bench(cpus=to.free_cpus))
+
+
+@Advise
+def governor(to: Situation) -> Advice:
+    """Fix the frequency of the CPU, where the kernel has governors."""
+    if not to.has_governors:
+        return do(_SHARED)
+    return do("fix the CPU's frequency during the run: {}", to.asked.bench(governor="performance"))
+
+
+@Advise
+def schedule(to: Situation) -> Advice:
+    """Ask for a scheduling that the agent may give."""
+    if not to.free_cpus:
+        text = "start the agent as root for --priority realtime: {}"
+        return do(text, to.asked.bench())
+    text = "choose CPUs that the agent may use, or start it as root for --priority realtime: {}"
+    return do(text, to.asked.bench(cpus=to.free_cpus))
+
+
+@Advise
+def sample_less(to: Situation) -> Advice:
+    """Sample less often, or on another CPU."""
+    rate_hz = min(2.0, (to.asked.value("telemetry_rate_hz") or 4.0) / 2)
+    slower = to.asked.bench(telemetry_rate_hz=rate_hz)
+    if not to.free_cpus:
+        return do("sample less often: {}", slower)
+    text = "sample less often, or leave a CPU free for it: {}, or --cpus {}"
+    return do(text, slower, ",".join(map(str, to.free_cpus)))
+
+
+@Advise
+def warm_up(to: Situation) -> Advice:
+    """Warm up for long enough."""
+    longer_warmup = to.asked.bench(warmup_query_count=to.warmup_query_count)
+    return do("warm up for as long as it took: {}", longer_warmup)
+
+
+cool = more(
+    "improve the cooling, or wait for longer before each run: {}", "cooldown_timeout_s", 1200.0
+)
+more_quota = again(
+    "raise or remove the CPU quota of the agent's container, pod or unit (docker run --cpus N, "
+    "limits.cpu, CPUQuota=); then {}"
+)
+more_memory = always("end programs that take memory there, or measure a smaller model")
+see_sensors = always(
+    "measure on the device itself, not in a virtual machine or container that hides its sensors"
+)
+sample = again("let it sample: {}", telemetry_rate_hz=10.0)
+other_runtime = again("try another runtime or no delegate: {}", runtime="all")
+check_meter = always(
+    "see which check failed in docs/meters.md, and check the meter: {}",
+    command("meters", "selftest", "METER"),
+)
+
+
+def without_repeats(advices: Iterable[Advice]) -> list[Advice]:
+    """The advices in their order, each once, and none whose steps another one has, too."""
+    once = list(dict.fromkeys(advices))
+    return [
+        advice
+        for advice in once
+        if not any(other != advice and set(advice.steps) <= set(other.steps) for other in once)
+    ]

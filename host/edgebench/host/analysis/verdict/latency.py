@@ -1,0 +1,390 @@
+"""Rules about the latency: known well enough, steady, and more than its own harness."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgebench.host.analysis.latency.warmup import DELTA_RATIO, SteadyClass, level_range_ratio
+from edgebench.host.analysis.median import PRECISION_INVALID_RATIO, PRECISION_SUSPECT_RATIO
+from edgebench.host.analysis.verdict import advice
+from edgebench.host.analysis.verdict.evidence import Evidence
+from edgebench.host.analysis.verdict.rule import (
+    INVALID,
+    SUSPECT,
+    Cause,
+    Rule,
+    Ruling,
+    at_least,
+    at_most,
+    holds,
+    not_applicable,
+    plain,
+    reason,
+    unknown,
+)
+from edgebench.host.result.latency import LatencySummary
+from edgebench.host.result.units import format_ns
+from edgebench.protocol.spec import samples_per_query
+
+STEADY_LIMIT_RATIO = 0.5
+MIN_EFFECTIVE_COUNT = 100
+"""Independent queries that a median has to be worth. With fewer, the autocorrelation itself is
+known to a third at best, and the interval no better than that (benchmarks/coverage.py)."""
+SPREAD_LIMIT_RATIO = 0.25
+"""Interquartile range over the median. pyperf warns where the standard deviation is 10 % of the
+mean, which is 0.13; ordinary runs on a shared virtual machine have up to 0.08, runs that switched
+between levels 0.29 and 0.63."""
+LEVEL_LIMIT_RATIO = PRECISION_SUSPECT_RATIO
+"""Range of the levels of one of several runs that does not stay on one, over the lowest: where in
+the run its median was taken moves it by no more than what its interval may have as half-width."""
+BLOCK_LIMIT_RATIO = 0.10
+"""Range of the medians of ten blocks, over the median: a tenth is a change that people act on.
+Ordinary runs have 0.002 on an idle machine and 0.04 on a shared one."""
+HARNESS_SUSPECT_RATIO = 0.01
+HARNESS_INVALID_RATIO = 0.10
+BINDING_LIMIT_RATIO = 0.02
+"""Share of the median that loop and binding may add, by the trivial model. After real models, whose
+data and code fill the caches, they add 1.6 to 5 times as much (benchmarks/binding_cost.py), so this
+is about the 5 % of PRECISION_SUSPECT_RATIO."""
+
+
+class ProfileRule(Rule[Evidence]):
+    """A profile that was asked for is there."""
+
+    id, severity = "profile", INVALID
+    advise = advice.again("profile on another runtime: {}", is_profiled=True, runtime="onnx")
+    not_asked = plain("not_asked", "no operator profile was requested")
+
+    @reason("")
+    @staticmethod
+    def made(value: float, limit: float, *, run_count: int) -> str:
+        return f"{value:.0f} operators over {run_count} inferences"
+
+    @reason("none")
+    @staticmethod
+    def absent(value: float, limit: float, *, why: str) -> str:
+        return why
+
+    def check(self, evidence: Evidence) -> Ruling:
+        check = evidence.worker.check
+        if not evidence.record.spec.is_profiled:
+            return not_applicable(self.not_asked())
+        if check.profile_error is not None or not check.operators:
+            why = check.profile_error or "the runtime gave no profile"
+            return holds(False, self.absent(why=why))
+        found = self.made(run_count=check.profile_run_count)
+        return holds(True, found, value=len(check.operators), unit="count")
+
+
+class _HarnessRule(Rule[Evidence]):
+    """The timed loop itself is a small part of what it measures."""
+
+    limit: float
+    advise = advice.always(
+        "use the number to compare models as small as this one, not as the model's own time: "
+        "the loop adds the same to each"
+    )
+
+    @reason("")
+    @staticmethod
+    def share(value: float, limit: float, *, what: str) -> str:
+        return f"the timed loop itself is {value:.2%} of the median {what}, limit {limit:.0%}"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        spec, measured, harness = evidence.record.spec, evidence.measured, evidence.worker.harness
+        if spec.scenario.traits.is_single or measured.query_ns is None:
+            own_ns, what = harness.p50_ns, "latency"
+            median_ns = float(np.median(measured.invoke_ns))
+        else:
+            own_ns, what = harness.end_to_end_p50_ns * samples_per_query(spec), "query"
+            median_ns = float(np.median(measured.query_ns))
+        share = own_ns / max(median_ns, 1.0)
+        return at_most(share, self.limit, "ratio", self.share(what=what))
+
+
+class HarnessDominatesRule(_HarnessRule):
+    """The timed loop itself is not what was measured."""
+
+    id, severity, includes = "harness_dominates", INVALID, "harness_share"
+    limit = HARNESS_INVALID_RATIO
+
+
+class HarnessShareRule(_HarnessRule):
+    """The timed loop itself costs next to nothing of what it measures."""
+
+    id, severity = "harness_share", SUSPECT
+    limit = HARNESS_SUSPECT_RATIO
+
+
+class BindingShareRule(Rule[Evidence]):
+    """The runtime's Python binding costs little of what was measured."""
+
+    id, severity = "binding_share", SUSPECT
+    advise = advice.always(
+        "use the number to compare, not as the model's own time; a larger model hides the binding"
+    )
+
+    @reason("")
+    @staticmethod
+    def added(value: float, limit: float) -> str:
+        added = f"loop and Python binding add at least {value:.2%} to the median latency"
+        return f"{added}, limit {limit:.0%}"
+
+    @reason("bound")
+    @staticmethod
+    def bound(value: float, limit: float) -> str:
+        addition = "one addition through the Python binding"
+        return f"{addition} takes {value:.2%} of the median latency, limit {limit:.0%}"
+
+    @reason("no_c")
+    @staticmethod
+    def not_in_c(value: float, limit: float, *, why: str | None) -> str:
+        return f"how much of the latency is the Python binding's is not known: {why}"
+
+    @reason("why")
+    @staticmethod
+    def not_known(value: float, limit: float, *, why: str | None) -> str:
+        return str(why)
+
+    @reason("not_measured")
+    @staticmethod
+    def not_measured(value: float, limit: float, *, why: str | None) -> str:
+        return "not measured"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        binding = evidence.worker.harness.binding
+        if binding is None or binding.p50_ns is None:
+            why = None if binding is None else binding.reason
+            return unknown(self.not_known(why=why) if why else self.not_measured(why=why))
+        median_ns = max(float(np.median(evidence.measured.invoke_ns)), 1.0)
+        if binding.c_p50_ns is not None:
+            added_ns = binding.p50_ns - binding.c_p50_ns
+            return at_most(added_ns / median_ns, BINDING_LIMIT_RATIO, "ratio", self.added())
+        # The binding alone takes no longer than a model does through it.
+        most = binding.p50_ns / median_ns
+        if most > BINDING_LIMIT_RATIO:
+            return unknown(self.not_in_c(why=binding.reason))
+        return at_most(most, BINDING_LIMIT_RATIO, "ratio", self.bound())
+
+
+class SteadyStateRule(Rule[Evidence]):
+    """What counts is on one level, or on levels that are near each other."""
+
+    id, severity, cause = "steady_state", SUSPECT, Cause.SCATTER
+    advise = advice.longer_than(300.0)
+    switching = plain(
+        SteadyClass.SWITCHING.value,
+        "switching: the latency of the start came back",
+        advice.one_level,
+    )
+    flat = plain(
+        SteadyClass.FLAT.value,
+        lambda value, limit: f"flat: steady after the worker's warm-up of {value:.0f} inferences",
+    )
+
+    warmup = plain(
+        SteadyClass.WARMUP.value,
+        lambda value, limit: f"warmup: steady after a warm-up of {value:.0f} inferences",
+    )
+
+    slower = plain(
+        "slower",
+        lambda value, limit: (
+            "slowdown: the device became slower and stayed slower; the levels of its latency range "
+            f"over {value:.1%}, limit {limit:.0%}"
+        ),
+        advice.more("see whether heat is the cause: {}", "sustained_s", 1200.0),
+    )
+    unsteady = plain(
+        "unsteady",
+        lambda value, limit: (
+            "no steady state: the latency kept changing until the end; its levels range over "
+            f"{value:.1%}, limit {limit:.0%}"
+        ),
+    )
+
+    @reason("levels", advice.one_level)
+    @staticmethod
+    def levels(
+        value: float,
+        limit: float,
+        *,
+        low_ns: float,
+        high_ns: float,
+        high_ratio: float,
+        low_dwell_s: float,
+        high_dwell_s: float,
+    ) -> str:
+        low = f"{format_ns(low_ns)} for {format_ns(low_dwell_s * 1e9)}"
+        high = f"{format_ns(high_ns)} for {format_ns(high_dwell_s * 1e9)} at a time"
+        share = f"{high_ratio:.0%} of the inferences on the higher level"
+        return f"switching between {low} and {high}; {share}"
+
+    @reason("too_few", advice.longer)
+    @staticmethod
+    def too_few(value: float, limit: float, *, count: int) -> str:
+        return f"{count} queries are too few to tell"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        steady, first = evidence.measured.steady, evidence.measured.first_row
+        if steady.steady_class is None:
+            return unknown(self.too_few(count=evidence.worker.query_count))
+        levels = evidence.measured.stability.levels
+        if steady.steady_class is SteadyClass.SWITCHING and levels is not None:
+            switching = self.levels(
+                low_ns=levels.low_ns,
+                high_ns=levels.high_ns,
+                high_ratio=levels.high_ratio,
+                low_dwell_s=levels.low_dwell_s,
+                high_dwell_s=levels.high_dwell_s,
+            )
+            return holds(False, switching, value=first, unit="count")
+        if steady.steady_class in (SteadyClass.SLOWDOWN, SteadyClass.NO_STEADY_STATE):
+            is_slower = steady.steady_class is SteadyClass.SLOWDOWN
+            # The interval of a run alone has nothing of a level that it has just begun to leave;
+            # that of several runs is from run to run, and has the drift in it.
+            limit = LEVEL_LIMIT_RATIO if evidence.is_of_several else DELTA_RATIO
+            found = self.slower() if is_slower else self.unsteady()
+            return at_most(level_range_ratio(steady.segments), limit, "ratio", found)
+        kinds = {SteadyClass.FLAT: self.flat, SteadyClass.WARMUP: self.warmup}
+        kind = kinds.get(steady.steady_class)
+        found = self.switching() if kind is None else kind()
+        return holds(kind is not None, found, value=first, unit="count")
+
+
+class SteadyShareRule(Rule[Evidence]):
+    """A warm-up that was found may not take most of what was measured."""
+
+    id, severity = "steady_share", SUSPECT
+    advise = advice.warm_up
+
+    @reason("")
+    @staticmethod
+    def counted(value: float, limit: float) -> str:
+        share = f"{value:.1%} of the timed inferences come after the warm-up"
+        return f"{share}, at least {limit:.0%} needed"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        issued, counted = evidence.issued_rows, len(evidence.measured.invoke_ns)
+        share = counted / issued if issued else 0.0
+        return at_least(share, STEADY_LIMIT_RATIO, "ratio", self.counted())
+
+
+class _PrecisionRule(Rule[Evidence]):
+    """The median is known so well."""
+
+    advise = advice.longer
+    no_interval = plain("no_interval", "too few independent queries for an interval of p50")
+    in_set = plain("in_set", "one of several runs: the interval between them counts")
+    profiled = plain("profiled", "the run is about the times of the operators")
+    width = plain("", lambda value, limit: f"p50 ±{value:.2%} (95 % CI), limit {limit:.0%}")
+
+    worth = plain(
+        "worth",
+        lambda value, limit: (
+            f"p50 is worth {value:.0f} independent queries, at least {limit:.0f} needed"
+        ),
+    )
+
+
+class PrecisionFloorRule(_PrecisionRule):
+    """The median is known at all."""
+
+    id, severity, includes = "precision_floor", INVALID, "precision"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        if evidence.record.spec.is_profiled:
+            return not_applicable(self.profiled())
+        half_width = _half_width_ratio(evidence)
+        if half_width is None:
+            return unknown(self.no_interval())
+        return at_most(half_width, PRECISION_INVALID_RATIO, "ratio", self.width())
+
+
+class PrecisionRule(_PrecisionRule):
+    """The median is known well enough to be compared with anything.
+
+    Of one of several runs it need not be: what counts is how far their medians lie apart.
+    """
+
+    id, severity, cause = "precision", SUSPECT, Cause.SCATTER
+
+    def check(self, evidence: Evidence) -> Ruling:
+        if evidence.is_of_several:
+            return not_applicable(self.in_set())
+        if evidence.record.spec.is_profiled:
+            return not_applicable(self.profiled())
+        half_width, count = _half_width_ratio(evidence), _headline(evidence).effective_count
+        if half_width is None:
+            return holds(False, self.no_interval())
+        if count is not None and count.p50 < MIN_EFFECTIVE_COUNT:
+            return at_least(count.p50, MIN_EFFECTIVE_COUNT, "count", self.worth())
+        return at_most(half_width, PRECISION_SUSPECT_RATIO, "ratio", self.width())
+
+
+def _headline(evidence: Evidence) -> LatencySummary:
+    """The latencies that the run is about."""
+    measured = evidence.measured
+    is_single = evidence.record.spec.scenario.traits.is_single
+    return measured.invoke if is_single or measured.query is None else measured.query
+
+
+def _half_width_ratio(evidence: Evidence) -> float | None:
+    """Half the width of the interval of the median, over the median; None without an interval."""
+    headline = _headline(evidence)
+    if headline.p50 is None or headline.p50_ci95 is None:
+        return None
+    return (headline.p50_ci95[1] - headline.p50_ci95[0]) / 2 / max(headline.p50, 1)
+
+
+class SpreadRule(Rule[Evidence]):
+    """Most invocations take about the same time."""
+
+    id, severity, cause = "spread", SUSPECT, Cause.SCATTER
+    advise = advice.alone
+    quartiles = plain(
+        "", lambda value, limit: f"interquartile range {value:.1%} of the median, limit {limit:.0%}"
+    )
+
+    def check(self, evidence: Evidence) -> Ruling:
+        iqr_ratio = evidence.measured.stability.iqr_ratio
+        return at_most(iqr_ratio, SPREAD_LIMIT_RATIO, "ratio", self.quartiles())
+
+
+class BlockStabilityRule(Rule[Evidence]):
+    """Another tenth of the run would have given the same median."""
+
+    id, severity, cause = "block_stability", SUSPECT, Cause.SCATTER
+    advise = advice.alone_or_longer
+    medians = plain(
+        "",
+        lambda value, limit: (
+            f"medians of ten blocks range over {value:.1%} of the median, limit {limit:.0%}"
+        ),
+    )
+
+    @reason("too_few")
+    @staticmethod
+    def too_few(value: float, limit: float, *, count: int) -> str:
+        return f"{count} inferences are too few to tell"
+
+    def check(self, evidence: Evidence) -> Ruling:
+        range_ratio = evidence.measured.stability.block_range_ratio
+        if range_ratio is None:
+            return unknown(self.too_few(count=len(evidence.measured.invoke_ns)))
+        return at_most(range_ratio, BLOCK_LIMIT_RATIO, "ratio", self.medians())
+
+
+LATENCY_RULES: tuple[Rule[Evidence], ...] = (
+    ProfileRule(),
+    HarnessDominatesRule(),
+    HarnessShareRule(),
+    BindingShareRule(),
+    SteadyStateRule(),
+    SteadyShareRule(),
+    PrecisionFloorRule(),
+    PrecisionRule(),
+    SpreadRule(),
+    BlockStabilityRule(),
+)
+"""In the order in which a person should read them."""

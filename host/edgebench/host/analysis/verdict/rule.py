@@ -1,0 +1,265 @@
+"""What a rule of the verdict is: one class, in which all that is known of it stands.
+
+A rule checks evidence and returns a ruling: its outcome, and a reason. The facts of a reason are
+the keyword arguments of the function that makes its sentence, and run.json has them by name. So a
+sentence is made when it is shown, and a fact that is misspelt fails the type check.
+
+    Evidence ──Rule.check──▶ Ruling(outcome, Reason) ──judge──▶ Finding in run.json
+                                                                    │
+    a line for people ◀──ReasonKind.sentence───────────────────────┴──advice_for──▶ Advice
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from inspect import signature
+from typing import (
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
+
+from edgebench.host.analysis.verdict.advice import Advice, Advise, Situation
+from edgebench.host.result.verdict import Fact, Finding, RuleOutcome, State
+
+INVALID, SUSPECT = State.INVALID, State.SUSPECT
+EvidenceT = TypeVar("EvidenceT", contravariant=True)
+P = ParamSpec("P")
+
+
+class Cause(Enum):
+    """What several rules may be signs of: shown once, by the first of them that failed."""
+
+    BUSY_MACHINE = "busy_machine"
+    MEMORY = "memory"
+    HEAT = "heat"
+    SCATTER = "scatter"
+    QUOTA = "quota"
+
+
+class WatchedQuantity(Enum):
+    """What rules watch for the whole of a run, where the device lets them."""
+
+    CLOCK = "clock"
+    HEAT = "heat"
+    LOAD = "load"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a rule found what it found."""
+
+    kind: ReasonKind[Any]
+    facts: Mapping[str, Fact]
+    """What its sentence names beside value and limit."""
+
+
+class ReasonKind(Generic[P]):
+    """A kind of reason: its name in run.json, its facts, its sentence, and what helps.
+
+    Its facts are the keyword arguments of the function that makes its sentence: `str`, `int`,
+    `float` or `bool`, or one of them and None. Calling it with them gives the reason.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        sentence: Callable[Concatenate[float, float, P], str],
+        advise: Advise | None = None,
+        cause: Cause | None = None,
+    ) -> None:
+        """A kind of reason.
+
+        Args:
+            key: Name in run.json; empty for the reason of a rule that needs no other.
+            sentence: Makes the sentence of value and limit, in the unit of the finding, and facts.
+            advise: What helps; None: what helps for any reason of the rule.
+            cause: Cause beside that of the rule.
+        """
+        self.key = key
+        self.cause = cause
+        self._sentence: Callable[..., str] = sentence
+        self._advise: Callable[..., Advice] | None = None
+        if advise is not None:
+            self._advise = lambda _, to, **__: advise(to)
+
+    def __call__(self, *args: P.args, **facts: P.kwargs) -> Reason:
+        """A reason of this kind."""
+        assert not args, "facts have names"
+        kind = cast("ReasonKind[Any]", self)
+        return Reason(kind, cast("Mapping[str, Fact]", facts))
+
+    def advice(self, make: Callable[Concatenate[float, Situation, P], Advice]) -> ReasonKind[P]:
+        """Take a function that makes the advice of value, situation and facts.
+
+        The value is 0 where the finding has none.
+        """
+        self._advise = make
+        return self
+
+    @property
+    def fact_types(self) -> Mapping[str, frozenset[type]]:
+        """Types of the facts, by name."""
+        return _types_of(self._sentence)
+
+    def sentence(self, found: Finding) -> str | None:
+        """Sentence of a stored finding; None where another version had other facts."""
+        facts = self._facts(found)
+        try:
+            return None if facts is None else self._sentence(*_numbers(found), **facts)
+        except (LookupError, ArithmeticError):  # a number is absent, or out of all bounds
+            return None
+
+    def advice_for(self, found: Finding, to: Situation) -> Advice | None:
+        """What helps for this reason; None: what helps for any reason of the rule."""
+        facts = self._facts(found)
+        if facts is None or self._advise is None:
+            return None
+        return self._advise(found.value or 0.0, to, **facts)
+
+    def _facts(self, found: Finding) -> dict[str, Fact] | None:
+        kinds = self.fact_types
+        if any(type(found.facts.get(name, ...)) not in of for name, of in kinds.items()):
+            return None
+        return {name: found.facts[name] for name in kinds}
+
+
+def reason(
+    key: str, advise: Advise | None = None, cause: Cause | None = None
+) -> Callable[[Callable[Concatenate[float, float, P], str]], ReasonKind[P]]:
+    """A kind of reason, by the function that makes its sentence."""
+    return lambda sentence: ReasonKind(key, sentence, advise, cause)
+
+
+def plain(
+    key: str,
+    text: str | Callable[[float, float], str],
+    advise: Advise | None = None,
+    cause: Cause | None = None,
+) -> ReasonKind[[]]:
+    """A kind of reason without facts: its sentence may depend on value and limit."""
+    sentence = text if callable(text) else lambda _value, _limit: text
+    return ReasonKind(key, sentence, advise, cause)
+
+
+class _Absent(float):
+    """A number that a finding does not have: no sentence can be made with it."""
+
+    def __new__(cls) -> _Absent:
+        return super().__new__(cls, math.nan)
+
+    def __format__(self, _: str) -> str:
+        raise LookupError("the finding has no such number")
+
+
+def _numbers(found: Finding) -> tuple[float, float]:
+    """Value and limit of a finding."""
+    return (
+        _Absent() if found.value is None else found.value,
+        _Absent() if found.limit is None else found.limit,
+    )
+
+
+@cache
+def _types_of(sentence: Callable[..., str]) -> Mapping[str, frozenset[type]]:
+    """Types of the facts that a sentence names."""
+    names = [
+        name
+        for name, parameter in signature(sentence).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
+    hints = get_type_hints(sentence) if names else {}
+    return {
+        name: frozenset(get_args(hints[name]) or (hints[name],))
+        | ({int} if _is_real(hints[name]) else set())
+        for name in names
+    }
+
+
+def _is_real(hint: Any) -> bool:
+    return float in (get_args(hint) or (hint,))
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What one rule found."""
+
+    outcome: RuleOutcome
+    reason: Reason
+    value: float | None = None
+    limit: float | None = None
+    unit: str | None = None
+    severity: State | None = None
+    """What the run becomes, where that is not the same for each ruling of the rule."""
+
+
+class Rule(Generic[EvidenceT]):
+    """A rule; its reasons are its attributes."""
+
+    id: ClassVar[str]
+    severity: ClassVar[State]
+    """What the run becomes when it fails."""
+    cause: ClassVar[Cause | None] = None
+    watches: ClassVar[WatchedQuantity | None] = None
+    """What was not watched if all rules that watch it are unknown."""
+    includes: ClassVar[str | None] = None
+    """Rule with a milder limit on the same number: said once is enough."""
+    advise: ClassVar[Advise]
+    """What helps if it fails, for reasons that have no advice of their own."""
+
+    def check(self, evidence: EvidenceT) -> Ruling:
+        """Apply the rule."""
+        raise NotImplementedError
+
+    @classmethod
+    def reasons(cls) -> Mapping[str, ReasonKind[Any]]:
+        """Reasons that its check may give, by name."""
+        return {
+            value.key: value
+            for kind in reversed(cls.__mro__)
+            for value in vars(kind).values()
+            if isinstance(value, ReasonKind)
+        }
+
+
+def at_most(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
+    """Kept as long as the value is not above the limit."""
+    return holds(value <= limit, reason, value=value, limit=limit, unit=unit)
+
+
+def at_least(value: float, limit: float, unit: str, reason: Reason) -> Ruling:
+    """Kept as long as the value is not below the limit."""
+    return holds(value >= limit, reason, value=value, limit=limit, unit=unit)
+
+
+def holds(
+    is_kept: bool,
+    reason: Reason,
+    *,
+    value: float | None = None,
+    limit: float | None = None,
+    unit: str | None = None,
+) -> Ruling:
+    """Kept, or broken."""
+    outcome = RuleOutcome.PASS if is_kept else RuleOutcome.FAIL
+    return Ruling(outcome, reason, value, limit, unit)
+
+
+def unknown(reason: Reason) -> Ruling:
+    """Checked, but the evidence for an answer is missing."""
+    return Ruling(RuleOutcome.UNKNOWN, reason)
+
+
+def not_applicable(reason: Reason) -> Ruling:
+    """Never asked: the run has nothing that the rule looks at."""
+    return Ruling(RuleOutcome.NOT_APPLICABLE, reason)
