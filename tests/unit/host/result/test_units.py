@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgebench.host.cli import options
+from edgebench.host.result import units
 from edgebench.host.result.units import (
     ABSENT,
     format_change,
@@ -30,7 +31,7 @@ from edgebench.host.result.units import (
     format_watts_within,
     half_width_of,
 )
-from edgebench.host.show import pictures, units
+from edgebench.host.show import pictures
 from edgebench.host.show import ratios as ratios_module
 
 TIMES = {"s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1.0}
