@@ -211,7 +211,9 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     devices = dict.fromkeys(name for word in axes.device for name in choose(word))
     others = [axis.name for axis in fields(Levels)]
     levels: list[tuple[str | int | None, ...]] = [axes.model, tuple(devices)]
-    levels += [getattr(axes, name) or (None,) for name in others]
+    # A cell has the level that it is measured with: where the axis has none, that of the settings.
+    settings = vars(spec.settings)
+    levels += [getattr(axes, name) or (settings[name],) for name in others]
     names = ["model", "device", *others]
     # Counted before a combination is made: a small file may request 10^9.
     count = prod(map(len, levels))
@@ -238,6 +240,9 @@ def _cells(spec: CampaignSpec, file: Path, choose: ChooseDevices) -> list[Cell]:
     for addition in spec.include:
         model = _path_of(addition.model, file.parent)
         chosen = {name: getattr(addition, name) for name in others}
+        chosen = {
+            name: settings[name] if level is None else level for name, level in chosen.items()
+        }
         for device in choose(addition.device):
             cell = Cell(number=len(cells), model=model, device=device, **chosen)
             cells.setdefault(tuple(cell.factors.values()), cell)

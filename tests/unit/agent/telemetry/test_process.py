@@ -49,10 +49,11 @@ def sampled(
         hear(said)
 
     async def run() -> TelemetryFacts:
+        others = set(psutil.Process().children())
         sampler = SamplerProcess(directory)
         job = SamplerJob(os.getpid(), str(root), abort_c=88.0, zones=("cpu-thermal",))
         await sampler.start(job, note)
-        for child in psutil.Process().children():
+        for child in set(psutil.Process().children()) - others:
             await act(child.pid, heard)
         return await sampler.end()
 

@@ -11,7 +11,7 @@ import pytest
 from edgebench.host.bench.builtin import find_model
 from edgebench.host.campaign.plan import Cell, new_plan
 from edgebench.host.campaign.requests import cell_request
-from edgebench.host.campaign.spec import Axes, CampaignSpec, Levels, Settings
+from edgebench.host.campaign.spec import Addition, Axes, CampaignSpec, Levels, Settings
 from edgebench.host.options.bench import OPTIONS
 
 FP32, INT8 = "digits_fp32.tflite", "digits_int8.tflite"
@@ -66,6 +66,28 @@ def test_setting_holds_for_cells_without_a_level(axis: str) -> None:
         Settings(preset="quick"), 1, Cell(number=0, model=INT8, device="local", **{axis: level})
     )
     assert set_for_all == of_cell
+
+
+@pytest.mark.parametrize("axis", LEVELS)
+def test_cell_is_labelled_with_the_setting_that_it_is_measured_with(
+    axis: str, tmp_path: Path
+) -> None:
+    """Otherwise a cell would be called the default, and one equal to it be measured twice."""
+    other, level = LEVELS[axis]
+    include = (
+        Addition(model=INT8, **{axis: other}),
+        Addition(model=INT8, **{axis: level}),
+        Addition(model=FP32),
+    )
+    settings = Settings(preset="quick", **{axis: level})
+    axes = Axes(model=(INT8,))
+    spec = CampaignSpec(schema=1, name="x", axes=axes, settings=settings, include=include)
+    cells = new_plan(spec, tmp_path / "c.toml", lambda word: [word]).cells
+    assert [(cell.model, cell.levels[axis]) for cell in cells] == [
+        (INT8, level),
+        (INT8, other),
+        (FP32, level),
+    ]
 
 
 def test_settings_name_their_files() -> None:
