@@ -47,6 +47,7 @@ EXECUTED = (
     "bundles.md",
     "export.md",
     "history.md",
+    "results.md",
 )
 SHORT = (
     *("--runs", "1", "--duration", "0.1s", "--min-queries", "50", "--warmup", "2"),

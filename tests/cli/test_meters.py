@@ -57,7 +57,8 @@ def test_options_of_each_meter_are_told_where_somebody_looks(edgebench: Run) -> 
     assert "edgebench meters --help the options of each" in words
     words = " ".join(edgebench("deploy", "--help").out.split())
     assert "edgebench meters --help has the options of each" in words
-    page = (Path(__file__).parents[2] / "docs" / "meters.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    page = (docs / "meters.md").read_text() + (docs / "instruments.md").read_text()
     for meter, driver in DRIVERS.items():
         assert re.sub(r"\s", "", f"{meter}{driver.usage}") in re.sub(r"\s", "", told)
         for option in re.findall(r"\[?,(\w+)", driver.usage):

@@ -18,15 +18,15 @@ from edgebench.protocol.spec import PRESETS
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
-    "README.md": {
-        "system.exit_code": [
-            ("ExitCode.INVALID", 3, "| 3 | measured, but a result is invalid"),
-            ("ExitCode.REGRESSION", 4, "| 4 | the outcome of a comparison is *worse*"),
-            ("ExitCode.INCONCLUSIVE", 5, "| 5 | the outcome of at least one"),
-            ("ExitCode.INTERRUPTED", 130, "| 130 | interrupted by Ctrl-C"),
-            ("ExitCode.NOT_READ", 141, "| 141 | whatever reads the output has ended"),
+    "docs/scripts.md": {
+        "host.cli.progress": [
+            ("REPORT_S", 10.0, "a line when a run begins, every 10 s,"),
         ],
-        "host.cli.progress": [("REPORT_S", 10.0, "a line when a run begins, every 10 s,")],
+        "system.exit_code": [
+            ("ExitCode.INVALID", 3, "| 3, 4 | fails: a result is invalid"),
+            ("ExitCode.REGRESSION", 4, "| 3, 4 | fails: a result is invalid, or the candidate"),
+            ("ExitCode.INCONCLUSIVE", 5, "| 5 | is undecided"),
+        ],
     },
     "docs/measurement.md": {
         "protocol.spec": [
@@ -44,11 +44,6 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ),
             ("RunSpec.warmup_query_count", 10, "for at least 10 inferences and 1 s"),
             ("RunSpec.warmup_duration_s", 1.0, "inferences and 1 s (`quick`: 0.5 s)"),
-            ("MAX_SUSTAINED_QUERIES", 10_000_000, "A run that reaches ten million"),
-            ("RunSpec.dataset_limit_s", 3600.0, "(one hour by default)"),
-            ("RunSpec.telemetry_rate_hz", 10.0, "sensors 10 times per second"),
-            ("MIN_TELEMETRY_HZ", 0.1, "sets another rate, from 0.1 to 100 Hz"),
-            ("MAX_TELEMETRY_HZ", 100.0, "sets another rate, from 0.1 to 100 Hz"),
         ],
         "agent.worker.inputs": [
             ("MAX_SAMPLES_BYTES", 67_108_864, "need more than 64 MiB of memory"),
@@ -61,13 +56,6 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.latency": [
             ("LEVEL_LIMIT_RATIO", 0.05, "one of several over more than 5 %"),
-            ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
-            ("HARNESS_SUSPECT_RATIO", 0.01, "as above, more than 1 % | suspect"),
-            ("BINDING_LIMIT_RATIO", 0.02, "exceeds 2 % of the median invocation"),
-            ("STEADY_LIMIT_RATIO", 0.5, "more than half of the timed inferences"),
-            ("MIN_EFFECTIVE_COUNT", 100, "its effective count is below 100"),
-            ("SPREAD_LIMIT_RATIO", 0.25, "exceeds 25 % of their median"),
-            ("BLOCK_LIMIT_RATIO", 0.10, "differ by more than 10 % of the median"),
         ],
         "host.analysis.latency.stability": [
             ("RETURN_SHARE", 0.05, "again in at least 5 % of the rest"),
@@ -85,27 +73,19 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.analysis.verdict.machine": [
             ("MIN_JUDGED_S", 0.1, "less than 0.1 s are refused"),
-            ("CLOCK_INVALID_RATIO", 0.01, "wall clock differ by more than 1 %"),
-            ("CLOCK_SUSPECT_RATIO", 0.001, "as above, 0.1 % | suspect"),
-            ("FREQ_CHANGE_LIMIT_RATIO", 0.02, "differs by more than 2 % from that"),
-            ("QUOTA_LIMIT_RATIO", 0.01, "more than 1 % of the run was in"),
-            ("BACKGROUND_LIMIT_RATIO", 0.10, "took more than 10 % of the time"),
-            ("CPU_STALL_LIMIT_RATIO", 0.05, "during more than 5 % of the run"),
-            ("CPU_SHARE_LIMIT_RATIO", 0.9, "got less than 90 % of a CPU"),
-            ("MEMORY_STALL_LIMIT_RATIO", 0.01, "during more than 1 % of the run"),
         ],
         "host.analysis.median": [
             ("MIN_RUNS", 5, "Fewer than five runs have no interval"),
-            ("PRECISION_INVALID_RATIO", 0.25, "CI exceeds 25 % of the median"),
-            ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 %; or the median"),
             ("PRECISION_INVALID_RATIO", 0.25, "exceeds 25 % of it | invalid"),
             ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 % | suspect"),
         ],
-        "agent.worker.checks": [
-            ("FINITE_BUDGET_S", 10.0, "as can be run in 10 s are searched"),
-            ("CHECKED_SAMPLES", 8, "the outputs for 8 samples are compared"),
-            ("MAX_OUTPUT_BYTES", 67_108_864, "or larger than 64 MiB"),
-            ("PROFILE_RUNS", (10, 1000), "over up to 1000 inferences"),
+    },
+    "docs/throttling.md": {
+        "protocol.spec": [
+            ("MAX_SUSTAINED_QUERIES", 10_000_000, "A run that reaches ten million"),
+            ("RunSpec.telemetry_rate_hz", 10.0, "sensors 10 times per second"),
+            ("MIN_TELEMETRY_HZ", 0.1, "sets another rate, from 0.1 to 100 Hz"),
+            ("MAX_TELEMETRY_HZ", 100.0, "sets another rate, from 0.1 to 100 Hz"),
         ],
         "host.analysis.thermal.timeline": [
             ("WINDOW_S", (1.0, 5.0), "thermal windows of 1 to 5 s"),
@@ -125,14 +105,60 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("RECURRING_S", 3.0, "at least 3 s of the run in total"),
             ("CHANGE_QUANTILE", 0.95, "95th percentile, over the windows"),
         ],
-        "host.analysis.thermal.throttling": [("UNEXPLAINED_SHARE", 0.2, "a fifth of the slices")],
-        "agent.coolest": [("KEPT_FOR", timedelta(days=60), "idle temperature of the last 60 days")],
-        "agent.cooldown": [("REACHABLE_C", 1.5, "never less than 1.5 °C above")],
+        "host.analysis.thermal.throttling": [
+            ("UNEXPLAINED_SHARE", 0.2, "a fifth of the slices"),
+        ],
+        "agent.coolest": [
+            ("KEPT_FOR", timedelta(days=60), "idle temperature of the last 60 days"),
+        ],
+        "agent.cooldown": [
+            ("REACHABLE_C", 1.5, "never less than 1.5 °C above"),
+        ],
         "agent.telemetry.live": [
             ("CONFIRMATIONS", 3, "after three successive readings at or above"),
             ("SANE_C", (-40.0, 125.0), "between −40 and 125 °C"),
         ],
-        "agent.telemetry.process": [("SILENCE_S", 30.0, "fails or is silent for 30 s")],
+        "agent.telemetry.process": [
+            ("SILENCE_S", 30.0, "fails or is silent for 30 s"),
+        ],
+    },
+    "docs/target-timing.md": {
+        "protocol.spec": [
+            ("RunSpec.dataset_limit_s", 3600.0, "(one hour by default)"),
+        ],
+        "host.analysis.verdict.energy": [
+            ("EDGE_WINDOW_MIN_S", 10.0, "a window is shorter than 10 s"),
+        ],
+        "host.analysis.verdict.target": [
+            ("MIN_TARGET_WINDOWS", 5, "fewer than five windows, of which MLPerf"),
+            ("RANGE_LIMIT_RATIO", 0.01, "`range_ratio` exceeds 1 %"),
+            ("CLOCK_LIMIT_RATIO", 0.02, "differs from 1 by more than 2 %"),
+        ],
+    },
+    "docs/verdict.md": {
+        "host.analysis.verdict.latency": [
+            ("HARNESS_INVALID_RATIO", 0.10, "exceeds 10 % of the median invocation"),
+            ("HARNESS_SUSPECT_RATIO", 0.01, "as above, more than 1 % | suspect"),
+            ("BINDING_LIMIT_RATIO", 0.02, "exceeds 2 % of the median invocation"),
+            ("STEADY_LIMIT_RATIO", 0.5, "more than half of the timed inferences"),
+            ("MIN_EFFECTIVE_COUNT", 100, "its effective count is below 100"),
+            ("SPREAD_LIMIT_RATIO", 0.25, "exceeds 25 % of their median"),
+            ("BLOCK_LIMIT_RATIO", 0.10, "differ by more than 10 % of the median"),
+        ],
+        "host.analysis.verdict.machine": [
+            ("CLOCK_INVALID_RATIO", 0.01, "wall clock differ by more than 1 %"),
+            ("CLOCK_SUSPECT_RATIO", 0.001, "as above, 0.1 % | suspect"),
+            ("FREQ_CHANGE_LIMIT_RATIO", 0.02, "differs by more than 2 % from that"),
+            ("QUOTA_LIMIT_RATIO", 0.01, "more than 1 % of the run was in"),
+            ("BACKGROUND_LIMIT_RATIO", 0.10, "took more than 10 % of the time"),
+            ("CPU_STALL_LIMIT_RATIO", 0.05, "during more than 5 % of the run"),
+            ("CPU_SHARE_LIMIT_RATIO", 0.9, "got less than 90 % of a CPU"),
+            ("MEMORY_STALL_LIMIT_RATIO", 0.01, "during more than 1 % of the run"),
+        ],
+        "host.analysis.median": [
+            ("PRECISION_INVALID_RATIO", 0.25, "CI exceeds 25 % of the median"),
+            ("PRECISION_SUSPECT_RATIO", 0.05, "as above, 5 %; or the median"),
+        ],
         "host.analysis.verdict.outputs": [
             ("ACCURACY_INVALID_RATIO", 0.93, "accuracy is below 93 %"),
             ("ACCURACY_SUSPECT_RATIO", 0.98, "as above, 98 % | suspect"),
@@ -142,7 +168,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.verdict.placement": [
             ("DELEGATED_LIMIT_RATIO", 0.5, "less than half of the operators"),
         ],
-        "host.analysis.verdict.phone": [("SUSPEND_LIMIT_S", 0.02, "slept for more than 20 ms")],
+        "host.analysis.verdict.phone": [
+            ("SUSPEND_LIMIT_S", 0.02, "slept for more than 20 ms"),
+        ],
         "host.analysis.verdict.thermal": [
             ("MOVED_LIMIT_RATIO", 0.05, "for more than 5 % of the run the model"),
             ("SAMPLER_LIMIT_RATIO", 0.01, "took more than 1 % of a CPU"),
@@ -151,13 +179,17 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "host.analysis.verdict.energy": [
             ("IDLE_LIMIT_RATIO", 0.1, "by more than 10 % of the net power"),
             ("IDLE_STEADY_RATIO", 0.02, "by more than 2 % of the idle power"),
-            ("EDGE_WINDOW_MIN_S", 10.0, "a window is shorter than 10 s"),
         ],
-        "host.analysis.verdict.target": [
-            ("MIN_TARGET_WINDOWS", 5, "fewer than five windows, of which MLPerf"),
-            ("RANGE_LIMIT_RATIO", 0.01, "`range_ratio` exceeds 1 %"),
-            ("CLOCK_LIMIT_RATIO", 0.02, "differs from 1 by more than 2 %"),
+    },
+    "docs/outputs.md": {
+        "agent.worker.checks": [
+            ("FINITE_BUDGET_S", 10.0, "as can be run in 10 s are searched"),
+            ("CHECKED_SAMPLES", 8, "the outputs for 8 samples are compared"),
+            ("MAX_OUTPUT_BYTES", 67_108_864, "or larger than 64 MiB"),
+            ("PROFILE_RUNS", (10, 1000), "over up to 1000 inferences"),
         ],
+    },
+    "docs/energy.md": {
         "host.analysis.energy.windows": [
             ("MISSING_LIMIT_RATIO", 0.001, "misses more than 0.1 % of its samples"),
         ],
@@ -165,20 +197,36 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("LATE_RATIO", 0.5, "half a window, at most 2 s"),
             ("LATE_S", 2.0, "half a window, at most 2 s"),
         ],
-        "meters.polled": [("INTERVAL_RATIOS", (0.5, 1.5), "0.5 to 1.5 times their mean")],
+        "meters.polled": [
+            ("INTERVAL_RATIOS", (0.5, 1.5), "0.5 to 1.5 times their mean"),
+        ],
         "host.analysis.energy.in_step": [
             ("MIN_INSTANTS_HZ", 20_000.0, "fewer than 20,000 instantaneous"),
             ("TICK_MIN_HZ", 100.0, "activity that repeats at 100 Hz or more"),
         ],
-        "protocol.clock": [("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from them")],
+        "protocol.clock": [
+            ("DRIFT_LIMIT", 200e-6, "it grows by 200 ppm of the time from them"),
+        ],
         "host.analysis.energy.sync.load_code": [
             ("ONE_CODE_DRIFT", 50e-6, "it grows by 50 ppm of the time"),
         ],
-        "host.analysis.energy.uncertainty": [("COVERAGE", 2.0, "a coverage factor of k = 2")],
-        "host.result.energy": [("ASSUMED_GAIN", 0.15, "the gain (15 % if nobody states one)")],
-        "host.analysis.energy.trace": [("TIMEBASE_RATIO", 100e-6, "100 ppm plus the difference")],
-        "host.analysis.compare.comparison": [("ALPHA", 0.05, "(Holm), is below 0.05")],
-        "host.bench.request": [("MIN_PAIRS", 6, "That takes at least six pairs")],
+        "host.analysis.energy.uncertainty": [
+            ("COVERAGE", 2.0, "a coverage factor of k = 2"),
+        ],
+        "host.result.energy": [
+            ("ASSUMED_GAIN", 0.15, "the gain (15 % if nobody states one)"),
+        ],
+        "host.analysis.energy.trace": [
+            ("TIMEBASE_RATIO", 100e-6, "100 ppm plus the difference"),
+        ],
+    },
+    "docs/comparing.md": {
+        "host.analysis.compare.comparison": [
+            ("ALPHA", 0.05, "(Holm), is below 0.05"),
+        ],
+        "host.bench.request": [
+            ("MIN_PAIRS", 6, "That takes at least six pairs"),
+        ],
         "host.analysis.compare.runs": [
             ("DEFAULT_MARGIN_RATIO", 0.01, "sets the margin, 1 % by default"),
         ],
@@ -197,9 +245,27 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
         "host.power.metering": [
             ("IDLE_S", 2.0, "idles again (`--idle`: 2 s, longer for slow meters)"),
+        ],
+        "agent.metering": [
+            ("KEPT_FREE_BYTES", 67_108_864, "and less than 64 MiB"),
+        ],
+        "host.client": [
+            ("MAX_FILE_BYTES", 4_294_967_296, "the 4 GiB that a host fetches"),
+        ],
+    },
+    "docs/recordings.md": {
+        "host.power.metering": [
             ("CHIP_SAMPLES", 8, "get eight samples each (20 ms at least)"),
             ("CHIP_S", 0.02, "get eight samples each (20 ms at least)"),
         ],
+        "host.analysis.energy.sync.find_codes": [
+            ("RATE_LIMIT", 0.001, "up to 0.1 % fast or slow"),
+        ],
+        "host.power.imports.blocks": [
+            ("GAP_STEPS", 1.9, "an interval of 1.9 times that or more"),
+        ],
+    },
+    "docs/meter-clocks.md": {
         "host.analysis.energy.windows": [
             ("EDGE_LIMIT_RATIO", 0.05, "by more than 5 % of its length"),
         ],
@@ -210,19 +276,25 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
                 "a correlation below 0.7 (0.85 if only one code is found)",
             ),
         ],
-        "agent.metering": [("KEPT_FREE_BYTES", 67_108_864, "and less than 64 MiB")],
-        "host.client": [("MAX_FILE_BYTES", 4_294_967_296, "the 4 GiB that a host fetches")],
-        "agent.worker.sync_line": [("LOW_NS", 2_000_000, "a GPIO stays low for 2 ms")],
+        "agent.worker.sync_line": [
+            ("LOW_NS", 2_000_000, "a GPIO stays low for 2 ms"),
+        ],
+    },
+    "docs/instruments.md": {
         "meters.lpm01a.settings": [
             ("SUPPLY_LIMITS_V", (1.8, 3.3), "to the device, 1.8 to 3.3;"),
             ("ENERGY_MAX_HZ", 10_000, "up to `10k` with `output=energy`"),
             ("ASCII_MAX_HZ", 5_000, "up to `5k` with `format=ascii`"),
         ],
-        "meters.ppk2.device": [("SUPPLY_LIMITS_V", (0.8, 5.0), "volts of the device, 0.8 to 5.")],
+        "meters.ppk2.device": [
+            ("SUPPLY_LIMITS_V", (0.8, 5.0), "volts of the device, 0.8 to 5."),
+        ],
         "meters.rpi5": [
             ("RATE_MAX_HZ", 10.0, "samples per second, at most 10, which is the default"),
         ],
-        "meters.rails": [("RATE_MAX_HZ", 60.0, "at most 60 times per second")],
+        "meters.rails": [
+            ("RATE_MAX_HZ", 60.0, "at most 60 times per second"),
+        ],
         "meters.battery": [
             ("PROOF_S", 15.0, "to prove it within 15 s"),
             ("UPDATE_MAX_S", 10.0, "part of the uncertainty (10 s at each edge)"),
@@ -230,14 +302,30 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         "meters.nvml": [
             ("MIN_WINDOW_S", 10.0, "ten times a second, so a window has at least 10 s"),
         ],
-        "meters.scpi.multimeter": [("RATE_MAX_HZ", 2000.0, "own timer, up to 2000 per second")],
-        "meters.monsoon.device": [("SUPPLY_LIMITS_V", (0.8, 13.5), "it is recorded, 0.8 to 13.5;")],
-        "meters.otii": [("PORT", 1905, "the server of its app (port 1905)")],
-        "meters.ptdaemon": [("PORT", 8888, "for another port than 8888")],
-        "meters.kasa": [("PORT", 9999, "| port 9999. Tapo plugs")],
-        "meters.sigrok.device": [("RATE_MAX_HZ", 100_000, "up to 100k; default: as it is set")],
-        "meters.joulescope.device": [("RATE_HZ", 100_000, "up to `1000k`; default 100k")],
-        "meters.fnirsi.device": [("RATE_HZ", 100.0, "| `fnirsi` | `rate` (100):")],
+        "meters.scpi.multimeter": [
+            ("RATE_MAX_HZ", 2000.0, "own timer, up to 2000 per second"),
+        ],
+        "meters.monsoon.device": [
+            ("SUPPLY_LIMITS_V", (0.8, 13.5), "it is recorded, 0.8 to 13.5;"),
+        ],
+        "meters.otii": [
+            ("PORT", 1905, "the server of its app (port 1905)"),
+        ],
+        "meters.ptdaemon": [
+            ("PORT", 8888, "for another port than 8888"),
+        ],
+        "meters.kasa": [
+            ("PORT", 9999, "| port 9999. Tapo plugs"),
+        ],
+        "meters.sigrok.device": [
+            ("RATE_MAX_HZ", 100_000, "up to 100k; default: as it is set"),
+        ],
+        "meters.joulescope.device": [
+            ("RATE_HZ", 100_000, "up to `1000k`; default 100k"),
+        ],
+        "meters.fnirsi.device": [
+            ("RATE_HZ", 100.0, "| `fnirsi` | `rate` (100):"),
+        ],
         "meters.km003c.device": [
             ("RATE_HZ", 200.0, "| `km003c` | `rate` (200, up to 500)"),
             ("RATE_MAX_HZ", 500.0, "| `km003c` | `rate` (200, up to 500)"),
@@ -246,12 +334,14 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("RATE_HZ", 2.0, "| `um25c` | `rate` (2, up to 10)"),
             ("RATE_MAX_HZ", 10.0, "| `um25c` | `rate` (2, up to 10)"),
         ],
-        "meters.plug": [("MIN_WINDOW_S", 60.0, "So a window has at least 60 s")],
-        "host.analysis.energy.sync.find_codes": [("RATE_LIMIT", 0.001, "up to 0.1 % fast or slow")],
-        "host.power.imports.blocks": [("GAP_STEPS", 1.9, "an interval of 1.9 times that or more")],
+        "meters.plug": [
+            ("MIN_WINDOW_S", 60.0, "So a window has at least 60 s"),
+        ],
     },
     "docs/wire-protocol.md": {
-        "protocol.messages": [("PROTOCOL_VERSION", 5, "Version 5.")],
+        "protocol.messages": [
+            ("PROTOCOL_VERSION", 5, "Version 5."),
+        ],
         "protocol.identity": [
             ("DEFAULT_PORT", 7747, "TCP port 7747 by default"),
             ("PAIRING_VALID_S", 600.0, "a pairing secret less than ten minutes old"),
@@ -293,14 +383,18 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
     },
     "docs/security.md": {
-        "agent.identity": [("MAX_PAIRING_S", 600.0, "It is valid for ten minutes")],
+        "agent.identity": [
+            ("MAX_PAIRING_S", 600.0, "It is valid for ten minutes"),
+        ],
         "agent.shedding": [
             ("FULL_PER_S", 128.0, "128 connections a second from unidentified peers"),
             ("NETWORK_PER_S", 4.0, "addresses that send more than four a second"),
         ],
-        "host.store.set_aside": [("MAX_RUNS", 100, "A store keeps at most 100 of them")],
+        "host.store.set_aside": [
+            ("MAX_RUNS", 100, "A store keeps at most 100 of them"),
+        ],
     },
-    "docs/architecture.md": {
+    "docs/confinement.md": {
         "agent.worker.limits": [
             ("BASE_MEMORY_BYTES", 1_073_741_824, "| 1 GiB + 8 bytes for each byte"),
             ("MEMORY_PER_MODEL_BYTE", 8, "| 1 GiB + 8 bytes for each byte"),
@@ -309,7 +403,9 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("DISK_LIMIT_FILES", 8, "| 8 times the largest file, 1000 files"),
             ("MAX_FILES", 1000, "| 8 times the largest file, 1000 files"),
         ],
-        "protocol.spec": [("Limits.load_timeout_s", 60.0, "| load and first inference | 60 s")],
+        "protocol.spec": [
+            ("Limits.load_timeout_s", 60.0, "| load and first inference | 60 s"),
+        ],
         "agent.worker.timeouts": [
             ("TIMEOUT_FACTOR", 3.0, "3 times what the first inference predicts"),
             ("TIMEOUT_MARGIN_S", 30.0, "first inference predicts, + 30 s"),
@@ -333,13 +429,21 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("DEFAULT_PARALLEL", 16, "measured at the same time (default: 16)"),
             ("DEFAULT_QUARANTINE_AFTER", 3, "failures in a row; 0: never (default: 3)"),
         ],
-        "host.devices.health": [("MAX_EVENTS", 10, "the last ten outcomes")],
+        "host.devices.health": [
+            ("MAX_EVENTS", 10, "the last ten outcomes"),
+        ],
         "host.devices.labgrid": [
             ("TIMEOUT_S", 3.0, "A coordinator that does not answer within 3 s"),
         ],
-        "host.bench.health_check": [("MIN_ROOM_BYTES", 16_777_216, "room for less than 16 MiB")],
-        "agent.server": [("MAX_CONNECTIONS", 64, "An agent has room for 64 connections")],
-        "agent.telemetry.live": [("LIVE_PERIOD_S", 1.0, "readings of about a second")],
+        "host.bench.health_check": [
+            ("MIN_ROOM_BYTES", 16_777_216, "room for less than 16 MiB"),
+        ],
+        "agent.server": [
+            ("MAX_CONNECTIONS", 64, "An agent has room for 64 connections"),
+        ],
+        "agent.telemetry.live": [
+            ("LIVE_PERIOD_S", 1.0, "readings of about a second"),
+        ],
     },
     "docs/campaigns.md": {
         "host.campaign.spec": [
@@ -362,18 +466,28 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
                 "`worker_died` 1, `worker_timeout` 1, `too_hot` 2, `device_gone` 3, `meter_lost` 3",
             ),
         ],
-        "host.campaign.state": [("MAX_LOST", 5, "after five losses in a row it counts as failed")],
+        "host.campaign.state": [
+            ("MAX_LOST", 5, "after five losses in a row it counts as failed"),
+        ],
     },
     "docs/clusters.md": {
-        "host.campaign.cluster.lab": [("UNUSED_S", 2_592_000.0, "and kept there for 30 days")],
-        "host.client": [("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)")],
-        "host.lab": [("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time")],
+        "host.campaign.cluster.lab": [
+            ("UNUSED_S", 2_592_000.0, "and kept there for 30 days"),
+        ],
+        "host.client": [
+            ("LEASE_TTL_S", 30.0, "the lease of the dead one has expired (30 s)"),
+        ],
+        "host.lab": [
+            ("MAX_PARALLEL_LANES", 512, "for each device, at most 512 at the same time"),
+        ],
     },
     "docs/bring-your-own-board.md": {
         "firmware_bridge.board_ports": [
             ("ASK_AGAIN_S", 10.0, "every ten seconds as long as its port"),
         ],
-        "host.bench.plan": [("MIN_EDGES_IDLE_S", 0.5, "`--idle` must be at least 0.5 s")],
+        "host.bench.plan": [
+            ("MIN_EDGES_IDLE_S", 0.5, "`--idle` must be at least 0.5 s"),
+        ],
     },
     "docs/model-blob.md": {
         "firmware_bridge.blob": [
@@ -386,15 +500,23 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
             ("MAX_BYTES", 1_048_576, "renamed to `agent.log.1` at 1 MiB"),
             ("GENERATIONS", 3, "and three older ones are kept"),
         ],
-        "host.transports.ssh_program": [("CONNECT_TIMEOUT_S", 15, "is given up after 15 s")],
-        "host.devices.packages": [("FRESH_S", 86_400.0, "they are cached for a day")],
+        "host.transports.ssh_program": [
+            ("CONNECT_TIMEOUT_S", 15, "is given up after 15 s"),
+        ],
+        "host.devices.packages": [
+            ("FRESH_S", 86_400.0, "they are cached for a day"),
+        ],
     },
     "docs/history.md": {
         "host.analysis.history.history": [
-            ("MAX_HISTORY_POINTS", 500, "at most the newest 500 points")
+            ("MAX_HISTORY_POINTS", 500, "at most the newest 500 points"),
         ],
-        "host.analysis.history.levels": [("MIN_POINTS", 5, "there are fewer than 5 points")],
-        "host.show.history": [("MAX_PICTURES", 4, "Up to four histories are shown")],
+        "host.analysis.history.levels": [
+            ("MIN_POINTS", 5, "there are fewer than 5 points"),
+        ],
+        "host.show.history": [
+            ("MAX_PICTURES", 4, "Up to four histories are shown"),
+        ],
     },
     "docs/export.md": {
         "host.export.run_trace": [
@@ -403,14 +525,22 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
     },
     "docs/report.md": {
-        "host.report.charts": [("MAX_INTERVALS", 8192, "at most 8,192 intervals")],
+        "host.report.charts": [
+            ("MAX_INTERVALS", 8192, "at most 8,192 intervals"),
+        ],
     },
     "docs/python.md": {
-        "host.store.power_outline": [("MAX_BLOCKS", 131_072, "at most 131,072 per channel")],
+        "host.store.power_outline": [
+            ("MAX_BLOCKS", 131_072, "at most 131,072 per channel"),
+        ],
     },
     "docs/serve.md": {
-        "host.campaign.newest": [("MAX_CAMPAIGNS", 20, "- **Campaigns**: the newest 20")],
-        "host.serve.overview": [("MAX_RUNS", 50, "- **Newest runs**: the last 50")],
+        "host.campaign.newest": [
+            ("MAX_CAMPAIGNS", 20, "- **Campaigns**: the newest 20"),
+        ],
+        "host.serve.overview": [
+            ("MAX_RUNS", 50, "- **Newest runs**: the last 50"),
+        ],
         "host.serve.feed": [
             ("TICK_S", 0.25, "polls these files four times a second"),
             ("MAX_SUBSCRIBERS", 200, "At most 200 browsers"),
@@ -428,8 +558,12 @@ PROMISED: dict[str, dict[str, list[tuple[str, object, str]]]] = {
         ],
     },
     "docs/phones.md": {
-        "agent.android": [("SHELL_UID", 2000, "adb's shell, uid 2000")],
-        "protocol.spec": [("MAX_BRIGHTNESS", 255, "of the screen, 0 to 255")],
+        "agent.android": [
+            ("SHELL_UID", 2000, "adb's shell, uid 2000"),
+        ],
+        "protocol.spec": [
+            ("MAX_BRIGHTNESS", 255, "of the screen, 0 to 255"),
+        ],
     },
 }
 """By page and module: a constant, or a field with a default; its value; and what promises it."""

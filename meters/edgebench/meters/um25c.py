@@ -223,7 +223,7 @@ def make_meter(options: Options) -> Um25c:
     def connect() -> ByteStream:
         if not path:  # Bluetooth's ports look all alike: the user has to know which
             raise UsageError(
-                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/meters.md says how "
+                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/instruments.md says how "
                 "to bind one"
             )
         return SerialTransport(path, BAUD_RATE)

@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         "Reads a .ppk2 of Nordic's Power Profiler, a .jls of a Joulescope, a .sr of sigrok, a log "
         "of PTDaemon, a PowerShield, tegrastats, perf stat, a Tasmota or a Shelly plug, Parquet "
         "(power.parquet of another run too), or a CSV with a header line: of Monsoon, nRF "
-        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/meters.md). Other "
+        "Connect, Home Assistant, nvidia-smi, Yokogawa, and others (docs/recordings.md). Other "
         "columns have their unit in the name: t_s or time_ms, with power_W, or current_mA and "
         "voltage_V; or are named by --time, --power, --current and --voltage."
     )

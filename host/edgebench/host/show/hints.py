@@ -121,7 +121,7 @@ def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> Next
         return NextStep(f"{join}; then {{}}", again)
     if error.permission is e.Permission.USB_TESTER:
         return NextStep(
-            "docs/meters.md, USB testers, has a rule of udev that allows it; add it, plug the "
+            "docs/instruments.md, USB testers, has a rule of udev that allows it; add it, plug the "
             "tester in again, then {}",
             again,
         )
@@ -317,8 +317,8 @@ _HINTS: tuple[Row, ...] = (
     ),
     _with_dataset(
         e.DatasetFileRefused,
-        "store samples as real values and their labels: np.savez('set.npz', x=x, y=y); docs/"
-        "measurement.md says more",
+        "store samples as real values and their labels: np.savez('set.npz', x=x, y=y); "
+        "docs/outputs.md says more",
     ),
     _with_dataset(
         e.SampleShapeRefused,

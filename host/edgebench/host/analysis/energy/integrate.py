@@ -6,7 +6,7 @@ and the energy is that of the rectangles. A window may end anywhere: the line is
 samples are missing, the line is drawn through, and the missing time is reported.
 
 Source: the rules of the integration of sampled and of averaging meters in the glossary; compare
-../docs/measurement.md, Energy.
+../docs/energy.md.
 """
 
 from __future__ import annotations

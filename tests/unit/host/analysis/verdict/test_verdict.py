@@ -836,7 +836,7 @@ def test_virtual_machine_is_named_and_fails_nothing() -> None:
 
 def test_documentation_lists_the_rules() -> None:
     """A rule, or what becomes of a run that breaks it, is looked up and not found."""
-    page = (Path(__file__).parents[5] / "docs/measurement.md").read_text()
+    page = (Path(__file__).parents[5] / "docs/verdict.md").read_text()
     table = page[page.index("| rule |") : page.index("`agreement` and `agreement_of_all` name")]
     rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
     told = {row[0].strip("|` "): re.split("[,; ]", row[-1])[0] for row in rows}
