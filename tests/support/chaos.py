@@ -25,8 +25,9 @@ from enum import Enum
 from pathlib import Path
 
 from edgebench.host.bench.verify import verify
+from edgebench.host.result.marks import FAILED
 from edgebench.host.store.incomplete import IncompleteState, incomplete_runs, remove_lost
-from edgebench.host.store.index import FAILED, INDEX_FILES, list_runs
+from edgebench.host.store.index import INDEX_FILES, list_runs
 from edgebench.host.store.layout import EXPECTED_FILE
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.messages import Status

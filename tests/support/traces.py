@@ -14,7 +14,7 @@ import numpy as np
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from edgebench.host.export import perfetto
-from edgebench.host.export.exported import ExportedRun, label
+from edgebench.host.export.exported import ExportedRun
 from edgebench.host.export.run_trace import INFERENCE
 from edgebench.host.result.latency import LatencySummary
 
@@ -143,7 +143,7 @@ def assert_is_read_back(one: ExportedRun) -> Parsed:
     [found] = parse_perfetto(out.getvalue())
     metrics = one.run.metrics
     assert found.facts["run_id"] == one.run.run_id
-    assert found.title.endswith(label(one.run))
+    assert found.title.endswith(one.run.marks.label)
     if one.run.verdict.is_refused:
         assert list(found.slices) == ["run"]
         assert found.counters == {}

@@ -12,15 +12,10 @@ from importlib import import_module
 from typing import Any
 
 from edgebench.host.bench import events
-from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
-from edgebench.host.result.units import (
-    format_duration,
-    format_half_width,
-    format_metric,
-    half_width_of,
-)
+from edgebench.host.result.units import format_duration
 from edgebench.host.show.incomplete import rejection_line
+from edgebench.host.show.numbers import headline_words
 from edgebench.protocol.messages import Progress
 from edgebench.protocol.sizes import format_bytes
 from edgebench.protocol.text import printable
@@ -103,14 +98,8 @@ class NotebookProgress:
 
     def _finish(self, device: str, run: Run) -> None:
         """Add the line of a run that is stored."""
-        metric, parts = headline(run), [run.verdict.label]
-        if not run.verdict.is_refused:
-            value, interval = metric.value(run), metric.interval(run)
-            width = format_half_width(value, interval) if interval else "(no interval)"
-            shown = format_metric(metric, value, half_width_of(interval, value))
-            parts = [f"{metric.label.replace('_', ' ')} {shown} {width}", *parts]
         self.set(device, "")
-        self.say(f"{device}: {self._titles.get(device, '')}: {', '.join(parts)}")
+        self.say(f"{device}: {self._titles.get(device, '')}: {headline_words(run)}")
 
     def say(self, line: str) -> None:
         """Add a line that stays."""

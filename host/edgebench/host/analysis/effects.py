@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from edgebench.host.analysis.median import LEVEL
+from edgebench.host.result.marks import Marks, together
 from edgebench.host.result.verdict import State
 
 MIN_ROUNDS = 3
@@ -35,7 +36,7 @@ class Observation:
     round: int
     value: float
     """Metric of the run, above zero."""
-    is_suspect: bool = False
+    marks: Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +56,13 @@ class FactorEffect:
     place_count: int
     """Combinations of the other factors at which both levels were measured."""
     pair_count: int
-    verdict: State
-    """Suspect if a run of either level is."""
+    marks: Marks
+    """Marks of the runs of both levels."""
+
+    @property
+    def verdict(self) -> State:
+        """Suspect if a run of either level is."""
+        return State(self.marks.state)
 
 
 def factor_effects(
@@ -88,8 +94,8 @@ def _effect(
         sides.setdefault(place, {}).setdefault(observation.levels[factor], {})[
             observation.round
         ] = observation.value
-    is_suspect = any(
-        observation.is_suspect
+    marks = together(
+        observation.marks
         for observation in observations
         if observation.levels[factor] in (baseline, level)
     )
@@ -122,5 +128,5 @@ def _effect(
         highest_ratio=math.exp(float(means.max())),
         place_count=len(strata),
         pair_count=sum(stratum.size for stratum in strata),
-        verdict=State.SUSPECT if is_suspect else State.VALID,
+        marks=marks,
     )

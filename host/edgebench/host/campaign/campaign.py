@@ -17,10 +17,9 @@ from edgebench.host.campaign.requests import CellRequests
 from edgebench.host.campaign.state import CampaignState, RunState, campaign_state
 from edgebench.host.report.campaign import CampaignFacts
 from edgebench.host.result.campaign import CampaignSummary, LaneStatus
-from edgebench.host.result.metrics import GROSS_ENERGY, headline
+from edgebench.host.result.metrics import GROSS_ENERGY, METRICS, headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.verdict import State
 from edgebench.host.show.campaigns import failure_lines
 from edgebench.host.store.index import DAMAGED, RunSummary
 from edgebench.host.store.layout import Store
@@ -195,13 +194,12 @@ class Campaign:
         without_numbers = {run.run_id for one in refused for run in one.runs}
         observed: dict[str, list[Observation]] = {}
         for planned, run in results:
-            is_left_out = run.verdict.is_refused or run.run_id in without_numbers
-            if run.failure is not None or is_left_out:
+            if run.marks.are_numbers_refused or run.run_id in without_numbers:
                 continue
             levels: dict[str, Hashable] = dict(self.plan.cells[planned.cell].factors)
-            is_suspect = run.verdict.state is State.SUSPECT
             for path, value in _values(run).items():
-                observation = Observation(levels, planned.repeat, value, is_suspect)
+                marks = METRICS[path].relevant(run.marks)
+                observation = Observation(levels, planned.repeat, value, marks)
                 observed.setdefault(path, []).append(observation)
         factors = list(self.plan.cells[0].factors)
         by_metric = {

@@ -129,7 +129,7 @@ def _print(runs: list[Run], options: argparse.Namespace) -> None:
         print(json.dumps({"runs": [to_document(run) for run in runs]}, indent=1))
         return
     for run in runs:
-        print(f"run {run.run_id}: {run.verdict.label}")
+        print(f"run {run.run_id}: {run.marks.label}")
         for name, text in energy_lines(run.metrics.energy):
             print(f"  {name:<13} {text}")
     store = f" --store {shlex.quote(str(options.store))}" if options.store else ""

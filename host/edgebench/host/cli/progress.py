@@ -22,13 +22,13 @@ from edgebench.host.bench import events
 from edgebench.host.bench.collect import failure_of
 from edgebench.host.cli.pace import DevicePace, OverallPace, overall_pace
 from edgebench.host.cli.starting import end_starting
-from edgebench.host.result.metrics import headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
-from edgebench.host.result.units import format_duration, format_metric
+from edgebench.host.result.units import format_duration
 from edgebench.host.show.devices import CLOSE_FILES
 from edgebench.host.show.incomplete import incomplete_line, rejection_line
-from edgebench.host.show.tables import REFUSED, console, print_line
+from edgebench.host.show.numbers import headline_words
+from edgebench.host.show.tables import console, print_line
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol import messages as m
 from edgebench.protocol.errors import EdgebenchError
@@ -457,7 +457,7 @@ class DeviceProgress:
         self.runs.append(run)
         self._end()
         if not self._display.console.is_terminal:
-            self._display.say(f"done: {self._title}: {_number_words(run)}, {run.verdict.label}")
+            self._display.say(f"done: {self._title}: {headline_words(run)}")
 
     def _fail(self, failure: RunFailure) -> None:
         self._clear()
@@ -488,13 +488,3 @@ class DeviceProgress:
     def _note(self, kind: str, line: str) -> None:
         """Print a line that does not name the device by itself."""
         self._display.say(f"{kind}: {self._prefix}{line}")
-
-
-def _number_words(run: Run) -> str:
-    """The headline of a run that ended; of a profile, whose latencies are not the model's, none."""
-    if run.verdict.is_refused:
-        return REFUSED
-    if run.metrics.profile is not None:
-        return f"{len(run.metrics.profile.operators)} operators timed"
-    metric = headline(run)
-    return f"{metric.label.replace('_', ' ')} {format_metric(metric, metric.value(run))}"

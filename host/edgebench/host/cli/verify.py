@@ -211,6 +211,6 @@ def _rejudge_set(store: Store, set_id: str, *, as_json: bool) -> ExitCode:
 def _print_verdicts(today: RunSet, stored: RunSet) -> None:
     from edgebench.host.show.verdict import verdict_lines
 
-    print(f"stored: {stored.verdict.label}; today: {today.verdict.label}")
+    print(f"stored: {stored.marks.label}; today: {today.marks.label}")
     for line in verdict_lines([today]):
         print(line)

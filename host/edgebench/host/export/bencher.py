@@ -12,7 +12,13 @@ import json
 from collections.abc import Sequence
 from typing import BinaryIO
 
-from edgebench.host.export.exported import ExportedRun, benchmark_names, set_numbers, sets_of
+from edgebench.host.export.exported import (
+    CHIEF,
+    ExportedRun,
+    benchmark_names,
+    exported_numbers,
+    sets_of,
+)
 
 _BUILT_IN = {"latency_ns.p50": "latency", "throughput_per_s": "throughput"}
 """Names of Bencher's default measures, in nanoseconds and per second."""
@@ -26,7 +32,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
         if run_set.verdict.is_refused:
             continue
         measures = benchmarks[name] = {}
-        for number in set_numbers(run_set):
+        for number in exported_numbers(run_set, CHIEF):
             values = {"value": number.value}
             if number.interval is not None:
                 values["lower_value"], values["upper_value"] = number.interval

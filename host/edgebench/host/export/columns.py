@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers, sets_of
+from edgebench.host.export.exported import ExportedRun, exported_numbers, reasons, sets_of
 from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import LATENCY_SPANS, METRICS, Metric
 from edgebench.host.result.run import Run
@@ -51,7 +51,7 @@ FACT_COLUMNS = (
     ExportColumn("set_verdict", str, lambda one: one.set_verdict),
     ExportColumn("kind", str, lambda one: one.run.kind),
     ExportColumn("verdict", str, lambda one: one.run.verdict.state.value),
-    ExportColumn("label", str, lambda one: label(one.run)),
+    ExportColumn("label", str, lambda one: one.run.marks.label),
     ExportColumn("reasons", str, lambda one: "; ".join(reasons(one.run.verdict))),
     ExportColumn("simulated", bool, lambda one: one.run.simulated),
     ExportColumn("emulated", bool, lambda one: one.run.emulated),
@@ -135,7 +135,7 @@ def number_columns() -> Iterator[str]:
 def number_cells(one: ExportRow) -> dict[str, float]:
     """Numbers of a run by column; a metric that was not measured is left out."""
     cells: dict[str, float] = {}
-    for number in run_numbers(one.run):
+    for number in exported_numbers(one.run):
         path = number.metric.path
         cells[path] = number.value
         if number.interval is not None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgebench.host.analysis.run_set import choose_sets
-from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.metrics import BY_SHORT_NAME, GROSS_ENERGY, METRICS, Metric
+from edgebench.host.result.metrics import BY_SHORT_NAME, GROSS_ENERGY, METRICS
+from edgebench.host.result.numbers import Number, numbers_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State, Verdict
@@ -22,7 +22,6 @@ from edgebench.host.store.address import find_each
 from edgebench.host.store.layout import Store
 from edgebench.protocol.text import printable
 
-Bounds = tuple[float, float]
 CHIEF = (
     *("latency_ns.p50", "latency_ns.p90", "latency_ns.p99"),
     *("end_to_end_ns.p50", "end_to_end_ns.p90", "end_to_end_ns.p99"),
@@ -58,16 +57,6 @@ class ExportedRun:
     """How its comparison in pairs is judged, if it is in one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportedNumber:
-    """A metric of a run or a set, in the unit of the metric."""
-
-    metric: Metric
-    value: float
-    interval: Bounds | None
-    """95 % interval; None if there is none."""
-
-
 def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
     """The runs that the names refer to, in order, each once.
 
@@ -78,63 +67,27 @@ def find_exported(store: Store, names: Iterable[str]) -> list[ExportedRun]:
     return [ExportedRun(one.run(), one.directory) for one in find_each(store, names)]
 
 
-def run_numbers(run: Run) -> list[ExportedNumber]:
-    """Numbers of a run: none if it is invalid, and no percentile that too few queries bound."""
-    if run.verdict.is_refused:
-        return []
+def exported_numbers(one: Run | RunSet, paths: Iterable[str] = METRICS) -> list[Number]:
+    """Numbers that may be shown, without values and bounds that JSON cannot hold.
+
+    Those are infinity, as an upper bound has it, and NaN.
+    """
     return [
-        ExportedNumber(metric, value, _finite(metric.expanded_interval(run)))
-        for metric in METRICS.values()
-        if (value := metric.bounded_value(run)) is not None and math.isfinite(value)
+        number if _is_finite(number.interval or ()) else replace(number, interval=None)
+        for number in numbers_of(one, paths)
+        if _is_finite([number.value])
     ]
 
 
-def set_numbers(one: RunSet, paths: Sequence[str] = CHIEF) -> list[ExportedNumber]:
-    """Numbers of a set with the interval between its runs: none if the set is invalid.
-
-    A single run has the intervals within the run.
-    """
-    if one.verdict.is_refused:
-        return []
-    return [
-        ExportedNumber(
-            METRICS[path],
-            summary.median,
-            _finite(
-                METRICS[path].expanded_interval(one.first) if one.set_id is None else summary.ci95
-            ),
-        )
-        for path in paths
-        if (summary := one.metrics.get(path)) is not None and math.isfinite(summary.median)
-    ]
-
-
-def _finite(interval: Bounds | None) -> Bounds | None:
-    """The interval if both bounds are finite, else None: JSON has neither infinity nor NaN."""
-    return interval if interval is not None and all(map(math.isfinite, interval)) else None
-
-
-def label(one: Run | RunSet) -> str:
-    """The verdict in words, and whether device or power were simulated, emulated or synthetic.
-
-    Whatever failed on its device is called that, and not invalid.
-    """
-    run, *others = (one,) if isinstance(one, Run) else one.runs
-    has_failed = all(made.failure is not None for made in (run, *others))
-    return ", ".join(["failed" if has_failed else one.verdict.label, *_synthetic_parts(run)])
+def _is_finite(values: Iterable[float]) -> bool:
+    return all(map(math.isfinite, values))
 
 
 def mark(one: RunSet) -> str:
-    """Label appended to the name of a benchmark; empty for a valid set on a real device."""
+    """Marks appended to the name of a benchmark; empty for a valid set on a real device."""
     state = one.verdict.state
-    marks = [*([] if state is State.VALID else [state.value]), *_synthetic_parts(one.first)]
+    marks = [*([] if state is State.VALID else [state.value]), *one.marks.origin]
     return f" [{', '.join(marks)}]" if marks else ""
-
-
-def _synthetic_parts(run: Run) -> list[str]:
-    energy = run.metrics.energy
-    is_synthetic = energy is not None and energy.boundary == SYNTHETIC
-    return [*run.device_labels, *["synthetic power"] * is_synthetic]
 
 
 def reasons(verdict: Verdict) -> list[str]:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from edgebench.host.export.exported import (
+    CHIEF,
     ExportedRun,
     benchmark_names,
-    label,
+    exported_numbers,
     reasons,
-    set_numbers,
     sets_of,
 )
 from edgebench.host.result.metrics import Better
@@ -37,9 +37,9 @@ def _write(runs: Sequence[ExportedRun], out: BinaryIO, better: Better) -> None:
     sets = sets_of(runs)
     entries: list[dict[str, str | float]] = []
     for name, run_set in zip(benchmark_names(sets), sets, strict=True):
-        lines = [f"verdict: {label(run_set)}", *reasons(run_set.verdict)]
+        lines = [f"verdict: {run_set.marks.label}", *reasons(run_set.verdict)]
         lines.append(f"runs: {', '.join(run_set.run_ids)}")
-        for number in set_numbers(run_set):
+        for number in exported_numbers(run_set, CHIEF):
             metric, interval = number.metric, number.interval
             if metric.better is not better:
                 continue

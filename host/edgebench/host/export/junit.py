@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import BinaryIO
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
-from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers, sets_of
+from edgebench.host.export.exported import ExportedRun, exported_numbers, reasons, sets_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.verdict import State
@@ -71,7 +71,7 @@ def _add_suite(root: Element, run: Run) -> None:
         first = run.verdict.failures[0].id if run.verdict.failures else State.INVALID.value
         SubElement(case, "failure", type=first, message=lines[0] if lines else "").text = text
     elif run.verdict.state is not State.VALID:
-        SubElement(case, "system-out").text = f"{label(run)}\n{text}"
+        SubElement(case, "system-out").text = f"{run.marks.label}\n{text}"
 
 
 def _add_set(root: Element, one: RunSet) -> None:
@@ -99,11 +99,11 @@ def _properties(run: Run) -> list[tuple[str, str]]:
     properties = [
         ("run_id", run.run_id),
         ("verdict", run.verdict.state.value),
-        ("label", label(run)),
+        ("label", run.marks.label),
         ("model_sha256", run.model.sha256 or ""),
         ("runtime_version", run.runtime.version),
     ]
-    for number in run_numbers(run):
+    for number in exported_numbers(run):
         properties.append((number.metric.path, f"{number.value:.17g}"))
         if number.interval is not None:
             bounds = " ".join(f"{bound:.17g}" for bound in number.interval)

@@ -17,20 +17,20 @@ from typing import BinaryIO
 
 from edgebench.host.analysis.compare.runs import compare_pairs
 from edgebench.host.export.exported import (
-    ExportedNumber,
     ExportedRun,
-    label,
-    set_numbers,
+    exported_numbers,
     sets_of,
 )
 from edgebench.host.result.facts import BASELINE, CANDIDATE
 from edgebench.host.result.metrics import GROSS_ENERGY, METRICS
+from edgebench.host.result.numbers import Number
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_metric, half_width_of
 from edgebench.host.show.comparisons import comparison_lines
+from edgebench.host.show.numbers import REFUSED
 from edgebench.host.show.ratios import ratio_to_first
 from edgebench.host.show.settings import setting_lines
-from edgebench.host.show.tables import REFUSED, unwatched_line
+from edgebench.host.show.tables import unwatched_line
 from edgebench.host.show.verdict import verdict_lines
 from edgebench.protocol.errors import EdgebenchError
 from edgebench.protocol.text import printable
@@ -57,7 +57,7 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
             energy = _number(run_set, GROSS_ENERGY)
             cells.append(REFUSED if energy is None else "{} ({})".format(*_shown(energy)))
         cells += [_accuracy(run_set)] if has_accuracy else []
-        lines.append(_row([*cells, label(run_set)]))
+        lines.append(_row([*cells, run_set.marks.label]))
     sentences = [
         *_outcomes(runs),
         *(line for line in (*verdict_lines(sets), unwatched_line(sets)) if line),
@@ -141,11 +141,11 @@ def _cells(one: RunSet) -> list[str]:
     return [*names, counts, f"`{metric.path}`", *_shown(number)]
 
 
-def _number(one: RunSet, path: str) -> ExportedNumber | None:
-    return next(iter(set_numbers(one, (path,))), None)
+def _number(one: RunSet, path: str) -> Number | None:
+    return next(iter(exported_numbers(one, [path])), None)
 
 
-def _shown(number: ExportedNumber) -> tuple[str, str]:
+def _shown(number: Number) -> tuple[str, str]:
     """Value and interval in the unit of the metric."""
     reach = half_width_of(number.interval, number.value)
     value = format_metric(number.metric, number.value, reach)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from edgebench.host.export.exported import ExportedRun, label, reasons
+from edgebench.host.export.exported import ExportedRun, reasons
 from edgebench.host.store.layout import RAW_DIRECTORY
 from edgebench.protocol.errors import NoLoadgenLog, RunDamaged
 from edgebench.protocol.traces import LOADGEN_FILES
@@ -39,7 +39,7 @@ def copy(runs: Sequence[ExportedRun], directory: Path) -> None:
             verdict = {
                 "run_id": one.run.run_id,
                 "verdict": one.run.verdict.state.value,
-                "label": label(one.run),
+                "label": one.run.marks.label,
                 "reasons": reasons(one.run.verdict),
             }
             (folder / VERDICT_FILE).write_text(json.dumps(verdict, indent=1) + "\n")

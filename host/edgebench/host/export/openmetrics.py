@@ -16,9 +16,8 @@ from typing import BinaryIO
 from edgebench.host.export.exported import (
     ExportedRun,
     benchmark_names,
-    label,
+    exported_numbers,
     reasons,
-    set_numbers,
     sets_of,
 )
 from edgebench.host.result.metrics import METRICS, Metric, Quantity
@@ -57,9 +56,9 @@ def write(runs: Sequence[ExportedRun], out: BinaryIO) -> None:
             "run": one.set_id or one.first.run_id,
             "verdict": one.verdict.state.value,
         }
-        why = {"label": label(one), "reasons": "; ".join(reasons(one.verdict))}
+        why = {"label": one.marks.label, "reasons": "; ".join(reasons(one.verdict))}
         verdicts.append((_joined({**labels, **why}), 1.0))
-        for number in set_numbers(one, tuple(METRICS)):
+        for number in exported_numbers(one):
             values = {"": number.value}
             if number.interval is not None:
                 values |= zip(_BOUNDS, number.interval, strict=True)

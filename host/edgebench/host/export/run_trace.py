@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from edgebench.host.export.exported import ExportedRun, label, reasons, run_numbers
+from edgebench.host.export.exported import ExportedRun, exported_numbers, reasons
 from edgebench.host.result.run import ProfileResult, Run
 from edgebench.host.series.envelope import Floats
 from edgebench.host.series.run_series import (
@@ -142,7 +142,7 @@ def _facts(run: Run) -> dict[str, str]:
     """Facts and numbers of a run as text; an invalid run has no numbers."""
     facts = {
         "run_id": run.run_id,
-        "label": label(run),
+        "label": run.marks.label,
         "reasons": "; ".join(reasons(run.verdict)),
         "created_utc": run.created_utc,
         "model": run.model.name,
@@ -152,7 +152,7 @@ def _facts(run: Run) -> dict[str, str]:
         "delegates_used": ", ".join(run.runtime.delegates_used),
         "scenario": f"{run.spec.scenario.value}, {run.spec.threads} thread(s)",
     }
-    for number in run_numbers(run):
+    for number in exported_numbers(run):
         bounds = "" if number.interval is None else f", 95 %: {number.interval[0]:.6g}"
         bounds += "" if number.interval is None else f" to {number.interval[1]:.6g}"
         facts[number.metric.path] = f"{number.value:.9g}{bounds}"

@@ -13,7 +13,6 @@ from edgebench.host.analysis.compare.comparability import fingerprint
 from edgebench.host.analysis.compare.comparison import ComparisonOutcome
 from edgebench.host.analysis.compare.runs import RunComparison, compare_groups, find_metric
 from edgebench.host.analysis.run_set import find_sets
-from edgebench.host.export.exported import label
 from edgebench.host.lab import Lab
 from edgebench.host.options.command import Asked
 from edgebench.host.options.values import percent
@@ -158,7 +157,7 @@ def _facts(measured: RunSet, metric: str) -> dict[str, object]:
         "runtime": measured.runtime,
         "metric": metric,
         "unit": METRICS[metric].quantity.value,
-        "verdict": label(measured),
+        "verdict": measured.marks.label,
         "run_ids": " ".join(run.run_id for run in measured.runs),
     }
     summary = measured.metrics.get(metric)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.latency import PERCENTILES
 from edgebench.host.result.metrics import (
     GROSS_ENERGY,
@@ -139,11 +138,7 @@ def metric_label(metric: Metric) -> str:
 
 def labels_of(one: RunSet) -> tuple[str, ...]:
     """Labels of a simulated or emulated device and of synthetic power, for each number of a set."""
-    energies = [run.metrics.energy for run in one.runs if run.metrics.energy is not None]
-    labels = [f"{label} device" for label in one.first.device_labels]
-    if any(energy.boundary == SYNTHETIC for energy in energies):
-        labels.append("synthetic power")
-    return tuple(labels)
+    return (*(f"{name} device" for name in one.marks.device), *one.marks.power)
 
 
 def shown_number(metric: Metric, value: float, half_width: float = 0.0) -> str:

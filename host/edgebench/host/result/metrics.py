@@ -6,11 +6,12 @@ Tables, comparisons, the list of runs and the exporters ask here; a metric is ad
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 
 from edgebench.host.result.keys import key_of
 from edgebench.host.result.latency import PERCENTILES, LatencySummary
+from edgebench.host.result.marks import Marks
 from edgebench.host.result.run import Run
 
 GROSS_ENERGY = "energy.gross_j_per_inference"
@@ -108,6 +109,10 @@ class Metric:
             return None
         half_width = abs(value * u95_j / whole_j)
         return value - half_width, value + half_width
+
+    def relevant(self, marks: Marks) -> Marks:
+        """The marks that go with this number: `synthetic power` only with those of the power."""
+        return marks if self.budget is not None else replace(marks, power=())
 
     @property
     def label(self) -> str:

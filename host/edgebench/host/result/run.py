@@ -19,6 +19,7 @@ from edgebench.host.result.latency import (
     Stability,
     WarmupCut,
 )
+from edgebench.host.result.marks import Marks, marks_of
 from edgebench.host.result.outputs import Accuracy, Agreement
 from edgebench.host.result.settings import EffectiveSettings
 from edgebench.host.result.thermal import ThermalResult
@@ -250,10 +251,12 @@ class Run:
         return side_id(self.pair.comparison_id, self.pair.side) if self.pair else None
 
     @property
-    def device_labels(self) -> tuple[str, ...]:
-        """Labels of its device, `simulated` and `emulated`; empty for a real one.
-
-        Whatever shows or exports a number of the run shows them too.
-        """
-        labels = {"simulated": self.simulated, "emulated": self.emulated}
-        return tuple(label for label, applies in labels.items() if applies)
+    def marks(self) -> Marks:
+        """Marks that go with each of its numbers."""
+        return marks_of(
+            self.verdict,
+            has_failed=self.failure is not None,
+            simulated=self.simulated,
+            emulated=self.emulated,
+            energy=self.metrics.energy,
+        )

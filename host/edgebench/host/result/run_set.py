@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edgebench.host.result.keys import key
+from edgebench.host.result.marks import Marks, together
 from edgebench.host.result.run import Run
 from edgebench.host.result.verdict import Verdict
 
@@ -80,6 +81,11 @@ class RunSet:
     def counted(self) -> tuple[Run, ...]:
         """Runs that count."""
         return tuple(run for run in self.runs if not run.verdict.is_refused)
+
+    @property
+    def marks(self) -> Marks:
+        """Marks that go with each of its numbers."""
+        return together((run.marks for run in self.runs), self.verdict)
 
     @property
     def first(self) -> Run:

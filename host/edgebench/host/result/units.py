@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from edgebench.host.result.metrics import Metric, Quantity
+from edgebench.host.result.numbers import Number
 from edgebench.protocol.sizes import format_bytes
 
 ABSENT = "—"
@@ -58,6 +59,18 @@ def format_metric(metric: Metric, value: float | None, half_width: float = 0.0) 
     if metric.quantity is Quantity.RATE:
         return f"{format_rate(value, half_width)}/s"
     return f"{value:.5g}"
+
+
+def format_number(number: Number) -> str:
+    """A number with its uncertainty: absolute for an energy, relative for anything else."""
+    metric, value, interval = number.metric, number.value, number.interval
+    half_width = half_width_of(interval, value)
+    if metric.quantity is Quantity.ENERGY_J:
+        return format_joules_within(value, half_width if interval else None)
+    shown = format_metric(metric, value, half_width)
+    if metric.is_exact:
+        return shown
+    return f"{shown} {format_half_width(value, interval) if interval else '(no interval)'}"
 
 
 def format_ns(value_ns: float | None, half_width_ns: float = 0.0) -> str:

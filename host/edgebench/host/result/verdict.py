@@ -67,13 +67,6 @@ class Verdict:
     been noticed."""
 
     @property
-    def label(self) -> str:
-        """The state in words; a valid run says what nobody watched."""
-        if self.state is not State.VALID or not self.unwatched:
-            return self.state.value
-        return f"{self.state.value}, unwatched: {', '.join(self.unwatched)}"
-
-    @property
     def is_refused(self) -> bool:
         """Whether the run's numbers must not be shown."""
         return self.state is State.INVALID

@@ -19,13 +19,10 @@ from edgebench.host.result.metrics import GROSS_ENERGY, headline
 from edgebench.host.result.run import Run
 from edgebench.host.result.units import (
     ABSENT,
-    format_half_width,
     format_joules_within,
-    format_metric,
     format_watts,
-    half_width_of,
 )
-from edgebench.host.show.tables import REFUSED
+from edgebench.host.show.numbers import REFUSED, headline_text
 from edgebench.host.store.index import RunSummary
 from edgebench.host.store.layout import Store
 from edgebench.host.store.live import LiveCommand, LiveDevice
@@ -258,15 +255,12 @@ def run_row(summary: RunSummary, run: Run | None) -> RunRow:
         run: The run; None where its document cannot be read.
     """
     number, metric, energy = ABSENT, "", ""
-    remarks = [
-        summary.failure or "",
-        f"unwatched: {summary.unwatched}" if summary.unwatched else "",
-    ]
-    if run is not None:
-        remarks += run.device_labels
-        if run.failure is None:
-            number, metric = _headline(run)
-            energy = _energy(run)
+    marks = summary.marks
+    unwatched = f"unwatched: {', '.join(marks.unwatched)}" if marks.unwatched else ""
+    remarks = [summary.failure or "", unwatched, *marks.device]
+    if run is not None and run.failure is None:
+        number, metric = _headline(run)
+        energy = _energy(run)
     return RunRow(
         run_id=summary.run_id,
         created_utc=summary.created_utc,
@@ -287,18 +281,11 @@ def _headline(run: Run) -> tuple[str, str]:
     """Headline of a run with its uncertainty, and the name of the metric."""
     metric = headline(run)
     name = metric.label.replace("_", " ")
-    if run.verdict.is_refused:
-        return REFUSED, name
     energy = run.metrics.energy
     if metric.path == GROSS_ENERGY and energy is not None:
         return _energy(run), "energy per inference"
-    value, interval = metric.bounded_value(run), metric.interval(run)
-    if value is None:
-        return ABSENT, ""
-    shown = format_metric(metric, value, half_width_of(interval, value))
-    if metric.is_exact:
-        return shown, name
-    return f"{shown} {format_half_width(value, interval) if interval else '(no interval)'}", name
+    shown = headline_text(run)
+    return shown, "" if shown == ABSENT else name
 
 
 def _energy(run: Run) -> str:

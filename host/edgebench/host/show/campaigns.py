@@ -15,7 +15,7 @@ from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_duration
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.set_page import set_document
-from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text, verdict_style
+from edgebench.host.show.tables import PIPE_WIDTH, marks_cell, name_cell, text
 from edgebench.protocol.text import printable
 
 DEFAULT_LEVEL = "default"
@@ -95,7 +95,7 @@ def effects_table(
             Text(f"× {effect.ratio:.3f}", style="bold" if is_clear else ""),
             f"{low:.3f} to {high:.3f}",
             *(counts if is_wide else []),
-            Text(effect.verdict.value, style=verdict_style(effect.verdict.value)),
+            marks_cell(effect.marks),
         )
     return table
 

@@ -20,7 +20,7 @@ from edgebench.host.result.units import (
 )
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.ratios import UNLIKE, ratio_words
-from edgebench.host.show.tables import PIPE_WIDTH, name_cell
+from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, name_cell
 from edgebench.protocol.text import printable
 
 _COUNTED_IN_TIMES = {
@@ -77,9 +77,17 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
         table.add_row(
             *(name_cell(getattr(comparison, name)) for name in names),
             *(numbers if is_wide else numbers[:4]),
-            Text(result.outcome.value, style=_STYLES[result.outcome]),
+            _outcome_cell(comparison),
         )
     return table
+
+
+def _outcome_cell(comparison: RunComparison) -> Text:
+    """The outcome with the marks of its runs; of suspect ones there is a note below the table."""
+    outcome, marks = comparison.result.outcome, comparison.marks
+    shown = Text(outcome.value, style=_STYLES[outcome])
+    shown.append(UNWATCHED * bool(marks.unwatched))
+    return shown.append("".join(f", {name}" for name in marks.origin))
 
 
 def _differing(comparisons: Sequence[RunComparison]) -> list[str]:
@@ -137,6 +145,8 @@ def _notes(comparison: RunComparison, run_names: str = "") -> list[str]:
         notes.append(
             f"{pairs} left out, for a run that failed, is invalid, is missing or has no such energy"
         )
+    if unwatched := comparison.marks.unwatched:
+        notes.append(f"unwatched: {', '.join(unwatched)} could not be read")
     if suspects := comparison.verdicts.suspect_count:
         total = suspects + comparison.verdicts.valid_count
         name = run_names or comparison.comparison_id or "RUN"

@@ -26,7 +26,7 @@ from edgebench.host.result.units import (
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
-from edgebench.host.show.tables import PIPE_WIDTH, name_cell, text
+from edgebench.host.show.tables import PIPE_WIDTH, UNWATCHED, name_cell, text, unwatched_words
 from edgebench.protocol.plain import to_plain
 from edgebench.protocol.text import printable
 
@@ -174,7 +174,10 @@ def count_line(history: History) -> str:
         "runs without this number": history.missing_count,
         "older points left out": history.earlier_count,
     }
-    return _LIST.join([counts, *(f"{count} {what}" for what, count in asides.items() if count)])
+    line = _LIST.join([counts, *(f"{count} {what}" for what, count in asides.items() if count)])
+    if history.unwatched:
+        line += f"; unwatched: {_LIST.join(history.unwatched)}"
+    return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,20 +340,22 @@ def _table(histories: Sequence[History]) -> list[RenderableType]:
             for name, cell in zip(own, cells, strict=True)
         ]
         table.add_row(*named, *row[:-1], outcome)
-    return [text(f"all: {_LIST.join(shared)}"), table] if shared else [table]
+    lines = [text(f"all: {_LIST.join(shared)}")] if shared else []
+    unwatched = dict.fromkeys(name for one in histories for name in one.unwatched)
+    return [*lines, table, *([text(unwatched_words(unwatched))] if unwatched else [])]
 
 
 def _numbers(history: History) -> tuple[str, str, str, str, str]:
     """Points, suspect ones, newest level, newest point with its interval, and outcome."""
     newest = history.points[-1] if history.points else None
-    count, needed = len(history.points), history.needed_count
+    count, needed, unwatched = len(history.points), history.needed_count, history.unwatched
     level = history.levels[-1].median if history.levels else None
     metric, last = METRICS[history.metric], ABSENT
     if newest is not None:
         shown = format_metric(metric, newest.value, half_width_of(newest.ci95, newest.value))
         last = f"{shown} {format_half_width(newest.value, newest.ci95)}"
     return (
-        f"{count} of {needed}" if count < needed else str(count),
+        (f"{count} of {needed}" if count < needed else str(count)) + UNWATCHED * bool(unwatched),
         str(history.suspect_count or ""),
         ABSENT if level is None else format_metric(metric, level),
         last,

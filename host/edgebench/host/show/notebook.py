@@ -13,21 +13,22 @@ from html import escape
 import numpy as np
 
 from edgebench.host.result.metrics import INSTRUCTIONS, LATENCY_SPANS, METRICS
+from edgebench.host.result.numbers import headline_number
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
-    format_half_width,
     format_instructions,
     format_interval_ns,
-    format_metric,
     format_ns,
+    format_number,
     format_plain,
     half_width_of,
 )
-from edgebench.host.result.verdict import RuleOutcome, State, Verdict
+from edgebench.host.result.verdict import RuleOutcome, State
 from edgebench.host.series.envelope import Envelope, Floats, even_edges
 from edgebench.host.series.run_series import LatencySeries
 from edgebench.host.show.energy import energy_lines
+from edgebench.host.show.numbers import headline_words
 from edgebench.host.show.sentences import sentence
 from edgebench.protocol.text import printable
 
@@ -58,7 +59,7 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
         rows.append(("failed", f"{run.failure.message} ({run.failure.code})"))
     elif not run.verdict.is_refused:
         rows += _numbers(run)
-    parts = [_head(title, run.verdict, run), _table(rows)]
+    parts = [_head(title, run), _table(rows)]
     if missing is not None:
         parts.append(_line(f"no picture: {missing}"))
     elif latency is not None and len(latency.steady_ns) > 1 and not run.verdict.is_refused:
@@ -69,23 +70,18 @@ def run_html(run: Run, latency: LatencySeries | None, missing: str | None = None
 def set_html(one: RunSet) -> str:
     """A set: verdict and its reasons, the headline with its interval between runs, and each run."""
     title = f"{one.model} on {one.runtime}, {one.device}, {len(one.run_ids)} runs"
-    metric, rows = METRICS[one.headline], [("set", one.set_id or "of one run")]
-    summary = one.metrics.get(one.headline)
-    if summary is not None and not one.verdict.is_refused:
-        reach = half_width_of(summary.ci95, summary.median)
-        sides = format_half_width(summary.median, summary.ci95)
-        shown = "no interval" if summary.ci95 is None else f"{sides}, between runs"
-        rows.append((metric.path, f"{format_metric(metric, summary.median, reach)} ({shown})"))
-    for run in one.runs:
-        value = None if run.verdict.is_refused else metric.value(run)
-        rows.append((run.run_id, f"{format_metric(metric, value)}, {run.verdict.label}"))
-    return f"<div>{_head(title, one.verdict, one.first)}{_table(rows)}</div>"
+    rows = [("set", one.set_id or "of one run")]
+    if (number := headline_number(one)) is not None:
+        where = "" if one.set_id is None else ", between runs"
+        rows.append((one.headline, f"{format_number(number)}{where}"))
+    rows += [(run.run_id, headline_words(run)) for run in one.runs]
+    return f"<div>{_head(title, one)}{_table(rows)}</div>"
 
 
-def _head(title: str, verdict: Verdict, run: Run) -> str:
+def _head(title: str, one: Run | RunSet) -> str:
     """Title, verdict, and a line for each rule that failed."""
-    label = ", ".join([verdict.label, *run.device_labels])
-    coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(label)}</b>'
+    verdict = one.verdict
+    coloured = f'<b style="color: {_COLOURS[verdict.state]}">{_text(one.marks.label)}</b>'
     failed = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.FAIL]
     lines = (f"<li>{_text(f'{rule.id}: {sentence(rule)}')}</li>" for rule in failed)
     return f"<p><b>{_text(title)}</b>: {coloured}</p><ul>{''.join(lines)}</ul>"

@@ -87,9 +87,8 @@ def plot_run(run: Run, series: RunSeries) -> Figure:
             place.sharex(shared)
         shared = place
     # Model, runtime, device and verdict; dollar signs are escaped, as they begin a formula.
-    label = ", ".join([run.verdict.label, *run.device_labels])
     what = f"{run.model.name} on {run.runtime.name}, {run.device.name}"
-    figure.suptitle(printable(f"{what}: {label}").replace("$", r"\$"))
+    figure.suptitle(printable(f"{what}: {run.marks.label}").replace("$", r"\$"))
     return figure
 
 

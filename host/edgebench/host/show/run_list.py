@@ -14,12 +14,11 @@ from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import (
     ENERGY_WIDTH,
     PIPE_WIDTH,
-    UNWATCHED,
     joules_cell,
+    marks_cell,
     name_cell,
     refused_cell,
     text,
-    verdict_cell,
 )
 from edgebench.host.store.index import INVALID, RunSummary
 from edgebench.protocol.text import printable
@@ -70,10 +69,10 @@ def runs_table(rows: Sequence[RunSummary], width: int = PIPE_WIDTH) -> DataTable
             text(row.run_id),
             *([text(group or ABSENT)] if has_groups else []),
             *(name_cell(getattr(row, name)) for name in shown),
-            refused_cell() if row.verdict == INVALID else _number(row),
+            _number(row),
             *(format_ns(value) for value in (numbers[1:] if is_wide else ())),
             *([_energy(row)] if is_metered else []),
-            verdict_cell(row.verdict).append(f"{UNWATCHED if row.unwatched else ''}{_label(row)}"),
+            marks_cell(row.marks),
             *([text("; ".join(filter(None, (", ".join(row.tags), row.note))))] * is_annotated),
         )
     return table
@@ -110,13 +109,10 @@ def _names(
     return [name for name in _NAMES if name not in shared]
 
 
-def _label(row: RunSummary) -> str:
-    """Label of a device that is not real, behind the verdict."""
-    return "".join(f", {name}" for name in ("simulated", "emulated") if name in row.kind.split())
-
-
-def _number(row: RunSummary) -> str:
+def _number(row: RunSummary) -> str | Text:
     """What a stored run is about: a median latency, or what stands for it."""
+    if row.verdict == INVALID:
+        return refused_cell()
     median_ns = row.headline_ns[0]
     if row.instructions_per_inference is not None:
         return f"{format_instructions(row.instructions_per_inference)} instr."

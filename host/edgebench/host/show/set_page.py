@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from edgebench.host.result.document import Document, set_to_document
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS
+from edgebench.host.result.numbers import number_of
 from edgebench.host.result.run_set import RunSet, SetMetric, VarianceLevels
 from edgebench.host.result.units import (
     format_half_width,
@@ -23,15 +23,13 @@ from edgebench.host.show.sentences import described
 from edgebench.host.show.settings import setting_lines
 from edgebench.host.show.tables import (
     PIPE_WIDTH,
-    UNWATCHED,
+    marks_cell,
     name_cell,
     results_table,
     text,
     unwatched_line,
-    verdict_style,
 )
 from edgebench.host.show.verdict import rules_parts, verdict_rows
-from edgebench.host.store.index import FAILED
 
 _SHOWN_GROUPS = ("latency_ns", "end_to_end_ns", "throughput_per_s", "cold_start_ns", "windows")
 _SHOWN = (INSTRUCTIONS, "memory_bytes.peak_rss", GROSS_ENERGY, "energy.net_j_per_inference")
@@ -130,17 +128,12 @@ def _runs_table(one: RunSet) -> Table:
     table = DataTable()
     table.add_numbers("run", metric.label, "± in run", "verdict")
     for run in one.runs:
-        is_refused = run.verdict.is_refused
-        value = None if is_refused else metric.value(run)
-        interval = None if is_refused else metric.interval(run)
-        state = run.verdict.state.value if run.failure is None else FAILED
+        number = number_of(run, one.headline)
+        value, interval = (None, None) if number is None else (number.value, number.interval)
         table.add_row(
             run.run_id,
             format_metric(metric, value),
             format_half_width(value, interval),
-            Text(
-                f"{state}{UNWATCHED if run.verdict.unwatched and state == 'valid' else ''}",
-                style=verdict_style(state),
-            ),
+            marks_cell(run.marks),
         )
     return table

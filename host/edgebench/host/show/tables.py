@@ -16,7 +16,9 @@ from rich.text import Text
 
 from edgebench.host.analysis.verdict.run import EnoughTimeRule
 from edgebench.host.result.energy import SYNTHETIC
-from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, METRICS, headline_latency
+from edgebench.host.result.marks import FAILED, Marks
+from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline_latency
+from edgebench.host.result.numbers import number_of
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import (
@@ -32,9 +34,9 @@ from edgebench.host.result.units import (
     half_width_of,
     is_lopsided,
 )
-from edgebench.host.result.verdict import State
 from edgebench.host.show.data_table import GAP, LEAST_NAME, DataTable
-from edgebench.host.store.index import DAMAGED, FAILED
+from edgebench.host.show.numbers import REFUSED
+from edgebench.host.store.index import DAMAGED
 from edgebench.protocol.spec import DEFAULT_PRESET, PRESETS
 from edgebench.protocol.text import printable, wrap
 
@@ -47,8 +49,6 @@ _VERDICT_STYLES = {
 }
 ENERGY_WIDTH = 32
 """Columns that an energy takes from the others."""
-REFUSED = "refused"
-"""Asked for, and no number: the lines below a table, or `edgebench show`, say why."""
 UNMEASURED = "not measured"
 """Verdict of a device that was off, busy or unable: the error lines below a table say which."""
 UNWATCHED = "*"
@@ -238,9 +238,13 @@ def _cell(column: _Column, one: RunSet) -> str | Text:
 
 def unwatched_line(sets: Sequence[RunSet]) -> str | None:
     """What the mark behind a valid verdict means; None where there is none."""
-    marked = [one.verdict.unwatched for one in sets if _is_unwatched(one)]
-    names = dict.fromkeys(name for unwatched in marked for name in unwatched)
-    return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read" if names else None
+    names = dict.fromkeys(name for one in sets for name in one.marks.unwatched)
+    return unwatched_words(names) if names else None
+
+
+def unwatched_words(names: Iterable[str]) -> str:
+    """The line below a table, for its mark."""
+    return f"{UNWATCHED} unwatched: {', '.join(names)} could not be read"
 
 
 def length_line(sets: Sequence[RunSet]) -> str | None:
@@ -290,10 +294,8 @@ def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
 
 def _found(one: RunSet, path: str) -> tuple[float | None, Interval | None]:
     """A metric with its interval: between runs, or within the only one."""
-    summary = one.metrics.get(path)
-    if summary is None:
-        return None, None
-    return summary.median, METRICS[path].interval(one.first) if one.set_id is None else summary.ci95
+    number = number_of(one, path)
+    return (None, None) if number is None else (number.value, number.interval)
 
 
 def _latency(one: RunSet, name: str) -> tuple[float | None, Interval | None]:
@@ -411,15 +413,18 @@ def refused_cell() -> Text:
 
 def _verdict_of(one: RunSet) -> Text:
     """The verdict with what was unwatched, and the labels of the device."""
-    has_failed = all(run.failure is not None for run in one.runs)
-    shown = verdict_cell(FAILED if has_failed else one.verdict.state.value)
-    if _is_unwatched(one):
+    return marks_cell(one.marks)
+
+
+def marks_cell(marks: Marks) -> Text:
+    """A verdict, and what of the device was not real; what was not read is a line below the table.
+
+    Synthetic power is in the cell of the energy.
+    """
+    shown = verdict_cell(marks.state)
+    if marks.unwatched:
         shown.append(UNWATCHED)
-    return shown.append("".join(f", {label}" for label in one.first.device_labels))
-
-
-def _is_unwatched(one: RunSet) -> bool:
-    return one.verdict.state is State.VALID and bool(one.verdict.unwatched)
+    return shown.append("".join(f", {name}" for name in marks.device))
 
 
 _RESULT_COLUMNS = (

@@ -43,7 +43,7 @@ def verdict_rows(one: RunSet, made: Run | None = None) -> list[tuple[str, str | 
         )
     else:
         sentences = "no rule failed"
-    label = ", ".join([state.value, *one.first.device_labels])
+    label = ", ".join([state.value, *one.marks.device])
     style = f"bold {verdict_style(state.value)}"
     rows: list[tuple[str, str | Text]] = [
         ("verdict", Text.assemble((label, style), f": {printable(sentences)}"))

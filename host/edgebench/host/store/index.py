@@ -17,9 +17,10 @@ from zlib import crc32
 
 from edgebench.host.analysis.history.conditions import conditions_of, digest, settings_of
 from edgebench.host.result.document import created_utc
+from edgebench.host.result.energy import SYNTHETIC
+from edgebench.host.result.marks import EMULATED, SIMULATED, SYNTHETIC_POWER, Marks
 from edgebench.host.result.metrics import METRICS
 from edgebench.host.result.run import SCHEMA_VERSION, Run
-from edgebench.host.result.verdict import State
 from edgebench.host.store.annotations import UNREADABLE, read_annotations
 from edgebench.host.store.layout import ANNOTATIONS_FILE, RUN_FILE, Store
 from edgebench.host.store.names import INDEX_FILE
@@ -31,13 +32,11 @@ from edgebench.system.whole_files import make_directory
 
 INDEX_FILES = (INDEX_FILE, f"{INDEX_FILE}-wal", f"{INDEX_FILE}-shm")
 """The index, and what a process that was killed leaves beside it."""
-_MEANING = 12
+_MEANING = 13
 """Raised when a column means something else; a column more or less is noticed without it."""
 MAX_INTEGER = 2**63
 INVALID = "invalid"
 _BY_INVOCATION = {one.value for one, has in SCENARIOS.items() if has.headline == "latency_ns"}
-FAILED = "failed"
-"""Verdict of a run that measured nothing: in a list it is not one with refused numbers."""
 DAMAGED = "damaged"
 """Verdict of a directory without a document that makes sense."""
 NEWER = "newer"
@@ -95,6 +94,17 @@ class RunSummary:
     """Hash of the conditions: model content, firmware, runtime version, governor and so on."""
     side: str | None = None
     """Side of the comparison, `baseline` or `candidate`, for a run that is part of a pair."""
+
+    @property
+    def marks(self) -> Marks:
+        """Marks that go with each of its numbers; the state may also be `damaged` or `newer`."""
+        is_synthetic = self.energy_boundary == SYNTHETIC
+        return Marks(
+            self.verdict,
+            tuple(self.unwatched.split(", ")) if self.unwatched else (),
+            tuple(name for name in self.kind.split() if name in (SIMULATED, EMULATED)),
+            (SYNTHETIC_POWER,) if is_synthetic else (),
+        )
 
     @property
     def headline_ns(self) -> list[int | None]:
@@ -393,16 +403,16 @@ def summary_of(run: Run) -> RunSummary:
         runtime=run.runtime.name,
         threads=run.spec.threads,
         scenario=run.spec.scenario.value,
-        kind=("simulated " if run.simulated else "") + run.kind,
+        kind=" ".join([*run.marks.device, run.kind]),
         **numbers,
         energy_u95_absolute_j=energy.u95_absolute_j if energy else None,
         energy_boundary=energy.boundary if energy else None,
         # A meter's own words may be in it, which are no reason to doubt the run.
         energy_refused=printable(energy.refused) if energy and energy.refused else None,
         set_id=run.member.set_id if run.member else None,
-        verdict=FAILED if run.failure else run.verdict.state.value,
+        verdict=run.marks.state,
         failure=run.failure.code if run.failure else None,
-        unwatched=", ".join(run.verdict.unwatched) if run.verdict.state is State.VALID else None,
+        unwatched=", ".join(run.marks.unwatched) or None,
         comparison_id=run.pair.comparison_id if run.pair else None,
         side=run.pair.side if run.pair else None,
         settings_digest=digest(settings_of(run)),

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 
 from edgebench.host.analysis.effects import Observation, factor_effects
+from edgebench.host.result.marks import Marks
 from edgebench.host.result.verdict import State
 
+VALID = Marks("valid")
 MODELS, THREADS = ("fp32", "int8"), (1, 4)
 
 
@@ -26,6 +28,7 @@ def observed(seed: int, *, rounds: int = 5, interaction: float = 0.0) -> list[Ob
             * (0.8 if threads == 4 else 1)
             * (1 + interaction * (model == "int8" and threads == 4))
             * math.exp(chance.gauss(0.02 * number, 0.05)),
+            VALID,
         )
         for number in range(rounds)
         for model in MODELS
@@ -58,14 +61,14 @@ def test_one_suspect_run_makes_its_effects_suspect() -> None:
     """A ratio of numbers that nobody trusts is printed like any other."""
     rows = observed(1)
     assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.VALID}
-    rows[-1] = replace(rows[-1], is_suspect=True)
+    rows[-1] = replace(rows[-1], marks=Marks("suspect"))
     assert {one.verdict for one in factor_effects(rows, ["model"])} == {State.SUSPECT}
 
 
 def test_what_was_never_measured_side_by_side_has_no_effect() -> None:
     """Other models on other devices are compared as if the device alone differed."""
     apart = [
-        Observation({"model": model, "device": device}, number, 1.0 + number)
+        Observation({"model": model, "device": device}, number, 1.0 + number, VALID)
         for number in range(5)
         for model, device in (("a", "pi4"), ("b", "pi5"))
     ]

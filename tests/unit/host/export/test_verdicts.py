@@ -21,9 +21,8 @@ from support.exports import (
 from edgebench.host.export.exported import (
     ExportedRun,
     benchmark_names,
-    label,
+    exported_numbers,
     mark,
-    run_numbers,
     sets_of,
 )
 from edgebench.host.export.registry import FORMATS, ExportKind
@@ -38,7 +37,7 @@ def test_invalid_run_has_no_number(stored: Stored) -> None:
     """A number that nobody should trust is in somebody's dashboard."""
     [one] = stored(INVALID)
     assert one.run.metrics.latency_ns is not None
-    assert run_numbers(one.run) == []
+    assert exported_numbers(one.run) == []
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -74,14 +73,14 @@ def test_simulated_run_is_called_that(name: str, stored: Stored) -> None:
     """Times of a simulated board are compared with those of a real one."""
     [one] = stored(PLAIN)
     simulated = replace(one, run=replace(one.run, simulated=True))
-    label_of = label(simulated.run)
+    label_of = simulated.run.marks.label
     assert label_of.endswith(", simulated")
     assert b"simulated" in written(name, [simulated])
 
 
 def test_synthetic_power_is_called_that(metered: ExportedRun) -> None:
     """Joules that nobody measured are handed on as measured ones."""
-    assert "synthetic power" in label(metered.run)
+    assert "synthetic power" in metered.run.marks.label
     assert "synthetic power" in mark(sets_of([metered])[0])
 
 
@@ -148,7 +147,7 @@ def test_number_without_an_end_of_its_interval_has_no_interval(stored: Stored) -
     assert latency is not None
     bounded = replace(latency, mean_ci95=(latency.mean, float("inf")))
     run = replace(one.run, metrics=replace(one.run.metrics, latency_ns=bounded))
-    [number] = [one for one in run_numbers(run) if one.metric.path == "latency_ns.mean"]
+    [number] = [one for one in exported_numbers(run) if one.metric.path == "latency_ns.mean"]
     assert (number.value, number.interval) == (latency.mean, None)
 
 

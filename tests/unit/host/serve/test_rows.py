@@ -9,7 +9,7 @@ import pytest
 
 from edgebench.host.result.verdict import State
 from edgebench.host.serve.rows import run_row
-from edgebench.host.show.tables import REFUSED
+from edgebench.host.show.numbers import REFUSED
 from edgebench.host.store.index import summary_of
 from edgebench.host.store.layout import Store
 

@@ -70,7 +70,7 @@ def test_every_kind_of_run_is_shown_without_what_a_notebook_removes(lab: Lab) ->
     for run_id in lab.store.run_ids():
         run = lab.run(run_id)
         page = _Page(run._repr_html_())
-        assert run.result.verdict.label in page.words
+        assert run.result.marks.label in page.words
         assert page.tags <= {"div", "p", "b", "table", "tr", "th", "td", "img", "ul", "li"}
         for image in page.images:
             kind, _, data = image.partition(",")
@@ -130,6 +130,6 @@ def test_set_shows_the_interval_between_its_runs(lab: Lab) -> None:
     sets = lab.sets([lab.run(run_id) for run_id in lab.store.run_ids()])
     one = max(sets, key=lambda one: len(one.runs))
     page = _Page(one._repr_html_())
-    assert one.verdict.label in page.words
+    assert one.marks.label in page.words
     assert {run.run_id for run in one.runs} <= set(page.words.split("\n"))
     assert f"<StoredSet {one.set_id} of {len(one.runs)} runs: " in repr(one)

@@ -35,7 +35,7 @@ def test_traces_share_one_axis_under_the_verdict(lab: Lab, tmp_path: Path) -> No
     labels = [axes.get_ylabel() for axes in figure.axes]
     assert labels[:2] == ["latency, ms", "power, W"]
     assert len({axes.get_xlim() for axes in figure.axes}) == 1
-    assert run.result.verdict.label in figure.get_suptitle()
+    assert run.result.marks.label in figure.get_suptitle()
     [latency] = figure.axes[0].lines
     assert run.metrics.latency_ns is not None
     drawn_ms = np.asarray(latency.get_ydata())

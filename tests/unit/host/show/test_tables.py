@@ -281,7 +281,7 @@ def test_page_of_a_run_shows_every_rule() -> None:
 def test_valid_run_that_nobody_watched_says_so() -> None:
     """Twelve rules are unknown, and the run looks like one whose clock and heat were seen."""
     made = replace(run(), verdict=replace(run().verdict, unwatched=("clock", "heat")))
-    assert made.verdict.label == "valid, unwatched: clock, heat"
+    assert made.marks.label == "valid, unwatched: clock, heat"
     assert "valid*" in printed(results_table(find_sets([made])))
     assert unwatched_line(find_sets([made])) == "* unwatched: clock, heat could not be read"
     assert "* unwatched: clock, heat could not be read" in printed(run_page(made))
@@ -292,7 +292,7 @@ def test_valid_run_that_nobody_watched_says_so() -> None:
     for one in (watched, suspect):
         assert "*" not in printed(results_table(find_sets([one])))
         assert "*" not in printed(runs_table([summary_of(one)]))
-    assert suspect.verdict.label == "suspect"
+    assert suspect.marks.label == "suspect"
 
 
 def test_lopsided_energy_of_a_set_has_both_sides() -> None:

@@ -21,6 +21,7 @@ from edgebench.host.analysis.compare.energy import (
 from edgebench.host.analysis.outputs import ERROR_METRICS
 from edgebench.host.analysis.run_set import find_sets
 from edgebench.host.result.facts import BASELINE, CANDIDATE
+from edgebench.host.result.marks import Marks, together
 from edgebench.host.result.metrics import (
     BY_SHORT_NAME,
     METRICS,
@@ -72,6 +73,8 @@ class RunComparison:
     candidate_runs: tuple[str, ...]
     differs_in: Differences
     """Keys in which the sides differ, and were allowed to."""
+    marks: Marks
+    """Marks of the outcome, from the runs of both sides."""
     verdicts: Verdicts
     is_in_blocks: bool
     """All runs of one side were made before any of the other: a drift looks like a change."""
@@ -209,6 +212,7 @@ class _PreparedComparison:
             baseline_runs=tuple(run.run_id for run in before),
             candidate_runs=tuple(run.run_id for run in after),
             differs_in=self.differs_in,
+            marks=self.metric.relevant(together(run.marks for run in (*before, *after))),
             verdicts=Verdicts(states.count(State.VALID), states.count(State.SUSPECT)),
             is_in_blocks=_is_in_blocks(before, after),
             result=result,

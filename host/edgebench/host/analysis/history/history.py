@@ -27,8 +27,10 @@ from edgebench.host.analysis.history.levels import (
 )
 from edgebench.host.analysis.median import SIGMAS, are_too_far_apart, median_interval
 from edgebench.host.analysis.run_set import over_runs
+from edgebench.host.result.marks import Marks, union
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
+from edgebench.host.result.verdict import State
 from edgebench.protocol.errors import MeasurementError, UsageError
 
 MAX_HISTORY_POINTS = 500
@@ -56,7 +58,7 @@ class HistoryRun:
     run_id: str
     created_utc: str
     set_id: str | None
-    is_suspect: bool
+    marks: Marks
     value: float | None
     """Value in the unit of the metric; None if the run has none."""
     conditions: Fingerprint
@@ -80,6 +82,8 @@ class HistoryPoint:
     ci95: Bounds | None
     """Interval between the runs; None for fewer than five."""
     is_suspect: bool
+    unwatched: tuple[str, ...] = ()
+    """Conditions that could not be read during a run, so that a change was not noticed."""
     changed: Differences
     """Conditions that differ from those of the point before, with both values."""
 
@@ -111,7 +115,7 @@ class HistorySubject:
     scenario: str
     threads: int
     kind: str
-    """Kind of device: `simulated`, `emulated`, both, or empty for a real device."""
+    """What was not real: `simulated` or `emulated` device, of an energy `synthetic power`."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other settings that identify the history, by their keys in a comparison."""
 
@@ -148,6 +152,11 @@ class History:
         None if the level has not changed, and if the change has no interval.
         """
         return _worsening_interval(self.levels, self.better)
+
+    @property
+    def unwatched(self) -> tuple[str, ...]:
+        """Conditions that could not be read at some point."""
+        return union(point.unwatched for point in self.points)
 
     @property
     def suspect_count(self) -> int:
@@ -221,7 +230,8 @@ def _points(groups: Sequence[Sequence[HistoryRun]], metric: Metric) -> list[Hist
                 set_id=first.set_id,
                 value=value,
                 ci95=ci95,
-                is_suspect=any(one.is_suspect for one in group),
+                is_suspect=any(one.marks.state == State.SUSPECT.value for one in group),
+                unwatched=union(one.marks.unwatched for one in group),
                 changed={key: ((before or {}).get(key, "none"), now[key]) for key in keys},
             )
         )

@@ -1,0 +1,100 @@
+"""The marks that go with every number: its verdict, and what of the measurement was not real.
+
+    Run.marks, RunSet.marks ──▶ together() ──▶ comparisons, effects and points of a history
+
+Every table, page, picture and export takes its words from `Marks`, so that none of them shows a
+number without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from edgebench.host.result.energy import SYNTHETIC, EnergyResult
+from edgebench.host.result.verdict import State, Verdict
+
+FAILED = "failed"
+"""State of a run that measured nothing: its verdict is invalid, but it has no number to refuse."""
+SIMULATED = "simulated"
+EMULATED = "emulated"
+SYNTHETIC_POWER = "synthetic power"
+_BEST_FIRST = (State.VALID.value, State.SUSPECT.value, State.INVALID.value, FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Marks of the numbers of a run, of a set, or of several runs together."""
+
+    state: str
+    """`valid`, `suspect`, `invalid` or `failed`."""
+    unwatched: tuple[str, ...] = ()
+    """Of a valid one: conditions that could not be read, so that a change was not noticed."""
+    device: tuple[str, ...] = ()
+    """`simulated` and `emulated`, as far as they apply to the device; empty for a real one."""
+    power: tuple[str, ...] = ()
+    """`synthetic power`, where no instrument measured it."""
+
+    @property
+    def are_numbers_refused(self) -> bool:
+        """Whether no number may be shown."""
+        return self.state not in (State.VALID.value, State.SUSPECT.value)
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """What was not real, of device and power."""
+        return (*self.device, *self.power)
+
+    @property
+    def label(self) -> str:
+        """All marks.
+
+        >>> Marks("valid", ("temperature",), ("simulated",)).label
+        'valid, unwatched: temperature, simulated'
+        """
+        unwatched = [f"unwatched: {', '.join(self.unwatched)}"] if self.unwatched else []
+        return ", ".join([self.state, *unwatched, *self.origin])
+
+
+def marks_of(
+    verdict: Verdict,
+    *,
+    has_failed: bool,
+    simulated: bool,
+    emulated: bool,
+    energy: EnergyResult | None,
+) -> Marks:
+    """Marks of a run, from what its document holds."""
+    device = {SIMULATED: simulated, EMULATED: emulated}
+    is_synthetic = energy is not None and energy.boundary == SYNTHETIC
+    return Marks(
+        FAILED if has_failed else verdict.state.value,
+        verdict.unwatched if verdict.state is State.VALID else (),
+        tuple(name for name, applies in device.items() if applies),
+        (SYNTHETIC_POWER,) if is_synthetic else (),
+    )
+
+
+def together(marks: Iterable[Marks], verdict: Verdict | None = None) -> Marks:
+    """Marks of a number that several runs have together.
+
+    Args:
+        marks: Marks of each run, at least one.
+        verdict: Verdict on all of them, as that of a set; None: the worst of the runs counts.
+    """
+    each = list(marks)
+    state = max((one.state for one in each), key=_BEST_FIRST.index)
+    unwatched = union(one.unwatched for one in each)
+    if verdict is not None and not all(one.state == FAILED for one in each):
+        state, unwatched = verdict.state.value, verdict.unwatched
+    return Marks(
+        state,
+        unwatched if state == State.VALID.value else (),
+        union(one.device for one in each),
+        union(one.power for one in each),
+    )
+
+
+def union(names: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """All names, each once, in the order in which they come."""
+    return tuple(dict.fromkeys(name for several in names for name in several))

@@ -1,0 +1,38 @@
+"""A run or a set in a few words: its headline with the uncertainty, and its marks."""
+
+from __future__ import annotations
+
+from edgebench.host.result.metrics import METRICS, headline
+from edgebench.host.result.numbers import headline_number
+from edgebench.host.result.run import Run
+from edgebench.host.result.run_set import RunSet
+from edgebench.host.result.units import ABSENT, format_number
+
+REFUSED = "refused"
+"""In the place of a number that was measured, and is not trusted."""
+
+
+def headline_words(one: Run | RunSet) -> str:
+    """What a run or set is about, in one line.
+
+    Of a profile it is the number of operators: its latencies include the profiler's own time.
+    """
+    return f"{_what(one)}, {one.marks.label}"
+
+
+def headline_text(one: Run | RunSet) -> str:
+    """The headline with its uncertainty, `refused`, or a dash where it was not measured."""
+    if one.marks.are_numbers_refused:
+        return REFUSED
+    number = headline_number(one)
+    return ABSENT if number is None else format_number(number)
+
+
+def _what(one: Run | RunSet) -> str:
+    if one.marks.are_numbers_refused:
+        return REFUSED
+    run = one.first if isinstance(one, RunSet) else one
+    if run.metrics.profile is not None:
+        return f"{len(run.metrics.profile.operators)} operators timed"
+    metric = METRICS[one.headline] if isinstance(one, RunSet) else headline(one)
+    return f"{metric.label.replace('_', ' ')} {headline_text(one)}"
