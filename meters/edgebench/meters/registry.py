@@ -41,6 +41,12 @@ class Driver:
     extra: str = ""
     """Extra of pyproject.toml that brings the driver's library; empty: it needs none."""
 
+    @property
+    def usage_parts(self) -> tuple[str, ...]:
+        """The address, and each option with its comma."""
+        address, *options = self.usage.split("[,")
+        return (address, *(f"[,{option}" for option in options))
+
     def make_meter(self, options: Options) -> Meter:
         """The meter, not opened yet.
 

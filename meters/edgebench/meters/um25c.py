@@ -223,8 +223,8 @@ def make_meter(options: Options) -> Um25c:
     def connect() -> ByteStream:
         if not path:  # Bluetooth's ports look all alike: the user has to know which
             raise UsageError(
-                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/instruments.md says how "
-                "to bind one"
+                "its serial port must be named, as in um25c:/dev/rfcomm0; docs/instruments.md "
+                "shows how to bind it"
             )
         return SerialTransport(path, BAUD_RATE)
 

@@ -191,6 +191,16 @@ class EdgebenchError(Exception):
         # Errors quote files, peers and libraries, and are printed, logged, stored and sent.
         super().__init__(printable(text.replace("\n", " ")))
 
+    @property
+    def kind(self) -> str:
+        """Name of its class in documents.
+
+        >>> UsageError("no").kind
+        'usage'
+        """
+        name = type(self).__name__.removesuffix("Error")
+        return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
     def __reduce__(self) -> tuple[Any, ...]:
         """The error as it is: not every class is made of a text alone."""
         return _unpickled, (type(self), self.args, self.__dict__)

@@ -562,6 +562,15 @@ class SpecChanges(TypedDict, total=False):
     limits: Limits | None
 
 
+def base_preset(name: str) -> str:
+    """Name of a preset without the note that not all of its values were kept.
+
+    >>> base_preset(f"{MLPERF_PRESET}{CHANGED}")
+    'mlperf'
+    """
+    return name.removesuffix(CHANGED)
+
+
 def from_preset(preset: str, *, runtime: str = "", **changes: Unpack[SpecChanges]) -> RunSpec:
     """The run specification of a preset, with the given fields changed.
 

@@ -93,6 +93,40 @@ def decisions_in(tree: ast.AST) -> Iterator[str]:
                 pass
 
 
+COMMAND_LINE = {"completion.py", "options.py"}
+"""Files of the command line that read what the user typed, word by word."""
+INSPECTIONS = QUESTIONS - {"index", "count"} | {"isupper", "islower", "isalnum"}
+
+
+def inspections_in(tree: ast.AST) -> Iterator[str]:
+    """Places that look into any text, whatever its variable is called."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name)) if name in INSPECTIONS:
+                yield ast.unparse(node)
+            case ast.Call(func=ast.Attribute(attr="split" | "rsplit"), args=[_, *_]):
+                yield ast.unparse(node)
+            case ast.Import(names=[ast.alias(name="re")]):
+                yield ast.unparse(node)
+            case ast.Compare(left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()]):
+                yield ast.unparse(node)
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("room", ["show", "cli"])
+def test_what_shows_results_looks_into_no_text(room: str) -> None:
+    """Otherwise a page would depend on how another part of the host words a sentence."""
+    seen = [
+        f"{path.name}: {place}"
+        for root in ROOTS
+        for path in sorted((root / room).glob("*.py"))
+        if path.name not in COMMAND_LINE
+        for place in inspections_in(ast.parse(path.read_text()))
+    ]
+    assert seen == []
+
+
 def is_words(node: ast.expr) -> bool:
     """Whether this is a text of more than one word; a single one is a name."""
     match node:

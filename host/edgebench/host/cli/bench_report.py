@@ -147,11 +147,11 @@ def _hint(failure: RunFailure, options: argparse.Namespace) -> str:
 
 def failure_entry(failure: RunFailure, options: argparse.Namespace) -> ErrorEntry:
     """A failure as `bench --json` lists it."""
-    from edgebench.host.cli.failure import error_entry, kind_of
+    from edgebench.host.cli.failure import error_entry
 
     error = failure.error
     return error_entry(
-        kind_of(error),
+        error.kind,
         str(error),
         _hint(failure, options),
         model=failure.model,

@@ -7,7 +7,7 @@ import json
 import shlex
 
 from edgebench.host.cli.options import add_columns, add_json, add_store, asked, new_parser
-from edgebench.host.options.values import capacity, offset, percent
+from edgebench.host.options.values import capacity, column_or_volts, offset, percent
 from edgebench.system.exit_code import ExitCode
 from edgebench.system.terminal import say
 
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     columns = made.add_argument_group("columns of the file").add_argument
     add_columns(columns)
     voltage = "column of the voltage, or its value: 3.3"
-    columns("--voltage", metavar="COLUMN|V", help=voltage)
+    columns("--voltage", type=column_or_volts, metavar="COLUMN|V", help=voltage)
     errors = made.add_argument_group("errors of the instrument").add_argument
     gain = "largest error of its readings, as in its data sheet (default: 15%% is assumed)"
     errors("--gain", type=percent, metavar="1%", help=gain)
@@ -96,12 +96,8 @@ def _says(options: argparse.Namespace) -> TraceOptions:
     from edgebench.host.result.facts import ImportOptions
     from edgebench.meters.uncertainty import Unit
 
-    column, supply_v = options.voltage, None
-    try:
-        supply_v = float((options.voltage or "").removesuffix("V"))
-        column = None
-    except ValueError:
-        pass  # the name of a column
+    is_constant = isinstance(options.voltage, float)
+    column, supply_v = (None, options.voltage) if is_constant else (options.voltage, None)
     columns = ImportOptions(
         time=options.time,
         power=options.power,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from edgebench.host.cli.starting import end_starting
 from edgebench.protocol.errors import UsageError
@@ -12,8 +13,6 @@ from edgebench.system.terminal import say, say_hint
 TYPE_CHECKING = False  # see edgebench.host
 if TYPE_CHECKING:
     from typing import TypedDict
-
-    from edgebench.protocol.errors import EdgebenchError
 
     class ErrorEntry(TypedDict):
         """An error as `bench --json` lists it; None where it is not about one run."""
@@ -63,18 +62,7 @@ def forget_document() -> None:
 
 def wants_json(words: Sequence[str]) -> bool:
     """Whether a script reads the output of this command line, be it right or wrong."""
-    options = words[: words.index("--")] if "--" in words else words
-    return OPTION in options
-
-
-def kind_of(error: EdgebenchError) -> str:
-    """Name of an error's kind in documents.
-
-    >>> kind_of(UsageError("no"))
-    'usage'
-    """
-    name = type(error).__name__.removesuffix("Error")
-    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name).lstrip("_")
+    return OPTION in takewhile(lambda word: word != "--", words)
 
 
 def error_entry(
@@ -119,7 +107,7 @@ def report_failure(
         as_json: Print a document on stdout, unless the command has printed its own: for `bench`
             its runs, of which there are none, and the error; for any other command the error.
         command: The command that failed.
-        kind: Name of the kind of error, as `kind_of` gives it.
+        kind: Name of the kind of error, as `EdgebenchError.kind` has it.
     """
     if as_json and not _printed:
         document: dict[str, object] = {

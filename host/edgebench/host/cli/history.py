@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> ExitCode:
         print(json.dumps({"histories": list(map(history_document, histories))}, indent=1))
     else:
         out = console()
-        is_ascii = not out.encoding.startswith("utf")
+        is_ascii = out.options.ascii_only
         out.print(histories_page(histories, out.width, is_ascii=is_ascii))
     if options.fail_on is None:
         return ExitCode.DONE

@@ -119,7 +119,7 @@ def _dispatch(words: list[str]) -> ExitCode:
 
 
 def _run(command: str, words: list[str]) -> ExitCode:
-    from edgebench.host.cli.failure import forget_document, kind_of, report_failure, wants_json
+    from edgebench.host.cli.failure import forget_document, report_failure, wants_json
     from edgebench.host.cli.starting import say_starting, say_waiting
 
     typed, options = command, None
@@ -153,7 +153,7 @@ def _run(command: str, words: list[str]) -> ExitCode:
 
             error = named_error(exc)
             message, hint = str(error), _hint(error, typed, options)
-            exit_code, kind = exit_code_for(error), kind_of(error)
+            exit_code, kind = exit_code_for(error), error.kind
         return report_failure(
             message, hint, exit_code, as_json=wants_json(words), command=command, kind=kind
         )
@@ -211,6 +211,6 @@ def _help() -> str:
             shutil.get_terminal_size().columns, break_long_words=False, break_on_hyphens=False
         )
         for i, line in enumerate(lines):
-            wrapper.subsequent_indent = " " * (width + 4) if line.startswith(" ") else ""
+            wrapper.subsequent_indent = " " * (width + 4) if line[:1].isspace() else ""
             lines[i] = wrapper.fill(line)
     return "\n".join(lines)

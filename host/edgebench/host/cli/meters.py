@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import re
 import shlex
 import sys
-import textwrap
 from typing import TYPE_CHECKING
 
 from edgebench.host.cli.options import add_columns, add_json, add_store, new_parser
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from edgebench.host.power.stored import StoredSession
+    from edgebench.meters.registry import Driver
 
 SELFTEST_S = 3.0
 """Long enough to compare the meter's clock with the host's to within a thousand ppm."""
@@ -84,21 +83,21 @@ def _meters_help() -> str:
     rows = [
         line
         for name, driver in DRIVERS.items()
-        for line in (*_usage_lines(f"{name}{driver.usage}"), f"      {driver.summary}")
+        for line in (*_usage_lines(name, driver), f"      {driver.summary}")
     ]
     return "\n".join(["METER; brackets mark what is optional:", *rows, "", *_PORTS])
 
 
-def _usage_lines(usage: str) -> list[str]:
+def _usage_lines(name: str, driver: Driver) -> list[str]:
     """Usage of a meter, broken between two options and nowhere else."""
-    lines = textwrap.wrap(
-        usage.replace("[,", " [,"),
-        _HELP_WIDTH,
-        initial_indent="  ",
-        subsequent_indent="      ",
-        break_on_hyphens=False,
-    )
-    return [re.sub(r"(?<=\S) \[,", "[,", line) for line in lines]
+    address, *options = driver.usage_parts
+    lines = [f"  {name}{address}"]
+    for option in options:
+        if len(lines[-1]) + len(option) <= _HELP_WIDTH:
+            lines[-1] += option
+        else:
+            lines.append(f"      {option}")
+    return lines
 
 
 def _add_duration(action: argparse.ArgumentParser, default_s: float) -> None:

@@ -9,8 +9,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-THIS_MACHINE = ("local", "qemu:")
-"""Prefixes of the names of devices that an agent on this machine serves."""
+from edgebench.host.devices.names import is_on_this_machine
+
 _ERASE = "\r\x1b[2K"
 _shown: list[str] = []
 
@@ -21,7 +21,7 @@ def say_starting(devices: Sequence[str] | None) -> None:
     Args:
         devices: Words that select the devices; None: this machine.
     """
-    is_here = all(word.startswith(THIS_MACHINE) for word in devices or ())
+    is_here = all(map(is_on_this_machine, devices or ()))
     say_waiting("starting agent…" if is_here else "connecting to devices…")
 
 

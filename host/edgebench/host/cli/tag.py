@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from edgebench.host.cli.options import add_json, add_store, new_parser
+from edgebench.host.options.values import names
 from edgebench.system.exit_code import ExitCode
 
 TYPE_CHECKING = False  # see edgebench.host
@@ -17,7 +18,9 @@ def parser() -> argparse.ArgumentParser:
     made = new_parser("tag", "Give stored runs a tag, by which they can be listed and named.")
     runs = "runs by id, unique part of it, last or tag; or sets by id"
     made.add_argument("runs", nargs="+", metavar="RUN", help=runs)
-    made.add_argument("tag", metavar="TAG", help="one word, or several with commas between them")
+    made.add_argument(
+        "tag", type=names, metavar="TAG", help="one word, or several with commas between them"
+    )
     made.add_argument("--remove", action="store_true", help="take the tag away from the runs")
     add_store(made)
     add_json(made)
@@ -31,7 +34,7 @@ def run(options: argparse.Namespace) -> ExitCode:
     from edgebench.host.cli.annotated import annotate_runs
     from edgebench.host.store.annotations import check_tag
 
-    tags = {check_tag(one) for one in options.tag.split(",")}
+    tags = set(map(check_tag, options.tag))
 
     def change(found: Annotations) -> Annotations:
         kept = set(found.tags) - tags if options.remove else set(found.tags) | tags

@@ -66,10 +66,10 @@ def run(options: argparse.Namespace) -> ExitCode:
 
 def _may_be_several(name: str) -> bool:
     """Whether it is the name of a bundle or of a comparison in pairs; `find_run` refuses a tag."""
-    from edgebench.host.result.facts import PAIRS_PREFIX
+    from edgebench.host.result.facts import is_pairs_id
     from edgebench.host.store.bundle_file import split_name
 
-    return split_name(name) is not None or name.startswith(PAIRS_PREFIX)
+    return split_name(name) is not None or is_pairs_id(name)
 
 
 def _report(
@@ -104,7 +104,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
     """Verify every run of a set, of the pairs of a comparison, or of a bundle."""
     from edgebench.host.bench.verify import Difference, verify
     from edgebench.host.options.command import Asked
-    from edgebench.host.result.facts import PAIRS_PREFIX
+    from edgebench.host.result.facts import is_pairs_id
     from edgebench.host.show.hints import hint_for
     from edgebench.host.store.address import find_runs
     from edgebench.host.store.index import DAMAGED, list_runs
@@ -131,7 +131,7 @@ def _verify_several(store: Store, name: str, *, is_set: bool, as_json: bool) -> 
             {"run_id": run_id, "differences": _plain(differences)}
             for run_id, differences in results.items()
         ]
-        is_pairs = name.startswith(PAIRS_PREFIX)
+        is_pairs = is_pairs_id(name)
         kind = "set_id" if is_set else "comparison_id" if is_pairs else "bundle"
         _print_json({kind: name, "planned_count": planned_count, "runs": runs})
     elif failed:

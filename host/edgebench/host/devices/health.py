@@ -51,7 +51,6 @@ logger = logging.getLogger(__name__)
 MAX_EVENTS = 10
 """Number of last outcomes that are kept."""
 DIRECTORY = "health"
-LAST_ONE = ", the last one: "
 """Words before the last failure, in the reason of a quarantine."""
 
 _OF_DEVICE: tuple[tuple[type[EdgebenchError], str | None], ...] = (
@@ -93,6 +92,8 @@ class DeviceHealth:
     quarantined_utc: str | None = None
     """Time since which it is left out; None: it is not."""
     quarantine_reason: str = ""
+    quarantined_after: int = 0
+    """Failures in a row that led to the quarantine; 0 for any other reason."""
     seat: str = ""
     """Name of the agent's first seat, where this is about it."""
     events: tuple[HealthEvent, ...] = ()
@@ -199,8 +200,13 @@ class HealthFiles:
             after = _with_event(after, event)
             if before.is_quarantined or not 0 < quarantine_after <= after.failure_count:
                 return after
-            reason = f"{after.failure_count} failures in a row{LAST_ONE}{error}"
-            return replace(after, quarantined_utc=event.at_utc, quarantine_reason=reason)
+            count = after.failure_count
+            return replace(
+                after,
+                quarantined_utc=event.at_utc,
+                quarantine_reason=f"{count} failures in a row, the last one: {error}",
+                quarantined_after=count,
+            )
 
         self._change(device, change)
 
@@ -214,6 +220,7 @@ class HealthFiles:
                 failure_count=before.failure_count + 1,
                 quarantined_utc=before.quarantined_utc or at_utc,
                 quarantine_reason=reason,
+                quarantined_after=0,
             )
             return _with_event(after, HealthEvent(at_utc, code, reason))
 
@@ -305,7 +312,9 @@ class Outcomes:
 
 
 def _recovered(health: DeviceHealth) -> DeviceHealth:
-    return replace(health, failure_count=0, quarantined_utc=None, quarantine_reason="")
+    return replace(
+        health, failure_count=0, quarantined_utc=None, quarantine_reason="", quarantined_after=0
+    )
 
 
 def _with_event(health: DeviceHealth, event: HealthEvent) -> DeviceHealth:

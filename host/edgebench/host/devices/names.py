@@ -16,6 +16,17 @@ EMULATED = "qemu:"
 """Begin of the name of an emulated board; without an agent before it, it is this machine's."""
 
 
+def is_on_this_machine(word: str) -> bool:
+    """Whether a word that selects a device is of this machine's agent or of its boards.
+
+    >>> is_on_this_machine("local"), is_on_this_machine("qemu:mps2-an386")
+    (True, True)
+    >>> is_on_this_machine("pi5/qemu:mps2-an386")
+    False
+    """
+    return word.startswith((LOCAL_NAME, EMULATED))
+
+
 def device_names() -> list[str]:
     """Names of the paired devices; empty if the list cannot be read."""
     path = Path(user_paths(os.environ).host_config) / DEVICES_FILE

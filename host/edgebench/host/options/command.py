@@ -114,6 +114,16 @@ class Asked:
     store: tuple[str, ...] = ()
     """Option that names another store than the usual one."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command and its action."""
+        return tuple(self.command.split())
+
+    @property
+    def group(self) -> str:
+        """The command without its action; empty if there is none."""
+        return self.command.partition(" ")[0]
+
     def named(self, name: str) -> tuple[str, ...]:
         """Words for a name; itself where the command has none.
 

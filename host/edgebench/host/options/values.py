@@ -98,6 +98,18 @@ def volts(text: str) -> float:
         raise argparse.ArgumentTypeError(f"not a voltage: {text!r}; write 3.3") from None
 
 
+def column_or_volts(text: str) -> str | float:
+    """A constant voltage, or the name of a column with voltages.
+
+    >>> column_or_volts("3.3V"), column_or_volts("bus V")
+    (3.3, 'bus V')
+    """
+    try:
+        return float(text.removesuffix("V"))
+    except ValueError:
+        return text
+
+
 def celsius(text: str) -> float:
     """A temperature: 22, 21.5C, -5°C.
 
@@ -186,6 +198,15 @@ def numbers(text: str) -> tuple[int, ...]:
             raise argparse.ArgumentTypeError(f"not a range: {part.strip()!r}; write 0-3")
         chosen += range(first, last + 1)
     return tuple(dict.fromkeys(chosen))
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names with commas between them.
+
+    >>> names("nightly,pi5")
+    ('nightly', 'pi5')
+    """
+    return tuple(text.split(","))
 
 
 def input_shape(text: str) -> tuple[str, tuple[int, ...]]:

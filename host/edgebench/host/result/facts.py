@@ -25,6 +25,11 @@ def side_id(comparison_id: str, side: str) -> str:
     return f"{comparison_id}-{side}"
 
 
+def is_pairs_id(name: str) -> bool:
+    """Whether a name is the id of a comparison in pairs, or of one of its sides."""
+    return name.startswith(PAIRS_PREFIX)
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Place of a run in a comparison."""

@@ -115,6 +115,11 @@ class Metric:
         return marks if self.budget is not None else replace(marks, power=())
 
     @property
+    def group(self) -> str:
+        """The first part of its path: `latency_ns`, `energy`."""
+        return self.path.partition(".")[0]
+
+    @property
     def label(self) -> str:
         """The last part of its path without the unit: p50, throughput."""
         return self.path.rpartition(".")[2].removesuffix(f"_{self.quantity.value}")

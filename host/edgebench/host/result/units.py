@@ -186,10 +186,19 @@ def format_ratio(half_width_ratio: float) -> str:
     >>> format_ratio(0.1234), format_ratio(0.00031), format_ratio(1e-12), format_ratio(1.5)
     ('±12 %', '±0.031 %', '±<0.01 %', '±150 %')
     """
-    if half_width_ratio < _LEAST_RATIO * (1 - 1e-9):
-        return "±<0.01 %"
-    percent = 100 * half_width_ratio
-    return f"±{_rounded(percent, _place(percent))} %"
+    return f"±{format_share(half_width_ratio)}"
+
+
+def format_share(ratio: float) -> str:
+    """A positive ratio in percent, with two significant digits.
+
+    >>> format_share(0.1234), format_share(1e-12)
+    ('12 %', '<0.01 %')
+    """
+    if ratio < _LEAST_RATIO * (1 - 1e-9):
+        return "<0.01 %"
+    percent = 100 * ratio
+    return f"{_rounded(percent, _place(percent))} %"
 
 
 def format_plain(value: float, half_width: float = 0.0) -> str:

@@ -213,6 +213,15 @@ class PowerDetail:
     """Limit on the blocks of a channel."""
 
 
+def sensor_title(name: str) -> str:
+    """Name of a temperature or a clock, without its unit and what is the same for all of them.
+
+    >>> sensor_title("thermal.cpu-thermal.temp_c"), sensor_title("cpufreq.policy0.freq_hz")
+    ('cpu-thermal', 'policy0')
+    """
+    return name.rpartition(".")[0].removeprefix("thermal.").removeprefix("cpufreq.")
+
+
 def read_series(directory: Path, run: Run, detail: PowerDetail | None = None) -> RunSeries:
     """All traces of a stored run.
 

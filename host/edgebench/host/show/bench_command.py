@@ -12,7 +12,6 @@ from edgebench.host.options.bench import words_of
 from edgebench.host.options.command import Asked
 from edgebench.host.result.run import Run
 from edgebench.protocol.spec import (
-    CHANGED,
     DEFAULT_PRESET,
     MAX_SEED,
     PRESETS,
@@ -20,6 +19,7 @@ from edgebench.protocol.spec import (
     Engine,
     RunSpec,
     SpecChanges,
+    base_preset,
     from_preset,
     with_all_runs,
 )
@@ -106,7 +106,7 @@ def _as_asked(run: Run) -> RunSpec:
 
 def _usual(spec: RunSpec) -> RunSpec:
     """The specification that its preset alone makes, and what follows from its duration."""
-    preset = spec.preset.removesuffix(CHANGED)
+    preset = base_preset(spec.preset)
     if preset not in PRESETS:  # one of another version
         return from_preset(DEFAULT_PRESET)
     usual = from_preset(preset, duration_s=spec.duration_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import PurePath
 from typing import Any
 
 from rich.text import Text
@@ -105,7 +106,7 @@ def failure_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     sharing: dict[tuple[str, str, str], int] = {}
     for row in rows:
         if row["state"] == "failed":
-            where = f"{row['model'].rpartition('/')[2]} on {row['device']}"
+            where = f"{PurePath(row['model']).name} on {row['device']}"
             key = (where, row["code"] or "", row["message"] or "")
             sharing[key] = sharing.get(key, 0) + 1
     return [
@@ -143,4 +144,4 @@ def _level(value: object, *, is_file: bool) -> str:
     'net.tflite'
     """
     shown = DEFAULT_LEVEL if value is None else str(value)
-    return shown.rpartition("/")[2] if is_file else shown
+    return PurePath(shown).name if is_file else shown

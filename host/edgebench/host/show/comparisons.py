@@ -16,6 +16,7 @@ from edgebench.host.result.units import (
     format_change,
     format_metric,
     format_ratio,
+    format_share,
     half_width_of,
 )
 from edgebench.host.show.data_table import DataTable
@@ -72,7 +73,7 @@ def comparisons_table(comparisons: Sequence[RunComparison], width: int = PIPE_WI
             ABSENT
             if bounds is None
             else " .. ".join(format_change(one - 1, half_width_of(bounds)) for one in bounds),
-            ABSENT if detectable is None else format_ratio(detectable).removeprefix("±"),
+            ABSENT if detectable is None else format_share(detectable),
         ]
         table.add_row(
             *(name_cell(getattr(comparison, name)) for name in names),

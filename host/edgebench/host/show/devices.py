@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from rich.text import Text
 
 from edgebench.host.devices.discovery import Access, DiscoveredDevice
-from edgebench.host.devices.health import LAST_ONE, CheckState, HealthCheck
+from edgebench.host.devices.health import CheckState, HealthCheck
 from edgebench.host.result.units import ABSENT, format_duration, format_ns
 from edgebench.host.show.data_table import DataTable
 from edgebench.host.show.tables import PIPE_WIDTH, text
@@ -130,7 +130,9 @@ def _remarks(device: DiscoveredDevice, now: datetime) -> Iterator[str]:
     if (health := device.health) is not None and health.failure_count:
         if health.quarantined_utc is not None:
             ago = _ago(health.quarantined_utc, now)
-            reason = health.quarantine_reason.removesuffix(f"{LAST_ONE}{device.reason}")
+            reason = health.quarantine_reason
+            if health.quarantined_after and health.events[-1].text == device.reason:
+                reason = f"{health.quarantined_after} failures in a row"
             yield f"quarantined for {ago}: {reason}"
         elif health.events[-1].text != device.reason:
             yield f"last failure: {health.events[-1].text}"

@@ -95,7 +95,7 @@ def _for_second_side(error: e.NoSecondSide, _asked: Asked) -> NextStep:
 
 
 def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
-    is_campaign = asked.command.startswith("campaign")
+    is_campaign = asked.group == "campaign"
     if error.meant and is_campaign:
         return NextStep('name it in full in the campaign file: meter = "agent:{}"', error.meant)
     if error.meant:
@@ -115,7 +115,7 @@ def _for_meter_not_served(error: e.MeterNotServed, asked: Asked) -> NextStep:
 
 
 def _for_permission(error: e.NoSuchMeter | e.NotPermitted, asked: Asked) -> NextStep:
-    again = _BRIDGE if asked.command.startswith("bridge") else _METERS
+    again = _BRIDGE if asked.group == "bridge" else _METERS
     if error.permission is e.Permission.SERIAL_PORT:
         join = "join the group of serial ports, then log in again: sudo usermod -aG dialout $USER"
         return NextStep(f"{join}; then {{}}", again)
@@ -672,13 +672,13 @@ def steps_after(error: e.EdgebenchError, asked: Asked) -> list[NextStep]:
 
 def _hint(error: e.EdgebenchError, asked: Asked) -> Hint:
     """The hint of the first row for this error, of those of the command and the general ones."""
-    name = asked.command.partition(" ")[0]
+    name = asked.group
     if isinstance(error, e.NotPermitted):
         return _for_permission
     if isinstance(error, e.Unreachable) and error.is_offline:
         return _for_unreachable
     if type(error) is e.UsageError and name and name != "pair":
-        words = ["meters", "info"] if asked.command == "meters" else asked.command.split()
+        words = ("meters", "info") if asked.command == "meters" else asked.words
         return lambda *_: NextStep("see what it takes: {}", command(*words, "--help"))
     if type(error) is e.StoreError and asked.command in _OF_STORE:
         return _OF_STORE[asked.command][1]

@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from edgebench.host.analysis.history.conditions import changed_items
 from edgebench.host.analysis.history.history import (
     History,
     HistoryLevel,
@@ -303,16 +304,8 @@ def condition_lines(history: History) -> list[str]:
         f"{point.created_utc[:16].replace('T', ' ')} {key}: {was} → {now}"
         for point in history.points
         for key, values in point.changed.items()
-        for was, now in [_different(*values)]
+        for was, now in [changed_items(*values)]
     ]
-
-
-def _different(was: str, now: str) -> tuple[str, str]:
-    """Elements of two lists, such as packages, that are not in both."""
-    before, after = was.split(_LIST), now.split(_LIST)
-    gone = [one for one in before if one not in after]
-    new = [one for one in after if one not in before]
-    return _LIST.join(gone) or "none", _LIST.join(new) or "none"
 
 
 def _table(histories: Sequence[History]) -> list[RenderableType]:

@@ -139,7 +139,7 @@ def print_session(session: StoredSession, *, as_json: bool) -> None:
 def _say_why(session: StoredSession, what: str) -> None:
     """Print the first check that failed, with its value and limit; the table has the others."""
     failed = next(check for check in session.checks if check.is_passed is False)
-    for line in f"error: {what}: {failed.id}: {failed.detail}".split("\n"):
+    for line in f"error: {what}: {failed.id}: {failed.detail}".splitlines():
         say(line)
     say_hint(REFUSED_RECORDING)
 

@@ -17,7 +17,7 @@ from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import format_ns, format_watts
 from edgebench.host.series.envelope import Floats, Points, even_edges
-from edgebench.host.series.run_series import RunSeries, SpanKind
+from edgebench.host.series.run_series import RunSeries, SpanKind, sensor_title
 from edgebench.host.show.tables import text
 from edgebench.protocol.record import Phase
 
@@ -210,7 +210,7 @@ def _hottest(series: RunSeries) -> tuple[str, Points] | None:
     if not sensors:
         return None
     name = max(sensors, key=lambda name: float(sensors[name].value.max()))
-    return name.removesuffix(".temp_c").removeprefix("thermal."), sensors[name]
+    return sensor_title(name), sensors[name]
 
 
 def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
@@ -219,7 +219,7 @@ def _fastest_clock(series: RunSeries) -> tuple[str, Points] | None:
         clocks = {name: one for name, one in series.named(suffix).items() if len(one)}
         if clocks:
             name = max(clocks, key=lambda name: float(clocks[name].value.mean()))
-            return name.rpartition(".")[0].removeprefix("cpufreq."), clocks[name]
+            return sensor_title(name), clocks[name]
     return None
 
 

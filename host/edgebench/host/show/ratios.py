@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
-from edgebench.host.analysis.compare.ratios import SetRatio, ratio_of_sets
+from edgebench.host.analysis.compare.ratios import SetRatio, differ_in_precision, ratio_of_sets
 from edgebench.host.result.metrics import Better, Quantity
 from edgebench.host.result.run_set import RunSet
 from edgebench.host.result.units import ABSENT, format_sides, format_times
@@ -14,11 +13,6 @@ from edgebench.host.result.verdict import State
 from edgebench.host.show.bench_command import asked_of
 from edgebench.protocol.text import printable
 
-_PRECISIONS = re.compile(
-    r"(?<![a-z0-9])(u?int8|int16x8|i8|q8|fp32|float32|f32|float|quant(i[sz]ed)?|full|integer|"
-    r"qdq)(?![a-z0-9])"
-)
-"""Words in a file name that denote its precision."""
 _WIDE_RATIO = 0.5
 """Half-width, relative to the ratio, from which on the range is printed: the upper bound of an
 interval that is symmetric in the logarithm is 1.6 times as far away as the lower one there."""
@@ -101,7 +95,9 @@ def slower_int8_lines(sets: Sequence[RunSet]) -> list[str]:
         if quantized.first.model.precision not in _QUANTIZED:
             continue
         for sibling in sets:
-            if sibling.first.model.precision != _UNQUANTIZED or not _are_alike(quantized, sibling):
+            if sibling.first.model.precision != _UNQUANTIZED or not differ_in_precision(
+                quantized, sibling
+            ):
                 continue
             ratio = ratio_of_sets(sibling, quantized)
             if ratio is not None and ratio.is_clear and ratio.times < 1:
@@ -124,15 +120,3 @@ def _profile_words(one: RunSet) -> str:
         return ""
     profiled = asked_of(one.first, len(one.runs)).bench(is_profiled=True)
     return f"; which operators take the time: {profiled}"
-
-
-def _are_alike(one: RunSet, other: RunSet) -> bool:
-    """Whether two sets differ only in the precision of their model."""
-    first, second = one.first, other.first
-    return (
-        (one.device, one.runtime) == (other.device, other.runtime)
-        and first.model.format == second.model.format
-        and first.spec.threads == second.spec.threads
-        and first.spec.delegate == second.spec.delegate
-        and _PRECISIONS.sub("", one.model.lower()) == _PRECISIONS.sub("", other.model.lower())
-    )

@@ -64,7 +64,7 @@ def set_details(one: RunSet, *, is_all: bool = False) -> list[RenderableType]:
         table = DataTable("metric")
         table.add_numbers("median", "± 95 %", "lowest run", "highest run", "runs")
         for path, summary in one.metrics.items():
-            if path.partition(".")[0] in _SHOWN_GROUPS or path in _SHOWN:
+            if METRICS[path].group in _SHOWN_GROUPS or path in _SHOWN:
                 table.add_row(name_cell(path), *_cells(path, summary))
         parts += [table, ""]
     rules = rules_parts(one.verdict, is_all=is_all)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.measure import Measurement
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from edgebench.host.analysis.verdict.run import EnoughTimeRule
@@ -53,8 +52,6 @@ UNMEASURED = "not measured"
 """Verdict of a device that was off, busy or unable: the error lines below a table say which."""
 UNWATCHED = "*"
 """Mark behind a valid run of which nobody could see clock, heat or load."""
-RATIO = "to the first"
-"""Column with how many times faster each set is than the first one."""
 Interval = tuple[float, float]
 PIPE_WIDTH = 160
 """Columns when the output is not a terminal."""
@@ -81,7 +78,7 @@ def console(*, stderr: bool = False) -> Console:
     Shells set COLUMNS for themselves only: where it reaches us, it was exported on purpose.
     """
     out = _Console(stderr=stderr, highlight=False)
-    if not out.is_terminal and "COLUMNS" not in os.environ:
+    if not out.is_terminal and os.environ.get("COLUMNS") is None:
         out.width = max(out.width, PIPE_WIDTH)
     return out
 
@@ -92,11 +89,42 @@ def print_line(out: Console, line: str) -> None:
     out.print(shown, markup=False, soft_wrap=True)
 
 
+class ResultColumn(Enum):
+    """Columns of the result tables, with their titles."""
+
+    DEVICE = "device"
+    MODEL = "model"
+    PRECISION = "precision"
+    RUNTIME = "runtime"
+    PER_SECOND = "per second"
+    INSTRUCTIONS = "instructions"
+    P50 = "p50"
+    IN_RUN = "± in run"
+    OVER_RUNS = "± over {runs}"
+    P90 = "p90"
+    P99 = "p99"
+    ACCURACY = "accuracy"
+    ENERGY = "energy/inference"
+    QUERIES = "queries"
+    LOAD = "load"
+    FIRST = "first"
+    PEAK_MEMORY = "peak memory"
+    VERDICT = "verdict"
+    SETTINGS = "settings"
+    TO_THE_FIRST = "to the first"
+
+
+class ResultTable(DataTable):
+    """A table of sets, with the columns for which there was room."""
+
+    kinds: tuple[ResultColumn, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class _Column:
     """One column of the result tables."""
 
-    name: str
+    kind: ResultColumn
     least_width: int
     """Shown on terminals of at least so many columns; a number is never cut to make room."""
     cell: Callable[[RunSet], str | Text]
@@ -112,7 +140,7 @@ def results_table(
     width: int = PIPE_WIDTH,
     unmeasured: Sequence[str] = (),
     settings: Callable[[RunSet], str] | None = None,
-) -> DataTable:
+) -> ResultTable:
     """The sets of runs that were just made, as far as they fit into the width.
 
     Args:
@@ -121,41 +149,48 @@ def results_table(
         unmeasured: Names of the devices on which nothing could be measured.
         settings: Tells sets of one model on one device apart; None: there are no such sets.
     """
-    table = DataTable()
+    table = ResultTable()
     room = width - (ENERGY_WIDTH if any(map(_is_metered, sets)) else 0)
     is_of_several = len({*unmeasured, *(one.device for one in sets)}) > 1
     columns = [
         column
         for column in _RESULT_COLUMNS
-        if (room >= column.least_width or (is_of_several and column.name == "device"))
+        if (room >= column.least_width or (is_of_several and column.kind is ResultColumn.DEVICE))
         and (column.only_for is None or any(map(column.only_for, sets)))
     ]
     if settings is None and len(sets) > 1:
         from edgebench.host.show.ratios import ratio_to_first  # only here: it is slow to load
 
-        columns.insert(-1, _Column(RATIO, 0, lambda one: ratio_to_first(sets, one)))
+        columns.insert(
+            -1, _Column(ResultColumn.TO_THE_FIRST, 0, lambda one: ratio_to_first(sets, one))
+        )
     if settings is not None:
-        place = [column.name for column in columns].index("runtime") + 1
-        shown = _Column("settings", 0, lambda one: text(settings(one)), is_number=False)
+        place = [column.kind for column in columns].index(ResultColumn.RUNTIME) + 1
+        shown = _Column(ResultColumn.SETTINGS, 0, lambda one: text(settings(one)), is_number=False)
         columns.insert(place, shown)
     counts = {len(one.run_ids) for one in sets if one.set_id} or {1}
     count = f"{max(counts)} run{'' if counts == {1} else 's'}" if len(counts) == 1 else "runs"
     unmeasured_cells = [
-        {"device": name_cell(name), "verdict": Text(UNMEASURED, style="red")} for name in unmeasured
+        {
+            ResultColumn.DEVICE: name_cell(name),
+            ResultColumn.VERDICT: Text(UNMEASURED, style="red"),
+        }
+        for name in unmeasured
     ]
     filled = [
         _FilledColumn(
             column,
-            column.name.format(runs=count),
+            column.kind.value.format(runs=count),
             [_cell(column, one) for one in sets]
-            + [cells.get(column.name, ABSENT) for cells in unmeasured_cells],
+            + [cells.get(column.kind, ABSENT) for cells in unmeasured_cells],
         )
         for column in columns
     ]
     filled = [
         one
         for one in filled
-        if one.column.name != RATIO or any(cell != ABSENT for cell in one.cells)
+        if one.column.kind is not ResultColumn.TO_THE_FIRST
+        or any(cell != ABSENT for cell in one.cells)
     ]
     fitting = _fitted(filled, width, keeps_device=is_of_several)
     name_widths = _name_widths(fitting, width)
@@ -166,6 +201,7 @@ def results_table(
             table.add_column(one.title, overflow="fold", width=name_widths[one.title])
     for cells in zip(*(one.cells for one in fitting), strict=True):
         table.add_row(*cells)
+    table.kinds = tuple(filled.column.kind for filled in fitting)
     return table
 
 
@@ -186,7 +222,7 @@ class _FilledColumn:
         if self.column.is_number:
             return natural
         words = [word for cell in self.cells for word in str(cell).split()]
-        if self.column.name == "verdict" and name_width <= NARROW_NAME:
+        if self.column.kind is ResultColumn.VERDICT and name_width <= NARROW_NAME:
             return max(map(_width, (self.title, *words)))
         return max(_width(self.title), min(natural, name_width))
 
@@ -208,18 +244,18 @@ def _name_widths(fitting: Sequence[_FilledColumn], width: int) -> dict[str, int]
 
 def _fitted(columns: list[_FilledColumn], width: int, *, keeps_device: bool) -> list[_FilledColumn]:
     """The columns that fit into the width; the ones of least weight go first."""
-    weights = {name: weight for weight, name in enumerate(_FIRST_TO_GO)}
+    weights = {kind: weight for weight, kind in enumerate(_FIRST_TO_GO)}
     leaving = sorted(
-        (filled for filled in columns if filled.column.name in weights),
-        key=lambda filled: weights[filled.column.name],
+        (filled for filled in columns if filled.column.kind in weights),
+        key=lambda filled: weights[filled.column.kind],
     )
     left = list(columns)
     for filled in leaving:
-        is_extra = filled.column.least_width >= WIDE_ONLY or filled.column.name in _BEHIND_NAMES
+        is_extra = filled.column.least_width >= WIDE_ONLY or filled.column.kind in _BEHIND_NAMES
         name_width = WIDE_NAME if is_extra else NARROW_NAME
         if sum(other.width(name_width) + GAP for other in left) <= width:
             continue
-        if filled.column.name != "device" or not keeps_device:
+        if filled.column.kind is not ResultColumn.DEVICE or not keeps_device:
             left.remove(filled)
     return left
 
@@ -275,13 +311,13 @@ def _loop_s(run: Run) -> float:
     return (after.monotonic_ns - before.monotonic_ns) / 1e9
 
 
-def tails_line(sets: Sequence[RunSet], table: Table) -> str | None:
+def tails_line(sets: Sequence[RunSet], table: ResultTable) -> str | None:
     """Why a p90 or p99 is missing beside a p50 in the table of the sets; None where none is."""
     missing = [
-        name
-        for name in ("p90", "p99")
-        if name in [column.header for column in table.columns]
-        and any(_latency(one, name)[0] is None for one in sets if _latency(one, "p50")[0])
+        kind.value
+        for kind in (ResultColumn.P90, ResultColumn.P99)
+        if kind in table.kinds
+        and any(_latency(one, kind.value)[0] is None for one in sets if _latency(one, "p50")[0])
     ]
     if not missing:
         return None
@@ -428,69 +464,80 @@ def marks_cell(marks: Marks) -> Text:
 
 
 _RESULT_COLUMNS = (
-    _Column("device", 100, lambda one: name_cell(one.device), is_number=False),
-    _Column("model", -ENERGY_WIDTH, lambda one: name_cell(one.model), is_number=False),
+    _Column(ResultColumn.DEVICE, 100, lambda one: name_cell(one.device), is_number=False),
+    _Column(ResultColumn.MODEL, -ENERGY_WIDTH, lambda one: name_cell(one.model), is_number=False),
     _Column(
-        "precision", 100, lambda one: text(one.first.model.precision or ABSENT), is_number=False
+        ResultColumn.PRECISION,
+        100,
+        lambda one: text(one.first.model.precision or ABSENT),
+        is_number=False,
     ),
-    _Column("runtime", -ENERGY_WIDTH, lambda one: name_cell(one.runtime), is_number=False),
     _Column(
-        "per second",
+        ResultColumn.RUNTIME, -ENERGY_WIDTH, lambda one: name_cell(one.runtime), is_number=False
+    ),
+    _Column(
+        ResultColumn.PER_SECOND,
         -ENERGY_WIDTH,
         _throughput,
         only_for=_is_about_throughput,
         is_asked_for=True,
     ),
-    _Column("instructions", -ENERGY_WIDTH, _instructions, only_for=_is_counted, is_asked_for=True),
     _Column(
-        "p50",
+        ResultColumn.INSTRUCTIONS,
+        -ENERGY_WIDTH,
+        _instructions,
+        only_for=_is_counted,
+        is_asked_for=True,
+    ),
+    _Column(
+        ResultColumn.P50,
         -ENERGY_WIDTH,
         _percentile("p50"),
         only_for=_is_timed,
         is_asked_for=True,
     ),
     _Column(
-        "± in run",
+        ResultColumn.IN_RUN,
         -ENERGY_WIDTH,
         _half_width(is_of_sets=False),
         only_for=lambda one: _is_timed(one) and not one.set_id,
     ),
     _Column(
-        "± over {runs}",
+        ResultColumn.OVER_RUNS,
         -ENERGY_WIDTH,
         _half_width(is_of_sets=True),
         only_for=lambda one: one.set_id is not None,
     ),
-    _Column("p90", -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
-    _Column("p99", 70, _percentile("p99"), only_for=_is_timed),
+    _Column(ResultColumn.P90, -ENERGY_WIDTH, _percentile("p90"), only_for=_is_timed),
+    _Column(ResultColumn.P99, 70, _percentile("p99"), only_for=_is_timed),
     _Column(
-        "accuracy",
+        ResultColumn.ACCURACY,
         70,
         _accuracy,
         only_for=lambda one: one.first.metrics.accuracy is not None,
         is_asked_for=True,
     ),
-    _Column("energy/inference", -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
-    _Column("queries", WIDE_ONLY, _query_count),
-    _Column("load", 132, _median_of("cold_start_ns.load", format_ns)),
-    _Column("first", 132, _median_of("cold_start_ns.first_inference", format_ns)),
-    _Column("peak memory", 132, _median_of("memory_bytes.peak_rss", format_size)),
-    _Column("verdict", -ENERGY_WIDTH, _verdict_of, is_number=False),
+    _Column(ResultColumn.ENERGY, -ENERGY_WIDTH, _energy, only_for=_is_metered, is_asked_for=True),
+    _Column(ResultColumn.QUERIES, WIDE_ONLY, _query_count),
+    _Column(ResultColumn.LOAD, 132, _median_of("cold_start_ns.load", format_ns)),
+    _Column(ResultColumn.FIRST, 132, _median_of("cold_start_ns.first_inference", format_ns)),
+    _Column(ResultColumn.PEAK_MEMORY, 132, _median_of("memory_bytes.peak_rss", format_size)),
+    _Column(ResultColumn.VERDICT, -ENERGY_WIDTH, _verdict_of, is_number=False),
 )
 _FIRST_TO_GO = (
-    "peak memory",
-    "first",
-    "load",
-    "queries",
-    "p99",
-    "precision",
-    "p90",
-    RATIO,
-    "runtime",
-    "device",
+    ResultColumn.PEAK_MEMORY,
+    ResultColumn.FIRST,
+    ResultColumn.LOAD,
+    ResultColumn.QUERIES,
+    ResultColumn.P99,
+    ResultColumn.PRECISION,
+    ResultColumn.P90,
+    ResultColumn.TO_THE_FIRST,
+    ResultColumn.RUNTIME,
+    ResultColumn.DEVICE,
 )
 """Columns that make room for the others, the first one first; no number loses its uncertainty."""
-_BEHIND_NAMES = ("precision", "device")
+_BEHIND_NAMES = (ResultColumn.PRECISION, ResultColumn.DEVICE)
 """Columns that make room before the names of models are folded."""
 
 
@@ -521,8 +568,13 @@ def folded(name: str, width: int) -> str:
     >>> folded("pretrainedResnet_quant.tflite", 10)
     'pretrained\nResnet_\nquant\n.tflite'
     """
+    parts = [""]
+    for before, char, after in zip(f" {name}", name, f"{name[1:]} ", strict=False):
+        if before in ("_", "-") or (char == "." and after.isalpha()):
+            parts.append("")
+        parts[-1] += char
     lines = [""]
-    for part in re.split(r"(?<=[_-])|(?=\.[A-Za-z])", name):
+    for part in parts:
         if cell_len(lines[-1] + part) <= width:
             lines[-1] += part
         else:

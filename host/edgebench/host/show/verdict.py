@@ -10,7 +10,9 @@ from rich.text import Text
 
 from edgebench.host.analysis.median import MIN_RUNS
 from edgebench.host.analysis.verdict.advice import Advice, Situation, without_repeats
+from edgebench.host.analysis.verdict.energy import EnergyRule
 from edgebench.host.analysis.verdict.rule import Cause
+from edgebench.host.analysis.verdict.run import CompleteRule
 from edgebench.host.analysis.verdict.table import ALL_RULES, BY_ID, cause_of, kind_of
 from edgebench.host.result.energy import EnergyResult
 from edgebench.host.result.run import Run
@@ -240,9 +242,9 @@ def _reasons(one: RunSet) -> dict[str, str]:
         for name in names:
             if name != kept:
                 del lines[name]
-    if one.set_id is None and "complete" in lines:
+    if one.set_id is None and CompleteRule.id in lines:
         # Whatever else failed is that of a part of a run.
-        return {"complete": lines["complete"]}
+        return {CompleteRule.id: lines[CompleteRule.id]}
     # Latencies scatter because others use the machine, or as it is hot: the cause comes first.
     if not _has_cause(lines):
         return lines
@@ -266,10 +268,11 @@ def _is_scatter(name: str) -> bool:
 
 def _name_refused_energy(lines: dict[str, str], energy: EnergyResult | None) -> None:
     """Say once why there is no energy: by the rule that the refusal follows from."""
-    if "energy" not in lines or energy is None or energy.refused is None:
+    if EnergyRule.id not in lines or energy is None or energy.refused is None:
         return
-    refused_by = energy.refused_by or "energy"
-    why = lines.get(refused_by, energy.refused) if refused_by != "energy" else energy.refused
+    refused_by = energy.refused_by or EnergyRule.id
+    why = energy.refused
+    if refused_by != EnergyRule.id:
+        del lines[EnergyRule.id]
+        why = lines.get(refused_by, why)
     lines[refused_by] = f"energy refused: {why}"
-    if refused_by != "energy":
-        del lines["energy"]

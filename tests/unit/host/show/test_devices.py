@@ -29,6 +29,7 @@ DEAD = DeviceHealth(
     failure_count=3,
     quarantined_utc="2026-11-23T09:00:00+00:00",
     quarantine_reason=f"3 failures in a row, the last one: {AWAY}",
+    quarantined_after=3,
     events=(HealthEvent("2026-11-23T09:00:00+00:00", "unreachable", AWAY),),
 )
 BUSY = DiscoveredDevice(

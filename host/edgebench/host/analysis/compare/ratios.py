@@ -8,6 +8,7 @@ comparison in pairs, that of the signed-rank test. A ratio is not judged against
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,12 @@ from edgebench.host.result.facts import CANDIDATE
 from edgebench.host.result.metrics import METRICS, Better, Metric
 from edgebench.host.result.run import Run
 from edgebench.host.result.run_set import RunSet
+
+_PRECISIONS = re.compile(
+    r"(?<![a-z0-9])(u?int8|int16x8|i8|q8|fp32|float32|f32|float|quant(i[sz]ed)?|full|integer|"
+    r"qdq)(?![a-z0-9])"
+)
+"""Words in a file name that denote its precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,4 +108,16 @@ def _are_sides(first: RunSet, other: RunSet) -> bool:
         and others is not None
         and pair.comparison_id == others.comparison_id
         and pair.side != others.side
+    )
+
+
+def differ_in_precision(one: RunSet, other: RunSet) -> bool:
+    """Whether two sets differ only in the precision of their model."""
+    first, second = one.first, other.first
+    return (
+        (one.device, one.runtime) == (other.device, other.runtime)
+        and first.model.format == second.model.format
+        and first.spec.threads == second.spec.threads
+        and first.spec.delegate == second.spec.delegate
+        and _PRECISIONS.sub("", one.model.lower()) == _PRECISIONS.sub("", other.model.lower())
     )

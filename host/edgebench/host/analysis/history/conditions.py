@@ -44,3 +44,15 @@ def conditions_of(run: Run) -> Fingerprint:
 def digest(facts: Mapping[str, str]) -> str:
     """Short hash of the facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def changed_items(was: str, now: str) -> tuple[str, str]:
+    """Items of two values that are lists, such as packages, that are not in both.
+
+    >>> changed_items("numpy 1.0, six 1.1", "numpy 2.0, six 1.1")
+    ('numpy 1.0', 'numpy 2.0')
+    """
+    before, after = was.split(", "), now.split(", ")
+    gone = [item for item in before if item not in after]
+    new = [item for item in after if item not in before]
+    return ", ".join(gone) or "none", ", ".join(new) or "none"
