@@ -55,7 +55,7 @@ collect: $(VENV)/.dev
 RETRIED := build/retried.txt
 tests = $(BIN)/python devtools/run_tests.py $(RETRIED) $(1) -- $(TEST_OPTIONS)
 
-# Six at a time, as most of them wait, then the ones that others would disturb, two at a time. A
+# Six at a time, as many of them wait, then the ones that others would disturb, two at a time. A
 # file stays on one process, so that its agent is started once.
 test: $(VENV)/.dev
 	@rm -f $(RETRIED)

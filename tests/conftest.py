@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from support.apart import apart
 
 ALONE = "mark.alone"
 """Text of a file with tests that run alone."""
+WAITING = ("system", "loopback", "cli", "contract", "unit/meters", "unit/agent")
+"""Folders with tests that wait for other processes; the files that take longest come first."""
 
 
 def pytest_collection_finish() -> None:
@@ -34,11 +36,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if ALONE in collection_path.read_text() else True
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever has the mark is found by the text: else `-m alone` would lose it without a word."""
-    for item in items:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check the marks, and mix the files for the processes of `make test`."""
+    for item in items:  # a file without the text would be lost by `-m alone`, without a word
         if item.get_closest_marker("alone") and ALONE not in item.path.read_text():
             raise pytest.UsageError(f"write pytest.{ALONE} into {item.path}: {item.nodeid} has it")
+    if hasattr(config, "workerinput"):  # a process of xdist
+        items[:] = mixed(items, config.rootpath / "tests")
+
+
+def mixed(items: Sequence[pytest.Item], tests: Path) -> list[pytest.Item]:
+    """Files that wait for other processes evenly among those that compute, each whole.
+
+    One after the other, the cores would be idle during the first, and too few for the others.
+    """
+    by_file: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        by_file.setdefault(item.path, []).append(item)
+    waiting = [
+        path for folder in WAITING for path in by_file if path.is_relative_to(tests / folder)
+    ]
+    computing = [path for path in by_file if path not in waiting]
+    places = {
+        path: number / len(paths)
+        for paths in (waiting, computing)
+        for number, path in enumerate(paths)
+    }
+    return [item for path in sorted(places, key=places.__getitem__) for item in by_file[path]]
 
 
 # Started in the background of a script, this process and its children would ignore Ctrl-C.
