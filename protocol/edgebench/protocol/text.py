@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
 
 MAX_LINE_CHARS = 200
 _WORD = r"(?!\()(?:'[^'\n]*'|\"[^\"\n]*\"|[^\s'\"])+"
@@ -47,21 +46,9 @@ def one_line(text: object, max_chars: int = MAX_LINE_CHARS) -> str:
     return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line of wrapped text."""
-
-    text: str
-    is_command: bool
-    """Whether it begins with a command."""
-
-
-def wrapped_lines(text: str, width: int) -> list[Line]:
-    """Lines of text that is wrapped to a width as `wrap` does."""
-    return [
-        Line(line, is_command=_COMMAND.match(line) is not None)
-        for line in wrap(text, width).split("\n")
-    ]
+def wrapped_lines(text: str, width: int) -> list[tuple[str, bool]]:
+    """Lines of text that is wrapped as by `wrap`, and whether each begins with a command."""
+    return [(line, _COMMAND.match(line) is not None) for line in wrap(text, width).split("\n")]
 
 
 def wrap(text: str, width: int) -> str:

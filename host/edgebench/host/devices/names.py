@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-from contextlib import suppress
-from pathlib import Path
-
-from edgebench.system.paths import user_paths
-
 DEVICES_FILE = "devices.json"
 LOCAL_NAME = "local"
 """The name of this machine; no other device may have it."""
@@ -29,6 +22,13 @@ def is_on_this_machine(word: str) -> bool:
 
 def device_names() -> list[str]:
     """Names of the paired devices; empty if the list cannot be read."""
+    import json  # only here: the first line on the screen does not wait for them
+    import os
+    from contextlib import suppress
+    from pathlib import Path
+
+    from edgebench.system.paths import user_paths
+
     path = Path(user_paths(os.environ).host_config) / DEVICES_FILE
     with suppress(OSError, ValueError, TypeError, KeyError):
         return [str(one["name"]) for one in json.loads(path.read_bytes())]

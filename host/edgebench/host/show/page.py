@@ -149,12 +149,12 @@ class FactsTable:
                 continue
             # A sentence in parts: between the commands that do not fit into so many columns.
             parts: list[_Part] = []
-            for line in wrapped_lines(printable(value, keep_lines=True), width):
-                is_long = line.is_command and cell_len(line.text) > width
+            for line, is_command in wrapped_lines(printable(value, keep_lines=True), width):
+                is_long = is_command and cell_len(line) > width
                 if is_long or not parts or parts[-1].is_long_command:
-                    parts.append(_Part(line.text, is_long))
+                    parts.append(_Part(line, is_long))
                 else:
-                    parts[-1] = _Part(f"{parts[-1].words}\n{line.text}", is_long_command=False)
+                    parts[-1] = _Part(f"{parts[-1].words}\n{line}", is_long_command=False)
             for number, part in enumerate(parts):
                 if part.is_long_command:
                     if not number:

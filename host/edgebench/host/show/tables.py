@@ -13,7 +13,6 @@ from rich.measure import Measurement
 from rich.segment import Segment
 from rich.text import Text
 
-from edgebench.host.analysis.verdict.run import EnoughTimeRule
 from edgebench.host.result.energy import SYNTHETIC
 from edgebench.host.result.marks import FAILED, Marks
 from edgebench.host.result.metrics import GROSS_ENERGY, INSTRUCTIONS, headline_latency
@@ -300,6 +299,8 @@ def length_line(sets: Sequence[RunSet]) -> str | None:
 
 def is_at_query_limit(run: Run) -> bool:
     """Whether a run ended by the largest number of queries, before its time."""
+    from edgebench.host.analysis.verdict.run import EnoughTimeRule  # only here: it loads numpy
+
     return any(map(EnoughTimeRule.is_full, run.verdict.rules))
 
 
